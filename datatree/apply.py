@@ -67,6 +67,7 @@ __all__ = ["ERROR", "OPERATIONS", "apply_multi", "close_session", "create_sessio
 ERROR: Final = int(OpCode.ERROR)
 _CREATE: Final = int(OpCode.CREATE)
 _CHECK: Final = int(OpCode.CHECK)
+_DELETE: Final = int(OpCode.DELETE)
 
 _QUOTA_PREFIX: Final = QUOTA + b"/"
 
@@ -342,6 +343,9 @@ def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[
             stat = OPERATIONS[kind](tree, zxid, time, path, data, number, rest, triggers)
             # A createIfNotExists that found its znode is answered like one that made it.
             results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
+            if number and kind == _DELETE:
+                # The last one of a removeRecursive: those before it have no answer of their own.
+                del results[-1 - number : -1]
         yield
 
 

@@ -132,6 +132,7 @@ class OpCode(IntEnum):
     FILTERED_LIST = 500, "filteredList", _READ
     CHECK_NOT_EXISTS = 501, "checkNotExists", _NEVER, None, _PART
     CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
+    REMOVE_RECURSIVE = 503, "removeRecursive", _WRITE, None, _PART
     TRY_REMOVE = 505, "tryRemove", _WRITE, None, _PART
     FILTERED_LIST_WITH_STATS_AND_DATA = 506, "filteredListWithStatsAndData", _READ
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
@@ -156,7 +157,10 @@ MULTI_WRITES: Final = _of(Class.WRITE, Class.NEVER, parts=True)
 MULTI_READS: Final = _of(Class.READ, parts=True)
 
 KEEPERS: Final = frozenset(
-    {OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA}
+    {
+        *(OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.TRY_REMOVE),
+        OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
+    }
 )
 """ClickHouse Keeper's, which are on or off together; createIfNotExists may be on alone."""
 KEEPERS_MULTI_READS: Final = MULTI_READS | {
@@ -186,5 +190,6 @@ LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
     int(OpCode.HAND_OVER): frozenset({int(OpCode.CHECK)}),
     int(OpCode.CHECK_NOT_EXISTS): frozenset({int(OpCode.CHECK)}),
     int(OpCode.TRY_REMOVE): frozenset({int(OpCode.DELETE), int(OpCode.CHECK)}),
+    int(OpCode.REMOVE_RECURSIVE): frozenset({int(OpCode.MULTI), int(OpCode.DELETE), int(OpCode.CHECK)}),
 }
 """The writes that become transactions of another type, and of which."""

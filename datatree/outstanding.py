@@ -19,10 +19,16 @@ Invariants:
 """
 
 from collections import deque
+from collections.abc import Generator, Iterator
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
+from datatree.created import Created
+from datatree.errors import ErrorCode, Refused
+from datatree.quota import enclosing
 from datatree.record import AclList
+from datatree.slices import PARTS
+from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.znode import CHECKED, HEAD, STAT_AT
 
@@ -44,6 +50,7 @@ class Outstanding:
     __slots__ = (
         "_applied_meanwhile",
         "_charged",
+        "_created",
         "_ephemeral_bytes",
         "_journal_queue_count",
         "_session_queue",
@@ -62,6 +69,7 @@ class Outstanding:
         self.created: dict[int, int] = {}
         self.closing: dict[int, int] = {}
         self.queue: deque[tuple[int, bytes, int, Charge | None]] = deque()
+        self._created = Created(self.queue)
         self._session_queue: deque[tuple[int, dict[int, int], int]] = deque()
         # By session: its ephemerals that were created or deleted, with the zxid of the last such change.
         self._touched: dict[int, dict[bytes, int]] = {}
@@ -88,6 +96,39 @@ class Outstanding:
         acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
         version, aversion, length, children_count = CHECKED.unpack_from(znode, STAT_AT)
         return 0, True, version, cversion, aversion, children_count, self._tree.acls.lists[acl_id], owner, length
+
+    def children(self, path: bytes, count: int) -> Iterator[bytes | None]:
+        """The `count` paths of the children that the znode at `path` will have; None for each that was looked at in
+        vain."""
+        seen: set[bytes] = set()
+        # A list, since what is applied meanwhile may change the tree.
+        for child in [*self._created.below(path), *self._tree.children.get(path, NO_CHILDREN)] if count else ():
+            if len(seen) == count:
+                return
+            if child not in seen and self.view(child) is not None:
+                seen.add(child)
+                yield child
+            else:
+                yield None
+        assert len(seen) == count, f"{len(seen)} children of {path!r}, {count} expected"
+
+    def subtree(self, path: bytes, limit: int) -> Generator[None, None, list[bytes]]:
+        """The path of a znode, and those of all that will be below it, parents first; none, if they are more than
+        `limit`. It yields after each slice."""
+        paths, count, looked_at = [path], 1, 0
+        for above in paths:
+            holder = self.view(above)
+            assert holder is not None
+            count += holder[5]
+            if count > limit:
+                return []
+            for child in self.children(above, holder[5]):
+                if child is not None:
+                    paths.append(child)
+                looked_at += 1
+                if not looked_at % PARTS:
+                    yield
+        return paths
 
     def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
         """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
@@ -168,6 +209,24 @@ class Outstanding:
         """The znodes and bytes that outstanding changes add to the quota at this path."""
         return self._charged.get(quota, (0, 0))
 
+    def charge(self, path: bytes, count: int, growth: int, *, check: bool) -> Charge:
+        """What a change of `path` by so many znodes and bytes means for quotas; refused if a hard limit is exceeded.
+
+        ZooKeeper compares with what is applied, so that writes in flight overshoot; here they are counted.
+        """
+        quotas = enclosing(self._tree.quotas, path)
+        limited = [quota for quota in quotas if quota.limits is not None]
+        if check and limited:
+            quota = limited[-1]
+            assert quota.limits is not None
+            more_count, more_bytes = self.charged(quota.path)
+            count_hard, bytes_hard = quota.limits.count_hard, quota.limits.total_bytes_hard
+            if (count and -1 < count_hard < quota.count + more_count + count) or (
+                growth and -1 < bytes_hard < quota.total_bytes + more_bytes + growth
+            ):
+                raise Refused(ErrorCode.QUOTAEXCEEDED)
+        return tuple(quota.path for quota in quotas), count, growth
+
     # A multi: all of its changes or none.
 
     def begin(self) -> None:
@@ -193,6 +252,7 @@ class Outstanding:
         self.journal = None
         while len(self.queue) > self._journal_queue_count:
             self.queue.pop()
+        self._created.cut()
         self._forget_applied()
 
     def _forget_applied(self) -> None:
@@ -214,6 +274,7 @@ class Outstanding:
             self._applied_meanwhile = zxid
             return
         queue = self.queue
+        count = len(queue) if self._created.known_count else 0
         if queue and queue[-1][0] <= zxid:
             # All of it, as after every batch under light load.
             queue.clear()
@@ -230,6 +291,8 @@ class Outstanding:
                 del self.changes[path]
             if charge is not None:
                 self._uncharge(charge)
+        if count:
+            self._created.dropped(count - len(queue))
         while self._session_queue and self._session_queue[0][0] <= zxid:
             _, sessions, session = self._session_queue.popleft()
             del sessions[session]

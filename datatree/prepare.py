@@ -19,6 +19,9 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
     tryRemove       UNIMPLEMENTED while it is off; then as delete, but that it does nothing for NONODE, BADVERSION and
                     NOTEMPTY
+    removeRecursive UNIMPLEMENTED while it is off; path as of a delete -> BADARGUMENTS; nothing for what is not there;
+                    DELETE on the parent -> NOAUTH; more znodes than the limit asked for, or than one transaction has
+                    room for -> NOTEMPTY; DELETE on each that has children -> NOAUTH
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED;
                     BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
@@ -37,21 +40,15 @@ Deliberately not here: who owns a session (`session`), and which requests reach 
 
 from collections.abc import Callable, Container, Generator
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
-from typing import Any, Final, NamedTuple, TypeAlias
-
-from attrs import frozen
+from typing import Any, Final, TypeAlias
 
 from datatree.acl import (
-    ACL_BYTES_MAX,
-    ACL_COUNT_MAX,
     ADMIN,
     CREATE,
     DELETE,
     READ,
-    SCHEMES,
     WRITE,
     AclList,
-    Identity,
     fix_up,
     permits,
     size_of,
@@ -59,7 +56,7 @@ from datatree.acl import (
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
-from datatree.outstanding import ChangeRecord, Charge, Outstanding
+from datatree.outstanding import ChangeRecord, Outstanding
 from datatree.paths import (
     CONFIG,
     LONG_INDEX_MAX,
@@ -73,11 +70,13 @@ from datatree.paths import (
     parent,
     sequential_name,
 )
-from datatree.quota import enclosing, is_stats
+from datatree.prepare_settings import PrepareSettings
+from datatree.quota import is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
-from datatree.requests import FIELDS, OPEN_ACL, WireAcl, decode, write_parts_of
+from datatree.requests import FIELDS, OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl, decode, write_parts_of
 from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
+from datatree.write_request import Asked
 from datatree.znode import (
     CONTAINER_OWNER,
     INT_MAX,
@@ -89,9 +88,7 @@ from datatree.znode import (
     wrapped,
 )
 
-__all__ = ["MULTI_PARTS_MAX", "Asked", "Prepare", "PrepareSettings", "WriteRequest"]
-
-MULTI_PARTS_MAX: Final = 10_000
+__all__ = ["Prepare"]
 
 _ANY_VERSION: Final = -1
 _PART_BYTES_MIN: Final = 18
@@ -105,6 +102,7 @@ _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
 _CHECK: Final = int(OpCode.CHECK)
 _MULTI: Final = int(OpCode.MULTI)
+_REMOVE_RECURSIVE: Final = int(OpCode.REMOVE_RECURSIVE)
 _ERROR: Final = int(OpCode.ERROR)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
@@ -129,63 +127,6 @@ _NOTHING_TO_REMOVE: Final = (ErrorCode.NONODE, ErrorCode.BADVERSION, ErrorCode.N
 _FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
 
-Reconfigure: TypeAlias = Callable[[bytes | None, bytes | None, bytes | None, int, int], bytes]
-"""(joining, leaving, members, version asked for, zxid) -> the text of the next configuration. Raises Refused."""
-
-
-HandOver: TypeAlias = Callable[[int, int], None]
-"""(server that is to lead, zxid) -> it will be done once this zxid is applied. Raises Refused."""
-
-
-@frozen
-class PrepareSettings:
-    """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
-
-    `extended_types` allows TTLs, `create_if_not_exists` the operation of that name, `keeper_extensions` checkNotExists
-    and tryRemove, `sequence_64` sequence numbers of 64 bits behind those of 32. `enforce_quota` refuses what goes
-    beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
-    `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
-    leaves them room in a frame of jute.maxbuffer's default.
-    `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them,
-    `acl_count_max` the entries of each.
-    `multi_parts_max` bounds the parts of a multi: more are refused with BADARGUMENTS.
-    `acl_schemes` are the schemes that a list may use besides world and auth. `reconfigure` makes the text of the next
-    configuration, `hand_over` takes the lead away from this member; None: nobody does.
-    """
-
-    extended_types: bool = False
-    create_if_not_exists: bool = False
-    keeper_extensions: bool = False
-    sequence_64: bool = False
-    enforce_quota: bool = False
-    skip_acl: bool = False
-    local_sessions: bool = False
-    ephemeral_path_bytes_max: int = 0xF0000
-    acl_bytes_max: int = ACL_BYTES_MAX
-    acl_count_max: int = ACL_COUNT_MAX
-    multi_parts_max: int = MULTI_PARTS_MAX
-    acl_schemes: frozenset[bytes] = SCHEMES
-    reconfigure: Reconfigure | None = None
-    hand_over: HandOver | None = None
-
-
-class WriteRequest(NamedTuple):
-    """A write: who asks (`session`, and the `identities` of its connection), which (`cxid`), and what.
-
-    The ensemble's own requests have no identities: createSession (body: the timeout), closeSession of an expired
-    session with cxid 0, deleteContainer and reconfig with session 0 and cxid 0.
-    """
-
-    session: int
-    cxid: int
-    opcode: int
-    body: bytes
-    identities: tuple[Identity, ...]
-
-
-Asked: TypeAlias = tuple[int, int, int, bytes, tuple[Identity, ...]]
-"""The same as a plain tuple, as it is made for each write."""
-
 # (opcode, fields of the body, request, zxid)
 _Operation: TypeAlias = Callable[[int, tuple[Any, ...], Asked, int], Part]
 _LongOperation: TypeAlias = Callable[[Asked, int], Generator[None, None, Part]]
@@ -195,7 +136,8 @@ class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
     __slots__ = (
-        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_settings", "_tree"),
+        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removed_room"),
+        *("_settings", "_tree"),
         "outstanding",
     )
 
@@ -203,7 +145,7 @@ class Prepare:
         self._tree = tree
         self._settings = settings or PrepareSettings()
         self._last = tree.applied
-        self._acl_room = self._long_names_count = 0
+        self._acl_room = self._long_names_count = self._removed_room = 0
         self.outstanding = Outstanding(tree)
         operations: dict[OpCode, _Operation] = {
             OpCode.CREATE: self._create,
@@ -224,9 +166,12 @@ class Prepare:
         }
         self._long_operations: dict[int, _LongOperation] = {
             _MULTI: self._multi,
+            _REMOVE_RECURSIVE: self._remove_recursive,
             _CLOSE_SESSION: self._close_session,
         }
-        self._parts = {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
+        # That of a removeRecursive is not one part but as many as it removes znodes: `_multi` does it.
+        self._parts: dict[int, _Operation | None] = {_REMOVE_RECURSIVE: None}
+        self._parts |= {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
         # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
         self._operations = {int(opcode): each for opcode, each in operations.items() if opcode not in _CHECKS}
 
@@ -255,7 +200,10 @@ class Prepare:
         """Whether preparing it may take more than one slice."""
         session, _, opcode, body, _ = request
         if opcode == _MULTI:
-            return len(body) > PARTS * _PART_BYTES_MIN
+            return len(body) > PARTS * _PART_BYTES_MIN or REMOVE_RECURSIVE_PART in body
+        if opcode == _REMOVE_RECURSIVE:
+            found = self.outstanding.view(_path_asked_for(opcode, body))
+            return found is not None and found[5] > 0
         return opcode == _CLOSE_SESSION and self.outstanding.may_own_more_than(PARTS, session)
 
     def prepare_in_slices(
@@ -264,6 +212,7 @@ class Prepare:
         """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
         Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
         self._last, self._long_names_count = zxid, 0
+        self._acl_room, self._removed_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
         session, cxid, opcode, _, _ = request
         self.outstanding.begin()
         try:
@@ -308,7 +257,7 @@ class Prepare:
     def _refusal(self, request: Asked, zxid: int, time: int, code: ErrorCode) -> Fields:
         session, cxid, opcode, body, _ = request
         path = b""
-        if opcode in self._operations and code != ErrorCode.MARSHALLINGERROR:
+        if (opcode in self._operations or opcode == _REMOVE_RECURSIVE) and code != ErrorCode.MARSHALLINGERROR:
             path = _path_asked_for(opcode, body)
         return zxid, time, session, cxid, _ERROR, int(code), path, None, (opcode,)
 
@@ -323,26 +272,6 @@ class Prepare:
         fixed = fix_up(acl, request[4], settings.acl_schemes, self._acl_room, settings.acl_count_max)
         self._acl_room -= size_of(fixed or ())
         return fixed
-
-    def _charge(self, path: bytes, count: int, growth: int, *, check: bool) -> Charge | None:
-        """What a change of `path` by so many znodes and bytes means for quotas; refused if a hard limit is exceeded.
-
-        ZooKeeper compares with what is applied, so that writes in flight overshoot; here they are counted.
-        """
-        if not self._settings.enforce_quota:
-            return None
-        quotas = enclosing(self._tree.quotas, path)
-        limited = [quota for quota in quotas if quota.limits is not None]
-        if check and limited:
-            quota = limited[-1]
-            assert quota.limits is not None
-            more_count, more_bytes = self.outstanding.charged(quota.path)
-            count_hard, bytes_hard = quota.limits.count_hard, quota.limits.total_bytes_hard
-            if (count and -1 < count_hard < quota.count + more_count + count) or (
-                growth and -1 < bytes_hard < quota.total_bytes + more_bytes + growth
-            ):
-                raise Refused(ErrorCode.QUOTAEXCEEDED)
-        return tuple(quota.path for quota in quotas), count, growth
 
     # The operations: (opcode, fields of the body, request, zxid) -> type, number, path, data, rest.
 
@@ -364,7 +293,8 @@ class Prepare:
         if self._tree.quotas:
             if is_stats(path):
                 length = 0
-            charge = self._charge(path, 0, length - before, check=True)
+            if self._settings.enforce_quota:
+                charge = self.outstanding.charge(path, 0, length - before, check=True)
         if expected != version and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
         number = version + 1 if 0 <= version < INT_MAX else next_version(version)
@@ -409,7 +339,8 @@ class Prepare:
         if self._tree.quotas:
             if is_stats(path):
                 length = 0
-            charge = self._charge(path, 1, length, check=True)
+            if self._settings.enforce_quota:
+                charge = self.outstanding.charge(path, 1, length, check=True)
         ephemeral = flags in _EPHEMERAL
         if ephemeral:
             self._limit_ephemerals(path, owner)
@@ -484,15 +415,19 @@ class Prepare:
         if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
             raise Refused(ErrorCode.QUOTAEXCEEDED)
 
-    def _delete(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        path, expected = fields
+    def _deletable_from(self, path: bytes, request: Asked) -> ChangeRecord | None:
+        """The parent of `path`, whose children the request may delete; None: there is none."""
         if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
             raise Refused(ErrorCode.BADARGUMENTS)
         holder = self.outstanding.view(parent(path))
-        if holder is None:
-            raise Refused(ErrorCode.NONODE)
-        if holder[6] is not None:
+        if holder is not None and holder[6] is not None:
             self._permit(holder[6], DELETE, request)
+        return holder
+
+    def _delete(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, expected = fields
+        if self._deletable_from(path, request) is None:
+            raise Refused(ErrorCode.NONODE)
         change = self.outstanding.view(path)
         if change is None:
             raise Refused(ErrorCode.NONODE)
@@ -516,12 +451,53 @@ class Prepare:
         # Alone it is not null, as of a createIfNotExists.
         return _CHECK, -1 if found is None else found[2], path, None if request[2] == _MULTI else b"", None
 
+    def _remove_recursive(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
+        """It is logged as what it comes to: the multi of its deletes, one delete, or a check where nothing is there."""
+        try:
+            fields, _ = FIELDS[_REMOVE_RECURSIVE](request[3], 0)
+        except (StructError, IndexError):
+            raise JuteError("a removeRecursive that ends early") from None
+        deletes = yield from self._remove_subtree(fields, request, zxid, self._settings.multi_parts_max)
+        if len(deletes) > 1:
+            return _MULTI, 0, b"", None, tuple(deletes)
+        return deletes[0] if deletes else (_CHECK, -1, fields[0], b"", None)
+
+    def _remove_subtree(
+        self, fields: tuple[Any, ...], request: Asked, zxid: int, room: int
+    ) -> Generator[None, None, list[Part]]:
+        """The deletes, children before their parents. The last one says how many before it are its own, so that the
+        answer to a multi has one part for all of them (`datatree.apply`)."""
+        path, limit = fields
+        if not self._settings.keeper_extensions:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        if self._deletable_from(path, request) is None or self.outstanding.view(path) is None:
+            return []
+        paths = yield from self.outstanding.subtree(path, min(limit, room))
+        self._removed_room -= sum(map(len, paths)) + 4 * len(paths)
+        if not paths or self._removed_room < 0:
+            raise Refused(ErrorCode.NOTEMPTY)
+        for each in paths:
+            change = self.outstanding.view(each)
+            if change is not None and change[5] and change[6] is not None:
+                self._permit(change[6], DELETE, request)
+        for count, each in enumerate(reversed(paths), 1):
+            change = self.outstanding.view(each)
+            assert change is not None
+            self._remove(each, change, zxid)
+            if not count % PARTS:
+                yield
+        deletes: list[Part] = [(_DELETE, 0, each, None, None) for each in reversed(paths)]
+        deletes[-1] = (_DELETE, len(paths) - 1, path, None, None)
+        return deletes
+
     def _remove(self, path: bytes, change: ChangeRecord, zxid: int) -> None:
         above = parent(path)
         holder = self.outstanding.view(above)
         assert holder is not None
         assert holder[5] > 0
-        charge = self._charge(path, -1, -change[8], check=False) if self._tree.quotas else None
+        charge = None
+        if self._settings.enforce_quota and self._tree.quotas:
+            charge = self.outstanding.charge(path, -1, -change[8], check=False)
         self.outstanding.put(path, (zxid, False, 0, 0, 0, 0, None, 0, 0), charge)
         self.outstanding.put(above, (zxid, *holder[1:5], holder[5] - 1, *holder[6:]))
         if change[7] and is_ephemeral(change[7]):
@@ -587,18 +563,22 @@ class Prepare:
         """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
         parts: list[Part] = []
         refused: ErrorCode | None = None
-        count = slice_end = 0
+        count = slice_end = refused_at = 0
         for opcode, fields, end in write_parts_of(request[3]):
             if not opcode:
                 break
-            if count == self._settings.multi_parts_max:
+            if max(count, len(parts)) >= self._settings.multi_parts_max:
                 raise Refused(ErrorCode.BADARGUMENTS)
             count += 1
             if refused is None:
                 try:
-                    parts.append(self._parts[opcode](opcode, fields, request, zxid))
+                    operation = self._parts[opcode]
+                    if operation is None:
+                        parts += yield from self._removed_part(fields, request, zxid, len(parts))
+                    else:
+                        parts.append(operation(opcode, fields, request, zxid))
                 except Refused as refusal:
-                    refused = refusal.code
+                    refused, refused_at = refusal.code, count - 1
             if not count % PARTS or end - slice_end > SLICE_BYTES:
                 slice_end = end
                 yield
@@ -606,7 +586,16 @@ class Prepare:
             return _MULTI, 0, b"", None, tuple(parts)
         self.outstanding.rollback()
         self.outstanding.begin()
-        return _MULTI, 0, b"", None, _refused_parts(len(parts), refused, count)
+        return _MULTI, 0, b"", None, _refused_parts(refused_at, refused, count)
+
+    def _removed_part(
+        self, fields: tuple[Any, ...], request: Asked, zxid: int, count: int
+    ) -> Generator[None, None, list[Part]]:
+        """A removeRecursive behind so many parts."""
+        if not self._settings.is_removed_in_multis():
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        deletes = yield from self._remove_subtree(fields, request, zxid, self._settings.multi_parts_max - count)
+        return deletes or [(_CHECK, -1, fields[0], None, None)]
 
     def _reconfig(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         reconfigure = self._settings.reconfigure

@@ -24,7 +24,7 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
 
     type                        number               path       data            rest
     1, 15, 19, 21 create*       parent's cversion    path       bytes or null   [acl, owner], owner 8 bytes wide, last
-    2, 20 delete                0                    path       null            null
+    2, 20 delete                0, or count          path       null            null
     5, 16 setData, reconfig     new version (16: -1) path       bytes or null   null
     7 setACL                    new aversion         path       null            [acl]
     -10 createSession           timeout, ms          ""         null            null
@@ -33,9 +33,11 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
     14 multi                    0                    ""         null            [[type, number, path, data, rest], …]
     13 check                    version found        path       null or empty   null
 
-A check stands in a multi, with null data; so does a checkNotExists, and a tryRemove that removed nothing, whose version
-is -1 where there is no znode. With empty data it is a createIfNotExists that found its znode, alone or in
-a multi, or alone a handOver or such a tryRemove: it changes nothing.
+In a multi, the last delete of a removeRecursive says how many deletes before it are its own.
+
+A check stands in a multi, with null data; so does a checkNotExists, and a tryRemove or removeRecursive that removed
+nothing, whose version is -1 where there is no znode. With empty data it is a createIfNotExists that found its znode,
+alone or in a multi, or alone a handOver or such a removal: it changes nothing.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of

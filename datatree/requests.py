@@ -7,6 +7,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
     21 createTTL                                  the same, then ttl long (ms)
      2 delete, 13 check (inside a multi)          path string, version int
    501 checkNotExists (the same), 505 tryRemove   the same
+   503 removeRecursive                            path string, limit int, unsigned
    500 filteredList                               path string, watch bool, which byte: 0 all, 1 persistent, 2 ephemeral
    506 filteredListWithStatsAndData               the same, then stats bool, data bool
      3 exists, 4 getData, 8, 12 getChildren(2)    path string, watch bool
@@ -54,6 +55,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from datatree.jute import JuteError, Reader, Writer
+from datatree.keeper_requests import PathLimit, path_limit
 from datatree.listing_requests import (
     FilteredList,
     GetChildrenPage,
@@ -67,6 +69,7 @@ __all__ = [
     "ACL_ENTRIES_MAX",
     "FIELDS",
     "OPEN_ACL",
+    "REMOVE_RECURSIVE_PART",
     "WATCHING",
     "AddAuth",
     "Body",
@@ -79,6 +82,7 @@ __all__ = [
     "Multi",
     "NoBody",
     "PathKind",
+    "PathLimit",
     "PathOnly",
     "PathVersion",
     "PathWatch",
@@ -113,6 +117,8 @@ _PART: Final = Struct(">i5s")
 _PART_OPEN: Final = b"\x00\xff\xff\xff\xff"
 _MULTI_END: Final = b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
 _PART_BYTES: Final = 9
+REMOVE_RECURSIVE_PART: Final = _PART.pack(OpCode.REMOVE_RECURSIVE, _PART_OPEN)
+"""What stands in front of one in a multi."""
 
 
 def _acl_item(reader: Reader) -> WireAcl:
@@ -342,6 +348,7 @@ Body: TypeAlias = (
     | PathWatch
     | SetData
     | PathVersion
+    | PathLimit
     | PathOnly
     | PathKind
     | SetAcl
@@ -637,6 +644,7 @@ _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.CREATE_IF_NOT_EXISTS: (Create, _create),
     OpCode.DELETE: (PathVersion, _path_version),
     OpCode.TRY_REMOVE: (PathVersion, _path_version),
+    OpCode.REMOVE_RECURSIVE: (PathLimit, path_limit),
     OpCode.CHECK_NOT_EXISTS: (PathVersion, _path_version),
     OpCode.DELETE_CONTAINER: (PathOnly, _path_only),
     OpCode.SET_DATA: (SetData, _set_data),

@@ -2,6 +2,7 @@
 
     RECONFIGURATION     has reconfigurations in its history, and hands the lead over when it is told to
     KEEPER              forwards ClickHouse Keeper's writes, and proposes them
+    KEEPER_REMOVALS     the same of its removeRecursive and checkStat, which came later
     LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
     OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.observer_master`)
 
@@ -17,6 +18,7 @@ RECONFIGURATION: Final = 1
 KEEPER: Final = 2
 LOCAL_SESSIONS: Final = 4
 OBSERVER_MASTERS: Final = 8
+KEEPER_REMOVALS: Final = 16
 
-ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS
+ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS
 """Those of this version."""

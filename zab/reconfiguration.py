@@ -37,7 +37,7 @@ def is_understood(peer: PeerState) -> bool:
     """Whether all that are connected can have one in their history. Who comes later and cannot is not let in."""
     leading = peer.leading
     assert leading is not None
-    return all(handler.features & RECONFIGURATION for handler in leading.handlers.values())
+    return leading.all_have(RECONFIGURATION)
 
 
 def has_quorum_of(peer: PeerState, membership: Membership) -> bool:

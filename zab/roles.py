@@ -137,6 +137,10 @@ class Supplying:
         """The learners that have come this far."""
         return [handler for handler in self.handlers.values() if handler.stage >= stage]
 
+    def all_have(self, feature: int) -> bool:
+        """Whether all learners that are connected have this one of `zab.features`."""
+        return all(handler.features & feature for handler in self.handlers.values())
+
     def is_founder(self, other: LearnerHandler | Notification) -> bool:
         """Whether this amnesiac counts, because the ensemble has never lived."""
         return False

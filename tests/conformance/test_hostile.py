@@ -19,7 +19,7 @@ from pathlib import Path
 import cbor2
 import pytest
 
-from datatree.prepare import MULTI_PARTS_MAX
+from datatree.prepare_settings import MULTI_PARTS_MAX
 from tests.conformance.cases import CASES
 from tests.conformance.conftest import CONFIGURATION
 from tests.conformance.exchange import Frames

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, SessionExpiredError, UnimplementedError
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NotEmptyError, SessionExpiredError, UnimplementedError
 from kazoo.protocol.serialization import GetChildren2, int_struct, read_buffer, stat_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 
@@ -72,6 +72,13 @@ class TryRemove:
 
 
 @attrs.frozen
+class RemoveRecursive(TryRemove):
+    """Its `version` is the limit."""
+
+    type: ClassVar[int] = 503
+
+
+@attrs.frozen
 class CheckNotExists(TryRemove):
     type: ClassVar[int] = 501
 
@@ -115,6 +122,18 @@ def test_keepers_requests_as_its_clients_send_them(zk: KazooClient) -> None:
     again.create("/d/q")
     assert isinstance(again.commit()[0], NodeExistsError)
     assert not zk.exists("/d/q")
+    zk.create("/d/p/x")
+    with pytest.raises(NotEmptyError):
+        ask(zk, RemoveRecursive("/d", 3))
+    assert ask(zk, RemoveRecursive("/d", 4))
+    assert ask(zk, RemoveRecursive("/d", 4))
+    assert not zk.exists("/d")
+    both = zk.transaction()
+    both.create("/d")
+    both.create("/d/p")
+    both._add(RemoveRecursive("/d", 2))
+    both.create("/d")
+    assert both.commit() == ["/d", "/d/p", True, "/d"]
 
 
 def test_clickhouse_finds_the_features_as_it_looks_for_them(zk: KazooClient) -> None:
@@ -123,7 +142,7 @@ def test_clickhouse_finds_the_features_as_it_looks_for_them(zk: KazooClient) -> 
     def is_enabled(number: int) -> bool:
         return bool(flags[number // 8] & (1 << (7 - number % 8)))
 
-    assert [number for number in range(16) if is_enabled(number)] == [0, 1, 2, 3, 9, 10]
+    assert [number for number in range(16) if is_enabled(number)] == [0, 1, 2, 3, 4, 9, 10]
     assert zk.get("/keeper/api_version")[0] == b"3"
 
 

@@ -9,7 +9,8 @@ from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
 from datatree.outstanding import Outstanding
 from datatree.paths import LONG_ZXID_MAX, long_sequential_name
-from datatree.prepare import Prepare, PrepareSettings, WriteRequest
+from datatree.prepare import Prepare
+from datatree.prepare_settings import PrepareSettings
 from datatree.record import Txn
 from datatree.requests import (
     OPEN_ACL,
@@ -25,6 +26,7 @@ from datatree.requests import (
     SetData,
 )
 from datatree.tree import DataTree
+from datatree.write_request import WriteRequest
 from datatree.znode import CONTAINER_OWNER, TTL_MS_MAX, ttl_owner
 
 LOCAL = (b"ip", b"127.0.0.1")

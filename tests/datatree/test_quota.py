@@ -8,11 +8,13 @@ from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
 from datatree.outcome import Outcome
 from datatree.paths import parent
-from datatree.prepare import Prepare, PrepareSettings, WriteRequest
+from datatree.prepare import Prepare
+from datatree.prepare_settings import PrepareSettings
 from datatree.quota import Limits, is_limits, is_stats, quota_path, render
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Body, Create, CreateSession, Multi, PathVersion, SetData
 from datatree.tree import DataTree
+from datatree.write_request import WriteRequest
 from datatree.znode import STAT_LAYOUT, stat_of
 
 SESSION = 1

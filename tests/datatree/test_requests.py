@@ -21,6 +21,7 @@ from datatree.requests import (
     Multi,
     NoBody,
     PathKind,
+    PathLimit,
     PathOnly,
     PathVersion,
     PathWatch,
@@ -107,6 +108,7 @@ TABLE = [
         f"{A} 00 01 01 00",
     ),
     (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/a", 7), f"{A} {VERSION}"),
+    (OpCode.REMOVE_RECURSIVE, PathLimit(b"/a", 0xFFFF_FFFE), f"{A} fffffffe"),
     (OpCode.TRY_REMOVE, PathVersion(b"/a", -1), f"{A} ffffffff"),
     (OpCode.HAND_OVER, HandOver(258), "0000000000000102"),
     (

@@ -7,6 +7,8 @@ first, so whatever a check would have to know of an outstanding change shows her
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -15,7 +17,8 @@ from attrs import define, field
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
 from datatree.outcome import Outcome
-from datatree.prepare import Prepare, PrepareSettings, WriteRequest
+from datatree.prepare import Prepare
+from datatree.prepare_settings import PrepareSettings
 from datatree.record import Txn, decode, encode
 from datatree.requests import (
     OPEN_ACL,
@@ -23,11 +26,13 @@ from datatree.requests import (
     CreateSession,
     Multi,
     NoBody,
+    PathLimit,
     PathVersion,
     SetAcl,
     SetData,
 )
 from datatree.tree import DataTree
+from datatree.write_request import WriteRequest
 from datatree.znode import CONTAINER_OWNER, HEAD, LARGE_BYTES, STAT_LAYOUT, is_ephemeral, stat_of
 
 BOB = (b"digest", b"bob:hash")
@@ -53,6 +58,15 @@ class Row:
 
 class RefusedError(Exception):
     """Its argument is the code."""
+
+
+@contextmanager
+def suppress_refusals(*codes: E) -> Iterator[None]:
+    try:
+        yield
+    except RefusedError as wrong:
+        if wrong.args[0] not in codes:
+            raise
 
 
 @define
@@ -117,6 +131,21 @@ class Twin:
         del self.rows[path]
         above.pzxid = zxid
 
+    def remove_all(self, path: bytes, limit: int, identities: tuple, zxid: int) -> None:
+        above = self.rows.get(path[: path.rindex(b"/")] or b"/")
+        if above is None:
+            return
+        self.permit(above.acl, 8, identities)
+        doomed = [other for other in self.rows if other == path or other.startswith(path + b"/")]
+        if len(doomed) > limit:
+            raise RefusedError(E.NOTEMPTY)
+        for other in doomed:
+            if self.children(other):
+                self.permit(self.rows[other].acl, 8, identities)
+        for other in doomed:
+            del self.rows[other]
+            above.pzxid = zxid
+
     def one(self, opcode: int, body: object, session: int, identities: tuple, zxid: int, time: int) -> bytes:
         """Execute one operation; the path it concerned. Raises RefusedError."""
         match body:
@@ -124,6 +153,16 @@ class Twin:
                 return self.create(opcode, body, session, identities, zxid, time)
             case PathVersion() if opcode == OpCode.DELETE:
                 self.delete(body.path, body.version, identities, zxid)
+            case PathVersion() if opcode == OpCode.TRY_REMOVE:
+                with suppress_refusals(E.NONODE, E.BADVERSION, E.NOTEMPTY):
+                    self.delete(body.path, body.version, identities, zxid)
+            case PathVersion() if opcode == OpCode.CHECK_NOT_EXISTS:
+                if (found := self.rows.get(body.path)) is not None:
+                    self.permit(found.acl, 1, identities)
+                    if body.version in (-1, found.version):
+                        raise RefusedError(E.NODEEXISTS)
+            case PathLimit():
+                self.remove_all(body.path, body.limit, identities, zxid)
             case PathVersion():
                 row = self.need(body.path)
                 self.permit(row.acl, 1, identities)
@@ -166,12 +205,15 @@ class Twin:
             path = self.one(request.opcode, body, session, request.identities, zxid, time)
         except RefusedError as wrong:
             return wrong.args[0], body.path, None, None
+        removed = known - set(self.rows)
+        if request.opcode == OpCode.REMOVE_RECURSIVE and len(removed) > 1:
+            return 0, b"", None, [(OpCode.DELETE, 0, path, None)]
         return 0, path, self.stat_after(request.opcode, path, known), None
 
     def stat_after(self, opcode: int, path: bytes, known: set[bytes]) -> tuple | None:
         """What the operation left at the path, unless it only looked at it."""
         is_found = opcode == OpCode.CREATE_IF_NOT_EXISTS and path in known
-        return None if is_found or opcode in (OpCode.DELETE, OpCode.CHECK) else self.stat(path)
+        return None if is_found or opcode in SILENT else self.stat(path)
 
     def multi(self, body: Multi, session: int, identities: tuple, zxid: int, time: int) -> list:
         before = copy.deepcopy(self.rows)
@@ -184,11 +226,22 @@ class Twin:
                 self.rows = before
                 codes = [0] * len(results) + [wrong.args[0]] + [-2] * (len(body.parts) - len(results) - 1)
                 return [(-1, code, b"", None) for code in codes]
-            kind = OpCode.CREATE if opcode == OpCode.CREATE_IF_NOT_EXISTS else opcode
+            kind = LOGGED.get(opcode, opcode)
+            if kind == OpCode.DELETE and (path not in known or path in self.rows):
+                kind = OpCode.CHECK  # it was not there, or has stayed
             results.append((kind, 0, path, self.stat_after(opcode, path, known)))
         return results
 
 
+LOGGED = {
+    OpCode.CREATE_IF_NOT_EXISTS: OpCode.CREATE,
+    OpCode.CHECK_NOT_EXISTS: OpCode.CHECK,
+    OpCode.REMOVE_RECURSIVE: OpCode.DELETE,
+    OpCode.TRY_REMOVE: OpCode.DELETE,
+}
+SILENT = {
+    *(OpCode.DELETE, OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.TRY_REMOVE),
+}
 MUCH = [b"much" * LARGE_BYTES, b"as much as stays there".ljust(LARGE_BYTES)]
 PATHS = [b"/a", b"/b", b"/a/a", b"/a/b", b"/b/a", b"/a/a/a", b"/a/a/b"]
 
@@ -198,7 +251,7 @@ def operation(random: Random) -> tuple[int, object]:
     version = random.choice([-1, -1, 0, 1, 2])
     acl = random.choice([OPEN_ACL] * 8 + [BOB_ONLY, READ_ONLY])
     data = random.choice([b"", b"x", b"some data", None, random.choice(MUCH)])
-    match random.randrange(13):
+    match random.randrange(17):
         case 0 | 1 | 2:
             return random.choice([OpCode.CREATE, OpCode.CREATE2]), Create(
                 path, data, acl, random.choice([0, 0, 0, 1, 1, 2, 3])
@@ -211,6 +264,12 @@ def operation(random: Random) -> tuple[int, object]:
             return OpCode.SET_DATA, SetData(path, data, version)
         case 10:
             return OpCode.CREATE_IF_NOT_EXISTS, Create(path, data, acl, random.choice([0, 0, 1]))
+        case 11 | 12:
+            return OpCode.REMOVE_RECURSIVE, PathLimit(path, random.choice([0, 1, 2, 3, 100, 0xFFFF_FFFF]))
+        case 13:
+            return OpCode.TRY_REMOVE, PathVersion(path, version)
+        case 14:
+            return OpCode.CHECK_NOT_EXISTS, PathVersion(path, version)
         case _:
             return OpCode.CHECK, PathVersion(path, version)
 
@@ -235,7 +294,7 @@ def request(random: Random, sessions: list[int], twin: Twin) -> tuple[WriteReque
             opcode, body = OpCode.MULTI, Multi(tuple(operation(random) for _ in range(random.randrange(5))))
         case _:
             opcode, body = OpCode.CHECK, None
-            while opcode == OpCode.CHECK:
+            while opcode in (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS):
                 opcode, body = operation(random)
     return WriteRequest(session, 7, opcode, body.encode(), identities), body
 
@@ -271,7 +330,7 @@ def assert_same(tree: DataTree, twin: Twin) -> None:
 def run(seed: int, count: int) -> None:
     random = Random(seed)
     tree, replica = DataTree(), DataTree()
-    prepare = Prepare(tree, PrepareSettings(create_if_not_exists=True))
+    prepare = Prepare(tree, PrepareSettings(create_if_not_exists=True, keeper_extensions=True))
     twin = Twin({path: Row(b"", OPEN_ACL, 0, 0, 0, 0, 0, 0) for path in (b"/", b"/zookeeper")})
     waiting: list[tuple[Txn, tuple]] = []
     zxid = 0

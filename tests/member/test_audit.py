@@ -7,7 +7,7 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathVersion, Reconfig, Sasl, SetAcl, SetData
+from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathVersion, Reconfig, Sasl, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
 from zab import message as msg
 from zab.member import audit
@@ -160,6 +160,36 @@ def test_create_if_not_exists_leaves_a_line_only_where_it_creates() -> None:
         client.delete(b"/a"),
     )
     assert said(client.server, "operation", "znode") == [("create", "/a"), ("delete", "/a")]
+
+
+def test_what_is_removed_with_all_below_it_leaves_a_line_for_each_znode() -> None:
+    ensemble = audited(keeperExtensionsEnabled="true")
+    client = ensemble.session(ensemble.follower)
+    body = PathLimit(b"/a", 2)
+    parts = (
+        (int(OpCode.CREATE), Create(b"/a", b"", OPEN_ACL, 0)),
+        (int(OpCode.CREATE), Create(b"/a/b", b"", OPEN_ACL, 0)),
+        (int(OpCode.REMOVE_RECURSIVE), body),
+        (int(OpCode.CREATE), Create(b"/e", b"", OPEN_ACL, 1)),
+    )
+    ensemble.do(client, client.request(OpCode.MULTI, Multi(parts).encode()))
+    assert said(client.server, "operation", "znode", "znode_type") == [
+        ("create", "/a", "persistent"),
+        ("create", "/a/b", "persistent"),
+        ("delete", "/a/b", ""),
+        ("delete", "/a", ""),
+        ("create", "/e", "ephemeral"),
+    ]
+    ensemble.do(client, *map(client.create, (b"/a", b"/a/b", b"/a/b/c")))
+    lines_of(client.server)
+    ensemble.do(client, client.request(OpCode.REMOVE_RECURSIVE, body.encode()), client.delete(b"/a/b/c"))
+    ensemble.do(client, *(client.request(OpCode.REMOVE_RECURSIVE, body.encode()) for _ in range(2)))
+    assert said(client.server, "operation", "znode", "result") == [
+        ("delete", "/a", "failure"),
+        ("delete", "/a/b/c", "success"),
+        ("delete", "/a/b", "success"),
+        ("delete", "/a", "success"),
+    ]
 
 
 def test_ephemerals_of_a_session_that_ends_are_named_by_every_member_as_the_servers_own_doing() -> None:

@@ -7,7 +7,7 @@ A line is of pairs, a tab between them, in this order; what is not known is left
 
     operation                                     of which member, and when
     create, delete, setData, setAcl               its own clients' writes, when they are applied; refused ones, too
-    a multi that was done                         a line for each part of these kinds
+    a multi that was done                         a line for each part of these kinds, and each znode that is removed
     multiOperation                                one that was refused, whole; ours names the znode of the part at fault
     reconfig, handOver                            of the ensemble
     ephemeralZNodeDeletionOnSessionCloseOrExpire  every member, for each znode
@@ -73,6 +73,7 @@ _ERROR: Final = int(OpCode.ERROR)
 _SET_ACL: Final = int(OpCode.SET_ACL)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _CHECK: Final = int(OpCode.CHECK)
+_DELETE: Final = int(OpCode.DELETE)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _NOT_AT_FAULT: Final = (0, int(ErrorCode.RUNTIMEINCONSISTENCY))
@@ -91,8 +92,9 @@ _CREATES: Final = frozenset(
 _HAND_OVER: Final = int(OpCode.HAND_OVER)
 _OPERATIONS: Final = {
     **dict.fromkeys(_CREATES, "create"),
-    int(OpCode.DELETE): "delete",
+    _DELETE: "delete",
     int(OpCode.TRY_REMOVE): "delete",
+    int(OpCode.REMOVE_RECURSIVE): "delete",
     _SET_DATA: "setData",
     _SET_ACL: "setAcl",
     _MULTI: _MULTI_NAME,
@@ -167,10 +169,11 @@ class Change:
             yield self._line(_MULTI_NAME, _at_fault(asked, self.parts))
             return
         asked_parts = _parts_in(asked)
-        for kind, _, path in self.parts:
+        for parts in _as_asked(self.parts):
             asked_for = next(asked_parts, None)
-            if kind in _OPERATIONS:
-                yield self._line(_OPERATIONS[kind], path, _znode_type_of(asked_for))
+            for kind, _, path in parts:
+                if kind in _OPERATIONS:
+                    yield self._line(_OPERATIONS[kind], path, _znode_type_of(asked_for))
 
     def _line(self, operation: str, path: bytes, znode_type: str | None = None, acl: str | None = None) -> str:
         asked = self.asked
@@ -301,7 +304,7 @@ class Auditor:
             return
         self._forget_oldest(under_way)
         if txn.type == _CHECK and asked.opcode != _HAND_OVER:
-            return  # a createIfNotExists that found its znode, or a tryRemove that removed none
+            return  # a createIfNotExists that found its znode, or a removal that removed none
         parts = [(kind, number, path) for kind, number, path, _, _ in txn.rest] if txn.type == _MULTI else None
         is_refused = error != 0 or (parts is not None and any(kind == _ERROR for kind, _, _ in parts))
         self.records.append(Change(asked, txn.path, FAILURE if is_refused else SUCCESS, parts))
@@ -379,10 +382,22 @@ def _body_of(asked: Asked) -> object:
 def _parts_in(asked: Asked) -> Iterator[object]:
     """The bodies of the parts of a multi, in their order, as far as they are known."""
     try:
-        for _, body, _ in parts_of(_MULTI, asked.body):
+        for _, body, _ in parts_of(_MULTI, asked.body if asked.opcode == _MULTI else b""):
             yield body
     except JuteError:
         return
+
+
+def _as_asked(parts: list[Part]) -> list[list[Part]]:
+    """What became of each part that was asked for: of a removeRecursive all of its deletes."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        kind, number, _ = part
+        own_count = number if kind == _DELETE else 0
+        own = [each for group in groups[len(groups) - own_count :] for each in group]
+        del groups[len(groups) - own_count :]
+        groups.append([*own, part])
+    return groups
 
 
 def _path_in(asked: Asked) -> bytes:

@@ -202,6 +202,10 @@ class ClientConnection:
         self.received_count = self.sent_count = self.answered_count = self.waited_ms = self.waited_most_ms = 0
         self.waited_least_ms, self.last_answer = NEVER, NO_ANSWER
 
+    def waits_for(self, opcode: int) -> bool:
+        """Whether the first request that waits is one of these."""
+        return bool(self.pending) and self.pending[0][1] == opcode
+
     def take_output(self) -> list[bytes]:
         """What is to be sent, in order; the host owns it from now on, and counts it in `unsent_bytes`."""
         pieces, self.out, self.out_bytes = self.out, [], 0

@@ -247,7 +247,7 @@ _OPERATIONS: Final[Mapping[str, tuple[OpCode, ...]]] = {
         OpCode.CREATE_IF_NOT_EXISTS,
     ),
     "create_session": (OpCode.CREATE_SESSION,),
-    "delete": (OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.TRY_REMOVE),
+    "delete": (OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.TRY_REMOVE, OpCode.REMOVE_RECURSIVE),
     "exists": (OpCode.EXISTS,),
     "get_acl": (OpCode.GET_ACL,),
     "get_all_children_number": (OpCode.GET_ALL_CHILDREN_NUMBER,),

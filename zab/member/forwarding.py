@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from datatree.opcodes import WRITES, OpCode
 from session.identity import SessionId
 from zab import message as msg
-from zab.features import KEEPER, RECONFIGURATION
+from zab.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
 from zab.ids import ServerId
 from zab.member.connection import Identity
 from zab.member.under_way import Write, size_of_run
@@ -32,6 +32,7 @@ _BODY_AT: Final = WRITE_HEAD.size
 _SINCE: Final = {
     RECONFIGURATION: frozenset({int(OpCode.RECONFIG), int(OpCode.HAND_OVER)}),
     KEEPER: frozenset({int(OpCode.TRY_REMOVE)}),
+    KEEPER_REMOVALS: frozenset({int(OpCode.REMOVE_RECURSIVE)}),
 }
 
 

@@ -84,7 +84,8 @@ _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
 _RECONFIG = int(OpCode.RECONFIG)
 _OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
-_PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
+_MULTI = int(OpCode.MULTI)
+_PERHAPS_LONG = frozenset({_MULTI, int(OpCode.REMOVE_RECURSIVE), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
 _SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
@@ -539,7 +540,7 @@ class Processor:
             answered = None
             if is_long and kind in _PERHAPS_LONG:
                 applied = yield from self.state.tree.apply_in_slices(txn, watches.total_count > 0)
-                if connection is not None and applied[3] is not None:
+                if applied[3] is not None and connection is not None and connection.waits_for(_MULTI):
                     answered = yield from multi_in_slices(cxid, zxid, applied[3])
             else:
                 applied = apply(txn, watches.total_count > 0)

@@ -36,7 +36,7 @@ from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
-from datatree.prepare import HandOver, Reconfigure
+from datatree.prepare_settings import HandOver, Reconfigure
 from datatree.record import RecordError, decode_all
 from datatree.requests import Reconfig
 from session.identity import SessionId

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from datatree.log.zxid import Epoch, Zxid
-from datatree.prepare import PrepareSettings
+from datatree.prepare_settings import PrepareSettings
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
+from zab.features import KEEPER_REMOVALS
 from zab.ids import ServerId
 from zab.member import reconfiguring
 from zab.member.reconfiguring import READER, servers
@@ -26,7 +27,7 @@ _STANDALONE_INIT_TICKS = 10
 _STANDALONE_SYNC_TICKS = 5
 _NO_LIMIT = 1 << 62
 _CLOSE_SESSION_SPARE_BYTES = 64 << 10
-"""What a closeSession needs in its frame beside the paths of the session's ephemerals."""
+"""What a closeSession needs in its frame beside the paths of the session's ephemerals; a removeRecursive, too."""
 
 
 def quorum_of(config: Config) -> Quorum:
@@ -128,5 +129,7 @@ def prepare_settings_of(
         acl_bytes_max=config.jute_max_buffer_bytes,
         acl_count_max=config.max_acl_entries,
         multi_parts_max=config.multi_max_parts,
+        removed_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
+        is_removed_in_multis=lambda: peer.leading is not None and peer.leading.all_have(KEEPER_REMOVALS),
         ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from attrs import NOTHING, Factory, frozen
 
 from datatree.acl import ACL_COUNT_MAX
-from datatree.prepare import MULTI_PARTS_MAX
+from datatree.prepare_settings import MULTI_PARTS_MAX
 from datatree.requests import ACL_ENTRIES_MAX
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
 from zab.configuration.fields import (
@@ -359,7 +359,7 @@ class Config(AdminSettings):
         MULTI_PARTS_MAX,
         COUNT,
         "parts",
-        "Ours. A multi of more is refused with BADARGUMENTS, and nothing of it is done.",
+        "Ours. A multi of more is refused whole, with BADARGUMENTS. A removeRecursive removes no more.",
     )
     max_watches_per_connection: int = setting(
         "maxWatchesPerConnection",
@@ -445,7 +445,7 @@ class Config(AdminSettings):
         False,
         BOOLEAN,
         "true/false",
-        "Ours. ClickHouse Keeper's operations 500, 501, 502, 505, 506, and what it tells of them at /keeper.",
+        "Ours. ClickHouse Keeper's operations 500 to 503, 505, 506, and what it tells of them at /keeper.",
     )
     sequence_64_enabled: bool = setting(
         "sequence64Enabled",

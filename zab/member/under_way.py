@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from datatree.prepare import Asked
 from datatree.record import Fields
+from datatree.write_request import Asked
 from zab.ids import ServerId
 from zab.member.connection import ClientConnection, Identity, size_of
 from zab.message import DATA_FRAME_BYTES_MAX

@@ -8,10 +8,12 @@ from random import Random
 from attrs import evolve
 
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, PrepareSettings, WriteRequest
+from datatree.prepare import Prepare
+from datatree.prepare_settings import PrepareSettings
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, CreateSession, Multi, NoBody, PathVersion, SetAcl, SetData
 from datatree.tree import DataTree
+from datatree.write_request import WriteRequest
 from datatree.zookeeper.snapshot import SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
 

@@ -4,10 +4,12 @@ from random import Random
 
 import pytest
 
-from datatree.prepare import Prepare, PrepareSettings, WriteRequest
+from datatree.prepare import Prepare
+from datatree.prepare_settings import PrepareSettings
 from datatree.record import Txn, decode, encode
 from datatree.requests import CreateSession
 from datatree.tree import DataTree
+from datatree.write_request import WriteRequest
 from datatree.znode import stat_of
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.requests import Requests
