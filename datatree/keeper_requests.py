@@ -1,13 +1,15 @@
 """Requests for writes that ZooKeeper does not have: ClickHouse Keeper's (`datatree.requests`)."""
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
 
 from attrs import define
 
 from datatree.jute import JuteError, Reader, Writer
+from datatree.znode import STAT_LAYOUT
 
-__all__ = ["PathLimit", "path_limit"]
+__all__ = ["CheckStat", "PathLimit", "check_stat", "path_limit"]
 
 _UNSIGNED: Final = Struct(">I")
 
@@ -21,6 +23,27 @@ class PathLimit:
 
     def encode(self) -> bytes:
         return Writer().string(self.path).raw(_UNSIGNED.pack(self.limit)).getvalue()
+
+
+@define
+class CheckStat:
+    """In a multi: the znode has this version, and this Stat; -1 stands for any value."""
+
+    path: bytes
+    version: int
+    stat: Sequence[int]
+    """In the order of its layout (`datatree.znode`)."""
+
+    def encode(self) -> bytes:
+        return Writer().string(self.path).int(self.version).raw(STAT_LAYOUT.pack(*self.stat)).getvalue()
+
+
+def check_stat(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    reader = Reader(buffer, at)
+    path, version = reader.string(), reader.int()
+    if path is None:
+        raise JuteError(f"null path at offset {at}")
+    return (path, version, STAT_LAYOUT.unpack_from(buffer, reader.offset)), reader.offset + STAT_LAYOUT.size
 
 
 def path_limit(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:

@@ -133,6 +133,7 @@ class OpCode(IntEnum):
     CHECK_NOT_EXISTS = 501, "checkNotExists", _NEVER, None, _PART
     CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
     REMOVE_RECURSIVE = 503, "removeRecursive", _WRITE, None, _PART
+    CHECK_STAT = 504, "checkStat", _NEVER, None, _PART
     TRY_REMOVE = 505, "tryRemove", _WRITE, None, _PART
     FILTERED_LIST_WITH_STATS_AND_DATA = 506, "filteredListWithStatsAndData", _READ
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
@@ -158,8 +159,8 @@ MULTI_READS: Final = _of(Class.READ, parts=True)
 
 KEEPERS: Final = frozenset(
     {
-        *(OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.TRY_REMOVE),
-        OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
+        *(OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.CHECK_STAT),
+        *(OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA),
     }
 )
 """ClickHouse Keeper's, which are on or off together; createIfNotExists may be on alone."""
@@ -189,6 +190,7 @@ LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
     int(OpCode.CREATE_IF_NOT_EXISTS): frozenset({int(OpCode.CREATE), int(OpCode.CHECK)}),
     int(OpCode.HAND_OVER): frozenset({int(OpCode.CHECK)}),
     int(OpCode.CHECK_NOT_EXISTS): frozenset({int(OpCode.CHECK)}),
+    int(OpCode.CHECK_STAT): frozenset({int(OpCode.CHECK)}),
     int(OpCode.TRY_REMOVE): frozenset({int(OpCode.DELETE), int(OpCode.CHECK)}),
     int(OpCode.REMOVE_RECURSIVE): frozenset({int(OpCode.MULTI), int(OpCode.DELETE), int(OpCode.CHECK)}),
 }

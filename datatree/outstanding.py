@@ -3,7 +3,8 @@
 A request is checked against the tree as it will be when everything prepared before has been applied. So for each path
 that such a transaction changes there is a change record with what later checks need to know of the znode:
 
-    (zxid, exists, version, cversion, aversion, number of children, acl, owner, length of data)
+    (zxid, exists, version, cversion, aversion, number of children, acl, owner, length of data,
+     czxid, mzxid, ctime, mtime, pzxid)
 
 The cversion is the internal one and the owner the stored one, as in `datatree.znode`. A record holds until its zxid is
 applied; from then on the tree says the same.
@@ -19,7 +20,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -30,15 +31,16 @@ from datatree.record import AclList
 from datatree.slices import PARTS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
-from datatree.znode import CHECKED, HEAD, STAT_AT
+from datatree.znode import CHECKED, HEAD, STAT_AT, visible_cversion, visible_owner
 
 __all__ = ["ChangeRecord", "Outstanding"]
 
-ChangeRecord: TypeAlias = tuple[int, bool, int, int, int, int, AclList, int, int]
+ChangeRecord: TypeAlias = tuple[int, bool, int, int, int, int, AclList, int, int, int, int, int, int, int]
 # Quotas that a change counts for, znodes and bytes that it adds to each.
 Charge: TypeAlias = tuple[tuple[bytes, ...], int, int]
 
 _ABSENT: Final = object()
+_ANY: Final = -1
 # A path in the list of a closeSession takes its length and four bytes more in ZooKeeper's formats.
 _LENGTH_BYTES: Final = 4
 
@@ -94,8 +96,20 @@ class Outstanding:
         if znode is None:
             return None
         acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
-        version, aversion, length, children_count = CHECKED.unpack_from(znode, STAT_AT)
-        return 0, True, version, cversion, aversion, children_count, self._tree.acls.lists[acl_id], owner, length
+        czxid, mzxid, ctime, mtime, version, aversion, length, count, pzxid = CHECKED.unpack_from(znode, STAT_AT)
+        acl = self._tree.acls.lists[acl_id]
+        return 0, True, version, cversion, aversion, count, acl, owner, length, czxid, mzxid, ctime, mtime, pzxid
+
+    def has_stat(self, path: bytes, asked: Iterable[int]) -> bool:
+        """Whether these are the values of the Stat that a client would see of the znode, -1 standing for any."""
+        change = self.view(path)
+        assert change is not None
+        _, _, version, cversion, aversion, count, _, owner, length, czxid, mzxid, ctime, mtime, pzxid = change
+        found = (
+            *(czxid, mzxid, ctime, mtime, version, visible_cversion(cversion, count), aversion),
+            *(visible_owner(owner), length, count, pzxid),
+        )
+        return all(value in (_ANY, of_znode) for value, of_znode in zip(asked, found, strict=True))
 
     def children(self, path: bytes, count: int) -> Iterator[bytes | None]:
         """The `count` paths of the children that the znode at `path` will have; None for each that was looked at in

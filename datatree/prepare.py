@@ -27,6 +27,7 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
     check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
     checkNotExists  UNIMPLEMENTED while it is off; READ -> NOAUTH; of this version -> NODEEXISTS
+    checkStat       UNIMPLEMENTED while it is off; then as check; another Stat than asked for -> BADVERSION
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
     createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
     reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
@@ -96,7 +97,7 @@ _PART_BYTES_MIN: Final = 18
 
 # Types of transactions, as plain ints: they stand in every one.
 _CREATE: Final = int(OpCode.CREATE)
-_CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS)
+_CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT)
 _DELETE: Final = int(OpCode.DELETE)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
@@ -137,14 +138,14 @@ class Prepare:
 
     __slots__ = (
         *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removed_room"),
-        *("_settings", "_tree"),
+        *("_settings", "_time", "_tree"),
         "outstanding",
     )
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
         self._tree = tree
         self._settings = settings or PrepareSettings()
-        self._last = tree.applied
+        self._last, self._time = tree.applied, 0
         self._acl_room = self._long_names_count = self._removed_room = 0
         self.outstanding = Outstanding(tree)
         operations: dict[OpCode, _Operation] = {
@@ -160,6 +161,7 @@ class Prepare:
             OpCode.SET_ACL: self._set_acl,
             OpCode.CHECK: self._check,
             OpCode.CHECK_NOT_EXISTS: self._check_not_exists,
+            OpCode.CHECK_STAT: self._check_stat,
             OpCode.RECONFIG: self._reconfig,
             OpCode.HAND_OVER: self._hand_over,
             OpCode.CREATE_SESSION: self._create_session,
@@ -178,7 +180,7 @@ class Prepare:
     def prepare(self, request: Asked, zxid: int, time: int) -> Fields:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
-        self._last = zxid
+        self._last, self._time = zxid, time
         self._acl_room, self._long_names_count = self._settings.acl_bytes_max, 0
         session, cxid, opcode, body, _ = request
         try:
@@ -211,7 +213,7 @@ class Prepare:
     ) -> Generator[None, None, tuple[Fields, bytes]]:
         """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
         Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
-        self._last, self._long_names_count = zxid, 0
+        self._last, self._time, self._long_names_count = zxid, time, 0
         self._acl_room, self._removed_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
         session, cxid, opcode, _, _ = request
         self.outstanding.begin()
@@ -283,7 +285,7 @@ class Prepare:
             change = outstanding.view(path)
             if change is None:
                 raise _missing(path)
-        _, _, version, cversion, aversion, children_count, acl, owner, before = change
+        _, _, version, cversion, aversion, children_count, acl, owner, before, czxid, _, ctime, _, pzxid = change
         if acl is not None:
             self._permit(acl, WRITE, request)
         if path == CONFIG:
@@ -298,7 +300,10 @@ class Prepare:
         if expected != version and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
         number = version + 1 if 0 <= version < INT_MAX else next_version(version)
-        after = (zxid, True, number, cversion, aversion, children_count, acl, owner, length)
+        after = (
+            zxid, True, number, cversion, aversion, children_count, acl, owner, length,
+            czxid, zxid, ctime, self._time, pzxid,
+        )  # fmt: skip
         if charge is None and outstanding.journal is None:
             # `put` written out, for the most frequent write.
             outstanding.changes[path] = after
@@ -344,10 +349,17 @@ class Prepare:
         ephemeral = flags in _EPHEMERAL
         if ephemeral:
             self._limit_ephemerals(path, owner)
-        _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length = holder
+        (
+            _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length,
+            czxid, mzxid, ctime, mtime, _,
+        ) = holder  # fmt: skip
         number = created_count + 1 if 0 <= created_count < INT_MAX else self._after(created_count)
-        after = (zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length)
-        made = (zxid, True, 0, 0, 0, 0, acl, owner, length)
+        time = self._time
+        after = (
+            zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length,
+            czxid, mzxid, ctime, mtime, zxid,
+        )  # fmt: skip
+        made = (zxid, True, 0, 0, 0, 0, acl, owner, length, zxid, zxid, time, time, zxid)
         if charge is None and outstanding.journal is None:
             # As in `_set_data`.
             outstanding.changes[above] = after
@@ -498,8 +510,8 @@ class Prepare:
         charge = None
         if self._settings.enforce_quota and self._tree.quotas:
             charge = self.outstanding.charge(path, -1, -change[8], check=False)
-        self.outstanding.put(path, (zxid, False, 0, 0, 0, 0, None, 0, 0), charge)
-        self.outstanding.put(above, (zxid, *holder[1:5], holder[5] - 1, *holder[6:]))
+        self.outstanding.put(path, (zxid, False, 0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, 0), charge)
+        self.outstanding.put(above, (zxid, *holder[1:5], holder[5] - 1, *holder[6:13], zxid))
         if change[7] and is_ephemeral(change[7]):
             self.outstanding.disown(path, change[7], zxid)
 
@@ -526,12 +538,12 @@ class Prepare:
         acl = self._fix_up(wire_acl, request)
         if change is None:
             raise Refused(ErrorCode.NONODE)
-        _, _, version, cversion, aversion, children_count, before, owner, length = change
-        self._permit(before, ADMIN, request)
+        self._permit(change[6], ADMIN, request)
+        aversion = change[4]
         if expected != aversion and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
         number = next_version(aversion)
-        after = (zxid, True, version, cversion, number, children_count, acl, owner, length)
+        after = (zxid, *change[1:4], number, change[5], acl, *change[7:])
         self.outstanding.put(path, after)
         return _SET_ACL, number, path, None, (acl,)
 
@@ -558,6 +570,15 @@ class Prepare:
         if expected in (change[2], _ANY_VERSION):
             raise Refused(ErrorCode.NODEEXISTS)
         return _CHECK, change[2], path, None, None
+
+    def _check_stat(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, expected, stat = fields
+        if not self._settings.keeper_extensions:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        checked = self._check(opcode, (path, expected), request, zxid)
+        if not self.outstanding.has_stat(path, stat):
+            raise Refused(ErrorCode.BADVERSION)
+        return checked
 
     def _multi(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
         """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
@@ -605,10 +626,10 @@ class Prepare:
         text = reconfigure(joining, leaving, members, version, zxid)
         change = self.outstanding.view(CONFIG)
         assert change is not None, "nobody deletes it"
-        _, _, _, cversion, aversion, children_count, acl, owner, _ = change
-        if acl is not None and request[0] != _ENSEMBLE:
-            self._permit(acl, WRITE, request)
-        after = (zxid, True, _ANY_VERSION, cversion, aversion, children_count, acl, owner, len(text))
+        if change[6] is not None and request[0] != _ENSEMBLE:
+            self._permit(change[6], WRITE, request)
+        czxid, _, ctime, _, pzxid = change[9:]
+        after = (zxid, True, _ANY_VERSION, *change[3:8], len(text), czxid, zxid, ctime, self._time, pzxid)
         self.outstanding.put(CONFIG, after)
         return _RECONFIG, _ANY_VERSION, CONFIG, text, None
 

@@ -35,9 +35,9 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
 
 In a multi, the last delete of a removeRecursive says how many deletes before it are its own.
 
-A check stands in a multi, with null data; so does a checkNotExists, and a tryRemove or removeRecursive that removed
-nothing, whose version is -1 where there is no znode. With empty data it is a createIfNotExists that found its znode,
-alone or in a multi, or alone a handOver or such a removal: it changes nothing.
+A check stands in a multi, with null data; so does a checkNotExists or checkStat, and a tryRemove or removeRecursive
+that removed nothing, whose version is -1 where there is no znode. With empty data it is a createIfNotExists that found
+its znode, alone or in a multi, or alone a handOver or such a removal: it changes nothing.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of

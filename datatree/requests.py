@@ -8,6 +8,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
      2 delete, 13 check (inside a multi)          path string, version int
    501 checkNotExists (the same), 505 tryRemove   the same
    503 removeRecursive                            path string, limit int, unsigned
+   504 checkStat                                  path string, version int, Stat
    500 filteredList                               path string, watch bool, which byte: 0 all, 1 persistent, 2 ephemeral
    506 filteredListWithStatsAndData               the same, then stats bool, data bool
      3 exists, 4 getData, 8, 12 getChildren(2)    path string, watch bool
@@ -55,7 +56,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from datatree.jute import JuteError, Reader, Writer
-from datatree.keeper_requests import PathLimit, path_limit
+from datatree.keeper_requests import CheckStat, PathLimit, check_stat, path_limit
 from datatree.listing_requests import (
     FilteredList,
     GetChildrenPage,
@@ -73,6 +74,7 @@ __all__ = [
     "WATCHING",
     "AddAuth",
     "Body",
+    "CheckStat",
     "Create",
     "CreateSession",
     "FilteredList",
@@ -349,6 +351,7 @@ Body: TypeAlias = (
     | SetData
     | PathVersion
     | PathLimit
+    | CheckStat
     | PathOnly
     | PathKind
     | SetAcl
@@ -645,6 +648,7 @@ _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.DELETE: (PathVersion, _path_version),
     OpCode.TRY_REMOVE: (PathVersion, _path_version),
     OpCode.REMOVE_RECURSIVE: (PathLimit, path_limit),
+    OpCode.CHECK_STAT: (CheckStat, check_stat),
     OpCode.CHECK_NOT_EXISTS: (PathVersion, _path_version),
     OpCode.DELETE_CONTAINER: (PathOnly, _path_only),
     OpCode.SET_DATA: (SetData, _set_data),

@@ -86,8 +86,8 @@ AFTER_SET_DATA: Final = struct.Struct(">8sq8sqi16si12s")
 # The same for a change among the children: cversion, numChildren and pzxid.
 KEPT_BY_CHILDREN: Final = struct.Struct(">36s4x16s12x")
 AFTER_CHILDREN: Final = struct.Struct(">36si16siq")
-# version, aversion, dataLength, numChildren: what a later request is checked against.
-CHECKED: Final = struct.Struct(">32xi4xi8xii8x")
+# What a later request is checked against: all but what the head of the znode tells better, cversion and ephemeralOwner.
+CHECKED: Final = struct.Struct(">qqqqi4xi8xiiq")
 
 VERSION_AT: Final = 32
 AVERSION_AT: Final = 40

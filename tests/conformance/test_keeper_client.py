@@ -6,7 +6,14 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, NotEmptyError, SessionExpiredError, UnimplementedError
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    NodeExistsError,
+    NotEmptyError,
+    SessionExpiredError,
+    UnimplementedError,
+)
 from kazoo.protocol.serialization import GetChildren2, int_struct, read_buffer, stat_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 
@@ -79,6 +86,15 @@ class RemoveRecursive(TryRemove):
 
 
 @attrs.frozen
+class CheckStat(TryRemove):
+    stat: ZnodeStat
+    type: ClassVar[int] = 504
+
+    def serialize(self) -> bytes:
+        return TryRemove.serialize(self) + bytes(stat_struct.pack(*self.stat))
+
+
+@attrs.frozen
 class CheckNotExists(TryRemove):
     type: ClassVar[int] = 501
 
@@ -128,6 +144,13 @@ def test_keepers_requests_as_its_clients_send_them(zk: KazooClient) -> None:
     assert ask(zk, RemoveRecursive("/d", 4))
     assert ask(zk, RemoveRecursive("/d", 4))
     assert not zk.exists("/d")
+    zk.create("/s", b"1")
+    stat = zk.exists("/s")
+    for is_same in (True, False):
+        checked = zk.transaction()
+        checked._add(CheckStat("/s", -1, stat))
+        checked.set_data("/s", b"2")
+        assert isinstance(checked.commit()[0], BadVersionError) != is_same
     both = zk.transaction()
     both.create("/d")
     both.create("/d/p")
@@ -142,7 +165,7 @@ def test_clickhouse_finds_the_features_as_it_looks_for_them(zk: KazooClient) -> 
     def is_enabled(number: int) -> bool:
         return bool(flags[number // 8] & (1 << (7 - number % 8)))
 
-    assert [number for number in range(16) if is_enabled(number)] == [0, 1, 2, 3, 4, 9, 10]
+    assert [number for number in range(16) if is_enabled(number)] == [0, 1, 2, 3, 4, 6, 9, 10]
     assert zk.get("/keeper/api_version")[0] == b"3"
 
 

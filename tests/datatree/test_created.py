@@ -62,8 +62,9 @@ def test_it_is_what_the_views_say(seed: int) -> None:
 def test_what_comes_after_a_rollback_is_found() -> None:
     leader = Leader(keeper_extensions=True)
     leader.create(b"/a/1")
-    whole = (OpCode.REMOVE_RECURSIVE, PathLimit(b"/a", 1))
-    leader.multi(*((OpCode.CREATE, Create(b"/a/%d" % n, b"", OPEN_ACL, 0)) for n in range(2, 6)), whole)
+    whole = (OpCode.REMOVE_RECURSIVE, PathLimit(b"/a", 9))
+    refused = (OpCode.CHECK, PathVersion(b"/no", -1))
+    leader.multi(*((OpCode.CREATE, Create(b"/a/%d" % n, b"", OPEN_ACL, 0)) for n in range(2, 6)), whole, refused)
     leader.create(b"/a/7")
     assert children(leader, b"/a") == {b"/a/b", b"/a/1", b"/a/7"}
 

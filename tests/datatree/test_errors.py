@@ -69,5 +69,5 @@ def test_every_operation_is_a_write_a_read_local_never_sent_or_ours():
 
 
 def test_only_writes_and_check_stand_in_a_multi_and_only_reads_in_a_multi_read():
-    assert {OpCode.CHECK, OpCode.CHECK_NOT_EXISTS} == MULTI_WRITES - WRITES
+    assert {OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT} == MULTI_WRITES - WRITES
     assert MULTI_READS < READS

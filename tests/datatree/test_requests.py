@@ -12,6 +12,7 @@ from datatree.requests import (
     DECODERS,
     OPEN_ACL,
     AddAuth,
+    CheckStat,
     Create,
     CreateSession,
     FilteredList,
@@ -36,6 +37,7 @@ from datatree.requests import (
 OPEN = "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
 DIGEST_ACL = ((31, b"digest", b"u:h"), (1, b"world", b"anyone"))
 DIGEST = "00000002 0000001f 00000006 646967657374 00000003 753a68 00000001 00000005 776f726c64 00000006 616e796f6e65"
+LONGS = " ".join(f"{number:016x}" for number in (1, 2, 3, 4))
 A = "00000002 2f61"
 B = "00000002 2f62"
 DATA = "00000002 7879"
@@ -109,6 +111,11 @@ TABLE = [
     ),
     (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/a", 7), f"{A} {VERSION}"),
     (OpCode.REMOVE_RECURSIVE, PathLimit(b"/a", 0xFFFF_FFFE), f"{A} fffffffe"),
+    (
+        OpCode.CHECK_STAT,
+        CheckStat(b"/a", -1, (1, 2, 3, 4, 5, 6, 7, -1, 8, 9, 10)),
+        f"{A} ffffffff {LONGS} 00000005 00000006 00000007 ffffffffffffffff 00000008 00000009 000000000000000a",
+    ),
     (OpCode.TRY_REMOVE, PathVersion(b"/a", -1), f"{A} ffffffff"),
     (OpCode.HAND_OVER, HandOver(258), "0000000000000102"),
     (

@@ -22,6 +22,7 @@ from datatree.prepare_settings import PrepareSettings
 from datatree.record import Txn, decode, encode
 from datatree.requests import (
     OPEN_ACL,
+    CheckStat,
     Create,
     CreateSession,
     Multi,
@@ -161,6 +162,11 @@ class Twin:
                     self.permit(found.acl, 1, identities)
                     if body.version in (-1, found.version):
                         raise RefusedError(E.NODEEXISTS)
+            case CheckStat():
+                self.permit(self.need(body.path).acl, 1, identities)
+                self.fits(body.version, self.rows[body.path].version)
+                for asked, found in zip(body.stat, self.stat(body.path), strict=True):
+                    self.fits(asked, found)
             case PathLimit():
                 self.remove_all(body.path, body.limit, identities, zxid)
             case PathVersion():
@@ -236,22 +242,24 @@ class Twin:
 LOGGED = {
     OpCode.CREATE_IF_NOT_EXISTS: OpCode.CREATE,
     OpCode.CHECK_NOT_EXISTS: OpCode.CHECK,
+    OpCode.CHECK_STAT: OpCode.CHECK,
     OpCode.REMOVE_RECURSIVE: OpCode.DELETE,
     OpCode.TRY_REMOVE: OpCode.DELETE,
 }
 SILENT = {
-    *(OpCode.DELETE, OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.TRY_REMOVE),
+    *(OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT),
+    *(OpCode.DELETE, OpCode.REMOVE_RECURSIVE, OpCode.TRY_REMOVE),
 }
 MUCH = [b"much" * LARGE_BYTES, b"as much as stays there".ljust(LARGE_BYTES)]
 PATHS = [b"/a", b"/b", b"/a/a", b"/a/b", b"/b/a", b"/a/a/a", b"/a/a/b"]
 
 
-def operation(random: Random) -> tuple[int, object]:
+def operation(random: Random, twin: Twin) -> tuple[int, object]:
     path = random.choice(PATHS)
     version = random.choice([-1, -1, 0, 1, 2])
     acl = random.choice([OPEN_ACL] * 8 + [BOB_ONLY, READ_ONLY])
     data = random.choice([b"", b"x", b"some data", None, random.choice(MUCH)])
-    match random.randrange(17):
+    match random.randrange(18):
         case 0 | 1 | 2:
             return random.choice([OpCode.CREATE, OpCode.CREATE2]), Create(
                 path, data, acl, random.choice([0, 0, 0, 1, 1, 2, 3])
@@ -268,6 +276,9 @@ def operation(random: Random) -> tuple[int, object]:
             return OpCode.REMOVE_RECURSIVE, PathLimit(path, random.choice([0, 1, 2, 3, 100, 0xFFFF_FFFF]))
         case 13:
             return OpCode.TRY_REMOVE, PathVersion(path, version)
+        case 15 if path in twin.rows:
+            stat = [value if random.random() < 0.9 else random.choice([-1, value + 1]) for value in twin.stat(path)]
+            return OpCode.CHECK_STAT, CheckStat(path, -1, stat)
         case 14:
             return OpCode.CHECK_NOT_EXISTS, PathVersion(path, version)
         case _:
@@ -291,11 +302,11 @@ def request(random: Random, sessions: list[int], twin: Twin) -> tuple[WriteReque
             acl = random.choice([OPEN_ACL, OPEN_ACL, BOB_ONLY])
             opcode, body = OpCode.SET_ACL, SetAcl(random.choice(PATHS), acl, random.choice([-1, 0, 1]))
         case 4 | 5 | 6 | 7:
-            opcode, body = OpCode.MULTI, Multi(tuple(operation(random) for _ in range(random.randrange(5))))
+            opcode, body = OpCode.MULTI, Multi(tuple(operation(random, twin) for _ in range(random.randrange(5))))
         case _:
             opcode, body = OpCode.CHECK, None
-            while opcode in (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS):
-                opcode, body = operation(random)
+            while opcode in (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT):
+                opcode, body = operation(random, twin)
     return WriteRequest(session, 7, opcode, body.encode(), identities), body
 
 

@@ -1,6 +1,7 @@
 """ClickHouse Keeper's operations where they are switched on, by its shapes; unknown opcodes where they are not."""
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import KEEPERS, OpCode
-from datatree.requests import Create, FilteredList, Multi, PathVersion, PathWatch, SetData
+from datatree.requests import CheckStat, Create, FilteredList, Multi, PathLimit, PathVersion, PathWatch, SetData
+from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 from zab.jute.replies import MultiResult
 from zab.member import keeper, reads
@@ -148,6 +150,61 @@ def test_check_not_exists_holds_for_the_whole_multi(ensemble: Ensemble, client: 
     assert [result.error for result in found] == [ErrorCode.NOAUTH]
 
 
+FIELDS = (
+    *("czxid", "mzxid", "ctime", "mtime", "version", "cversion", "aversion"),
+    *("ephemeralOwner", "dataLength", "numChildren", "pzxid"),
+)
+ANY = (-1,) * len(FIELDS)
+
+
+def stat_of(ensemble: Ensemble, client: Client, path: bytes) -> tuple[int, ...]:
+    error, stat = ask(ensemble, client, OpCode.EXISTS, PathWatch(path, False))
+    assert error == 0
+    return STAT_LAYOUT.unpack(stat)
+
+
+def check(ensemble: Ensemble, client: Client, path: bytes, stat: Sequence[int], version: int = -1) -> int:
+    (result,) = multi(ensemble, client, (OpCode.CHECK_STAT, CheckStat(path, version, stat)))
+    assert result.opcode == (OpCode.ERROR if result.error else OpCode.CHECK)
+    return result.error
+
+
+@pytest.mark.parametrize("path", [b"/", b"/d", b"/d/p", b"/d/e"])
+def test_check_stat_compares_what_a_client_sees(ensemble: Ensemble, client: Client, path: bytes) -> None:
+    stat = stat_of(ensemble, client, path)
+    assert check(ensemble, client, path, stat) == 0
+    assert check(ensemble, client, path, ANY) == 0
+    assert check(ensemble, client, path, ANY, stat[4]) == 0
+    assert check(ensemble, client, path, ANY, stat[4] + 1) == ErrorCode.BADVERSION
+    for at in range(len(FIELDS)):
+        alone = [value if index == at else -1 for index, value in enumerate(stat)]
+        assert check(ensemble, client, path, alone) == 0, FIELDS[at]
+        alone[at] += 1
+        assert check(ensemble, client, path, alone) == ErrorCode.BADVERSION, FIELDS[at]
+
+
+def test_check_stat_knows_what_is_in_flight(ensemble: Ensemble, client: Client) -> None:
+    before = stat_of(ensemble, client, b"/d/p")
+    old = Multi(((OpCode.CHECK_STAT, CheckStat(b"/d/p", -1, before)),)).encode()
+    replies = ensemble.do(client, client.set(b"/d/p", b"longer"), client.request(OpCode.MULTI, old))
+    assert [result.error for result in replies[1][2]] == [ErrorCode.BADVERSION]
+    made = (OpCode.CREATE, Create(b"/d/new", b"12", OPEN, 0))
+    fresh = [-1] * len(FIELDS)
+    fresh[FIELDS.index("dataLength")], fresh[FIELDS.index("numChildren")] = 2, 0
+    found = multi(ensemble, client, made, (OpCode.CHECK_STAT, CheckStat(b"/d/new", 0, fresh)))
+    assert [(result.opcode, result.error) for result in found] == [(1, 0), (13, 0)]
+
+
+def test_check_stat_is_refused_as_a_check_is(ensemble: Ensemble, client: Client) -> None:
+    ensemble.do(client, client.create(b"/s", acl=SECRET))
+    assert check(ensemble, client, b"/none", ANY) == ErrorCode.NONODE
+    assert check(ensemble, client, b"/s", ANY) == ErrorCode.NOAUTH
+    assert check(ensemble, client, b"s", ANY) == ErrorCode.BADARGUMENTS
+    whole = Multi(((OpCode.CHECK_STAT, CheckStat(b"/d", -1, ANY)),)).encode()
+    ((_, error, _),) = ensemble.do(client, client.request(OpCode.MULTI, whole[:-20]))
+    assert error == ErrorCode.MARSHALLINGERROR
+
+
 @pytest.mark.parametrize(
     ("path", "version", "is_gone"),
     [(b"/d/p", -1, True), (b"/d/p", 0, True), (b"/d/p", 3, False), (b"/d", -1, False), (b"/no/ne", -1, False)],
@@ -202,11 +259,12 @@ def test_off_nothing_is_told_and_nothing_stands_in_a_multi() -> None:
     ensemble = Ensemble(1)
     client = ensemble.session()
     assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/keeper", False))[0] == ErrorCode.NONODE
-    for opcode in (OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE):
-        (result,) = multi(ensemble, client, (opcode, PathVersion(b"/a", -1)))
+    parts = [(opcode, PathVersion(b"/", -1)) for opcode in (OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE)]
+    for part in (*parts, (OpCode.REMOVE_RECURSIVE, PathLimit(b"/", 1)), (OpCode.CHECK_STAT, CheckStat(b"/", -1, ANY))):
+        (result,) = multi(ensemble, client, part)
         assert result.error == ErrorCode.UNIMPLEMENTED
-    for part in ((OpCode.EXISTS, PathWatch(b"/", False)), (OpCode.FILTERED_LIST, FilteredList(b"/", False, 0))):
-        assert ask(ensemble, client, OpCode.MULTI_READ, Multi((part,)))[0] == ErrorCode.MARSHALLINGERROR
+    for read in ((OpCode.EXISTS, PathWatch(b"/", False)), (OpCode.FILTERED_LIST, FilteredList(b"/", False, 0))):
+        assert ask(ensemble, client, OpCode.MULTI_READ, Multi((read,)))[0] == ErrorCode.MARSHALLINGERROR
 
 
 def test_a_leader_where_it_is_off_refuses() -> None:

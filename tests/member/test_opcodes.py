@@ -16,7 +16,7 @@ from zab.member.writes import WRITTEN
 
 SILENT = {
     *(OpCode.DELETE, OpCode.CLOSE_SESSION, OpCode.CHECK, OpCode.HAND_OVER),
-    *(OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE, OpCode.REMOVE_RECURSIVE),
+    *(OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE, OpCode.REMOVE_RECURSIVE, OpCode.CHECK_STAT),
 }
 """Their replies have no body."""
 REFUSED = {OpCode.RECONFIG}

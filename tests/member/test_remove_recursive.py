@@ -14,6 +14,8 @@ from datatree.requests import OPEN_ACL, Create, Multi, PathLimit, PathVersion, P
 from datatree.slices import PARTS
 from tests.direct.members import Client, Ensemble
 from zab.features import ALL, KEEPER_REMOVALS
+from zab.jute.replies import ReplyHeader
+from zab.wire.frames import FrameReader
 
 UNDELETABLE = ((31 & ~8, b"world", b"anyone"),)
 SECRET = ((31, *digest_identity(b"bob:pw")),)
@@ -193,9 +195,11 @@ def test_a_large_one_is_prepared_and_applied_in_slices_and_what_comes_meanwhile_
 
     ensemble.step = noting  # type: ignore[method-assign]
     # Of what was made just before, some is applied while this is prepared.
+    client.raw = b""
     client.say(client.create(b"/m/last") + remove(client, b"/m") + client.create(b"/m"))
     assert [error for _, error, _ in ensemble.do(other, other.create(b"/o"))] == [0]
     assert [error for _, error, _ in client.replies()] == [0, 0, 0]
+    assert [len(reply) for reply in FrameReader(1 << 20).feed(client.raw)][1] == ReplyHeader.BYTES
     assert max(before - after for before, after in pairwise(seen)) == PARTS
     assert there(ensemble) == {b"/m", b"/o"}
 

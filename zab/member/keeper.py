@@ -22,10 +22,11 @@ FEATURES: Final = {
     "CHECK_NOT_EXISTS": 2,
     "CREATE_IF_NOT_EXISTS": 3,
     "REMOVE_RECURSIVE": 4,
+    "CHECK_STAT": 6,
     "TRY_REMOVE": 9,
     "LIST_WITH_STAT_AND_DATA": 10,
 }
-"""The number of each. Not there: MULTI_WATCHES 5, CHECK_STAT 6, PERSISTENT_WATCHES 7,
+"""The number of each. Not there: MULTI_WATCHES 5, PERSISTENT_WATCHES 7,
 CREATE_WITH_STATS 8."""
 _BYTES: Final = 2
 

@@ -99,6 +99,7 @@ WRITTEN: Final[Mapping[int, Written]] = {
     int(OpCode.SET_ACL): _stat,
     int(OpCode.CHECK): _nothing,
     int(OpCode.CHECK_NOT_EXISTS): _nothing,
+    int(OpCode.CHECK_STAT): _nothing,
     int(OpCode.REMOVE_RECURSIVE): _nothing,
     int(OpCode.TRY_REMOVE): _nothing,
     int(OpCode.HAND_OVER): _nothing,

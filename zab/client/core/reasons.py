@@ -39,6 +39,7 @@ _PERMISSIONS: Final = {
     OpCode.GET_ALL_CHILDREN_NUMBER: ("READ", False),
     OpCode.CHECK: ("READ", False),
     OpCode.CHECK_NOT_EXISTS: ("READ", False),
+    OpCode.CHECK_STAT: ("READ", False),
     OpCode.FILTERED_LIST: ("READ", False),
     OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: ("READ", False),
 }
