@@ -1,4 +1,4 @@
-"""Requests for writes that ZooKeeper does not have: ClickHouse Keeper's (`datatree.requests`)."""
+"""Requests with a limit or a Stat, that ZooKeeper does not have: ClickHouse Keeper's (`datatree.requests`)."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -16,7 +16,7 @@ _UNSIGNED: Final = Struct(">I")
 
 @define
 class PathLimit:
-    """removeRecursive: of no more znodes than that."""
+    """removeRecursive, listRecursive: of no more znodes than that."""
 
     path: bytes
     limit: int

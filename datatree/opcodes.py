@@ -136,6 +136,7 @@ class OpCode(IntEnum):
     CHECK_STAT = 504, "checkStat", _NEVER, None, _PART
     TRY_REMOVE = 505, "tryRemove", _WRITE, None, _PART
     FILTERED_LIST_WITH_STATS_AND_DATA = 506, "filteredListWithStatsAndData", _READ
+    LIST_RECURSIVE = 507, "listRecursive", _READ
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
     HAND_OVER = 1001, "handOver", _WRITE
     GET_CHILDREN_PAGE = 1002, "getChildrenPage", _READ
@@ -160,7 +161,7 @@ MULTI_READS: Final = _of(Class.READ, parts=True)
 KEEPERS: Final = frozenset(
     {
         *(OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.REMOVE_RECURSIVE, OpCode.CHECK_STAT),
-        *(OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA),
+        *(OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE),
     }
 )
 """ClickHouse Keeper's, which are on or off together; createIfNotExists may be on alone."""

@@ -7,7 +7,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
     21 createTTL                                  the same, then ttl long (ms)
      2 delete, 13 check (inside a multi)          path string, version int
    501 checkNotExists (the same), 505 tryRemove   the same
-   503 removeRecursive                            path string, limit int, unsigned
+   503 removeRecursive, 507 listRecursive         path string, limit int, unsigned
    504 checkStat                                  path string, version int, Stat
    500 filteredList                               path string, watch bool, which byte: 0 all, 1 persistent, 2 ephemeral
    506 filteredListWithStatsAndData               the same, then stats bool, data bool
@@ -686,6 +686,7 @@ DECODERS: Final[Mapping[int, Decoder]] = {
         OpCode.WHO_AM_I: _no_body,
         OpCode.FILTERED_LIST: filtered_list,
         OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: filtered_list_with,
+        OpCode.LIST_RECURSIVE: _made(PathLimit, path_limit),
         OpCode.GET_CHANGES: _get_changes,
         OpCode.GET_CHILDREN_PAGE: get_children_page,
         OpCode.CLOSE_SESSION: _no_body,

@@ -14,7 +14,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
     UnimplementedError,
 )
-from kazoo.protocol.serialization import GetChildren2, int_struct, read_buffer, stat_struct, write_string
+from kazoo.protocol.serialization import GetChildren, GetChildren2, int_struct, read_buffer, stat_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 
 from tests.rigs.zab_server import zab_servers
@@ -86,6 +86,14 @@ class RemoveRecursive(TryRemove):
 
 
 @attrs.frozen
+class ListRecursive(TryRemove):
+    """Its `version` is the limit."""
+
+    type: ClassVar[int] = 507
+    deserialize = GetChildren.deserialize
+
+
+@attrs.frozen
 class CheckStat(TryRemove):
     stat: ZnodeStat
     type: ClassVar[int] = 504
@@ -139,6 +147,8 @@ def test_keepers_requests_as_its_clients_send_them(zk: KazooClient) -> None:
     assert isinstance(again.commit()[0], NodeExistsError)
     assert not zk.exists("/d/q")
     zk.create("/d/p/x")
+    assert sorted(ask(zk, ListRecursive("/d", 2))) == ["/d/e", "/d/p"]
+    assert ask(zk, ListRecursive("/d", 9))[2:] == ["/d/p/x"]
     with pytest.raises(NotEmptyError):
         ask(zk, RemoveRecursive("/d", 3))
     assert ask(zk, RemoveRecursive("/d", 4))

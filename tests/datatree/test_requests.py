@@ -116,6 +116,7 @@ TABLE = [
         CheckStat(b"/a", -1, (1, 2, 3, 4, 5, 6, 7, -1, 8, 9, 10)),
         f"{A} ffffffff {LONGS} 00000005 00000006 00000007 ffffffffffffffff 00000008 00000009 000000000000000a",
     ),
+    (OpCode.LIST_RECURSIVE, PathLimit(b"/a", 3), f"{A} 00000003"),
     (OpCode.TRY_REMOVE, PathVersion(b"/a", -1), f"{A} ffffffff"),
     (OpCode.HAND_OVER, HandOver(258), "0000000000000102"),
     (

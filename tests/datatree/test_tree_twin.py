@@ -259,7 +259,7 @@ def operation(random: Random, twin: Twin) -> tuple[int, object]:
     version = random.choice([-1, -1, 0, 1, 2])
     acl = random.choice([OPEN_ACL] * 8 + [BOB_ONLY, READ_ONLY])
     data = random.choice([b"", b"x", b"some data", None, random.choice(MUCH)])
-    match random.randrange(18):
+    match random.randrange(19):
         case 0 | 1 | 2:
             return random.choice([OpCode.CREATE, OpCode.CREATE2]), Create(
                 path, data, acl, random.choice([0, 0, 0, 1, 1, 2, 3])
@@ -276,8 +276,10 @@ def operation(random: Random, twin: Twin) -> tuple[int, object]:
             return OpCode.REMOVE_RECURSIVE, PathLimit(path, random.choice([0, 1, 2, 3, 100, 0xFFFF_FFFF]))
         case 13:
             return OpCode.TRY_REMOVE, PathVersion(path, version)
-        case 15 if path in twin.rows:
-            stat = [value if random.random() < 0.9 else random.choice([-1, value + 1]) for value in twin.stat(path)]
+        case 15 | 16 | 17 if path in twin.rows:
+            stat = list(twin.stat(path))
+            if random.random() < 0.3:
+                stat[random.randrange(len(stat))] += random.choice([-1, 1])
             return OpCode.CHECK_STAT, CheckStat(path, -1, stat)
         case 14:
             return OpCode.CHECK_NOT_EXISTS, PathVersion(path, version)

@@ -150,6 +150,7 @@ BODIES = [
         f"00000001 {A} 01 {S}",
         ([b"/a"], True, STAT),
     ),
+    (OpCode.LIST_RECURSIVE, children_body([b"/a"]), f"00000001 {A}", [b"/a"]),
     (OpCode.FILTERED_LIST, children_body([b"/a"], STAT), f"00000001 {A} {S}", ([b"/a"], STAT)),
     (
         OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,

@@ -169,6 +169,50 @@ def check(ensemble: Ensemble, client: Client, path: bytes, stat: Sequence[int], 
     return result.error
 
 
+def below(ensemble: Ensemble, client: Client, path: bytes, limit: int = 0xFFFF_FFFF) -> list[bytes] | int:
+    error, paths = ask(ensemble, client, OpCode.LIST_RECURSIVE, PathLimit(path, limit))
+    return error or paths
+
+
+def test_all_that_is_below_nearer_ones_first(ensemble: Ensemble, client: Client) -> None:
+    ensemble.do(client, *map(client.create, (b"/d/p/1", b"/d/p/1/a", b"/d/q/2")))
+    found = below(ensemble, client, b"/d")
+    assert isinstance(found, list)
+    assert (sorted(found[:3]), sorted(found[3:5]), found[5:]) == (
+        [b"/d/e", b"/d/p", b"/d/q"],
+        [b"/d/p/1", b"/d/q/2"],
+        [b"/d/p/1/a"],
+    )
+    assert below(ensemble, client, b"/d", 4) == found[:4]
+    assert below(ensemble, client, b"/d", 0) == below(ensemble, client, b"/d/e") == []
+    assert set(found) < set(below(ensemble, client, b""))  # type: ignore[arg-type]
+    assert below(ensemble, client, b"/none") == ErrorCode.NONODE
+
+
+def test_what_may_not_be_read_is_left_out_with_all_below_it(ensemble: Ensemble, client: Client) -> None:
+    closed = ((31 & ~1, b"world", b"anyone"),)
+    ensemble.do(client, client.create(b"/d/s", acl=closed), client.create(b"/d/s/x"))
+    found = below(ensemble, client, b"/d")
+    assert isinstance(found, list)
+    assert set(found) == {b"/d/e", b"/d/p", b"/d/q"}
+    assert below(ensemble, client, b"/d/s") == ErrorCode.NOAUTH
+
+
+def test_too_much_below_is_refused(ensemble: Ensemble, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble.do(client, client.create(b"/d/p/1"))
+    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 3)
+    assert below(ensemble, client, b"/d") == ErrorCode.BADARGUMENTS
+    assert isinstance(below(ensemble, client, b"/d", 3), list), "it need not look further"
+    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 100)
+    long = b"/d/p/" + b"l" * 60_000
+    small = Ensemble(1, keeperExtensionsEnabled="true", **{"jute.maxbuffer": "70000"})
+    other = small.session()
+    small.do(other, *map(other.create, (b"/d", b"/d/p", long)))
+    assert below(small, other, b"/d") == [b"/d/p", long]
+    small.do(other, other.create(b"/d/p/" + b"k" * 60_000))
+    assert below(small, other, b"/d") == ErrorCode.BADARGUMENTS
+
+
 @pytest.mark.parametrize("path", [b"/", b"/d", b"/d/p", b"/d/e"])
 def test_check_stat_compares_what_a_client_sees(ensemble: Ensemble, client: Client, path: bytes) -> None:
     stat = stat_of(ensemble, client, path)

@@ -115,7 +115,8 @@ PATH_READS: dict[OpCode, Callable[[bytes], PathOnly | PathWatch | GetChildrenPag
 
 
 def test_every_read_of_a_znode_is_tested_here() -> None:
-    keepers = {OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA}  # test_keeper.py has them
+    # test_keeper.py has them
+    keepers = {OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE}
     assert set(PATH_READS) == READS - {OpCode.GET_EPHEMERALS, OpCode.MULTI_READ} - keepers
 
 

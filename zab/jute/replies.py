@@ -15,6 +15,7 @@ Bodies by operation code (Stat is 68 bytes, which `datatree.znode` makes and rea
      8, 12 getChildren(2)                names vector<string>; 12: Stat
    500 filteredList                      names vector<string>, Stat
    506 filteredListWithStatsAndData      names vector<string>, Stat, stats vector<Stat>, data vector<buffer>
+   507 listRecursive                     paths vector<string>
      9 sync                              path string
     14, 22 multi, multiRead              (header, body)*, end
    102 sasl                              token buffer
@@ -157,7 +158,7 @@ def data_body(data: bytes | None, stat: bytes) -> bytes:
 
 
 def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
-    """getChildren and getEphemerals; with a Stat, getChildren2."""
+    """getChildren, getEphemerals, listRecursive; with a Stat, getChildren2."""
     listed = list(names)
     pieces = [pack_int(len(listed))]
     pieces += [pack_int(len(name)) + name for name in listed]
@@ -359,6 +360,7 @@ _DECODERS: Final[Mapping[int, Decode]] = {
         *(_texts(reader), _stat(reader)),
         *(reader.vector(_stat) or [], reader.vector(Reader.buffer) or []),
     ),
+    int(OpCode.LIST_RECURSIVE): _texts,
     int(OpCode.GET_CHANGES): read_page,
     int(OpCode.GET_CHILDREN_PAGE): lambda reader: (_texts(reader), reader.bool(), _stat(reader)),
 }

@@ -254,7 +254,7 @@ _OPERATIONS: Final[Mapping[str, tuple[OpCode, ...]]] = {
     "get_changes": (OpCode.GET_CHANGES,),
     "get_children": (
         *(OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.GET_CHILDREN_PAGE),
-        *(OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA),
+        *(OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE),
     ),
     "get_data": (OpCode.GET_DATA,),
     "get_ephemerals": (OpCode.GET_EPHEMERALS,),

@@ -12,6 +12,7 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     getACL                        NONODE; NOAUTH without READ or ADMIN  -
     getChildrenPage               BADARGUMENTS for a count below 1; NONODE; NOAUTH without READ
     filteredList(WithStatsAnd…)   as getChildren; NOAUTH without READ of a child   set if the read succeeds
+    listRecursive                 NONODE, NOAUTH without READ                      -
     getAllChildrenNumber          NONODE; NOAUTH without READ           -
     getEphemerals                 -                                     -
     multiRead                     each part for itself                  never
@@ -40,7 +41,7 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import KEEPERS_MULTI_READS, MULTI_READS, OpCode
 from datatree.paths import ROOT
-from datatree.requests import FilteredList, GetChildrenPage, PathOnly, PathWatch, decode, parts_of
+from datatree.requests import FilteredList, GetChildrenPage, PathLimit, PathOnly, PathWatch, decode, parts_of
 from datatree.slices import NAMES, PATHS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
@@ -89,7 +90,8 @@ BODY_AT = 8
 INT = Struct(">i")
 
 FILTERED_COUNT_MAX = 20_000
-"""Of the children that a filteredList, or all of those in a multiRead, looks at; more are refused with BADARGUMENTS."""
+"""Of the children that a filteredList, all of those in a multiRead, or a listRecursive looks at; more are refused with
+BADARGUMENTS."""
 ALL, EPHEMERALS = 0, 2
 
 UNDECODABLE = (JuteError, StructError, IndexError)
@@ -338,6 +340,31 @@ def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList
     return ErrorCode.OK, filtered_body(names, stat_of(znode), stats, data)
 
 
+def list_recursive(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """The paths of what is below a znode, as they are in one state, those nearer to it first; as many as are asked for.
+    What may not be read is left out, with all below it."""
+    tree = state.tree
+    body = decode(OpCode.LIST_RECURSIVE, frame, BODY_AT)
+    assert isinstance(body, PathLimit)
+    path = body.path or ROOT
+    znode, error = _permitted(state, connection, path, READ)
+    if znode is None:
+        return reply(xid, tree.applied, error)
+    paths, looked_at, room = [path], 0, state.config.jute_max_buffer_bytes
+    for above in paths:
+        below = tree.children.get(above, NO_CHILDREN) if len(paths) <= body.limit else ()
+        looked_at += len(below)
+        for child in below if looked_at <= FILTERED_COUNT_MAX else ():
+            found = tree.get(child)
+            assert found is not None, "a child is a znode"
+            if may(state, connection, found, READ) and len(paths) <= body.limit:
+                paths.append(child)
+                room -= 4 + len(child)
+        if room < 0 or looked_at > FILTERED_COUNT_MAX:
+            return reply(xid, tree.applied, ErrorCode.BADARGUMENTS)
+    return reply(xid, tree.applied, 0, children_body(paths[1:]))
+
+
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """Hashes are masked for clients without the permission ADMIN."""
     tree = state.tree
@@ -501,6 +528,7 @@ READS: Mapping[int, Answer] = {
         OpCode.GET_CHILDREN_PAGE: get_children_page,
         OpCode.FILTERED_LIST: filtered_list,
         OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: filtered_list_with,
+        OpCode.LIST_RECURSIVE: list_recursive,
         OpCode.MULTI_READ: multi_read,
         OpCode.GET_EPHEMERALS: get_ephemerals,
         OpCode.GET_ALL_CHILDREN_NUMBER: get_all_children_number,

@@ -445,7 +445,7 @@ class Config(AdminSettings):
         False,
         BOOLEAN,
         "true/false",
-        "Ours. ClickHouse Keeper's operations 500 to 506, and what it tells of them at /keeper.",
+        "Ours. ClickHouse Keeper's operations 500 to 507, and what it tells of them at /keeper.",
     )
     sequence_64_enabled: bool = setting(
         "sequence64Enabled",

@@ -41,6 +41,7 @@ _PERMISSIONS: Final = {
     OpCode.CHECK_NOT_EXISTS: ("READ", False),
     OpCode.CHECK_STAT: ("READ", False),
     OpCode.FILTERED_LIST: ("READ", False),
+    OpCode.LIST_RECURSIVE: ("READ", False),
     OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: ("READ", False),
 }
 _KEYS: Final = {OpCode.CREATE_TTL: "extendedTypesEnabled", OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled"}
