@@ -11,6 +11,7 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.world import World, run, trials
 from zab.client import (
+    ANY_STAT,
     CREATOR_ALL_ACL,
     OPEN_ACL,
     READ_ACL,
@@ -75,6 +76,56 @@ def test_every_write_is_done_once_and_answered(kind: str) -> None:
 
     for world in trials(scenario, kind):
         assert world.znodes() == {"/a": b"3", "/a/n-0000000002": b"in a transaction"}
+
+
+async def every_removal(zk: Retrying) -> None:
+    """ClickHouse Keeper's writes, of which some come to nothing."""
+    await zk.create("/r")
+    await zk.create("/r/a")
+    await zk.create("/r/a/x")
+    await zk.try_remove("/r/a")
+    await zk.try_remove("/r/a/x")
+    await zk.try_remove("/none")
+    await zk.create("/r/a/x", ephemeral=True)
+    await zk.remove_recursive("/r/a", limit=2)
+    await zk.remove_recursive("/none")
+    async with zk.transaction() as t:
+        t.check_not_exists("/n")
+        found = t.create("/r", if_not_exists=True)
+        made = t.create("/n", b"1", if_not_exists=True)
+        t.try_remove("/r")
+        t.try_remove("/none")
+        t.check_stat("/n", ANY_STAT)
+    assert (found.result, made.result) == ("/r", "/n")
+    with pytest.raises(NotEmptyError):
+        await zk.remove_recursive("/n", limit=0)
+
+
+@LOSSES
+def test_every_removal_is_done_once_and_answered(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            await every_removal(zk.retrying())
+
+    for world in trials(scenario, kind):
+        assert world.znodes() == {"/n": b"1"}
+
+
+def test_a_removal_of_a_subtree_in_a_lost_transaction_stays_unknown() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            await zk.create("/a")
+            await zk.create("/a/b")
+            world.lose("one", OpCode.MULTI, "answer")
+            lost = zk.retrying().transaction()
+            lost.remove_recursive("/a")
+            lost.create("/a")
+            with pytest.raises(ConnectionLossError) as caught:
+                await lost.commit()
+            assert not caught.value.definite
+            assert await zk.get_children("/a") == []
+
+    run(scenario, World())
 
 
 @LOSSES

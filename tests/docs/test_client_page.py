@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(1) as running:
+    with zab_servers(1, configuration={"keeperExtensionsEnabled": "true"}) as running:
         yield running
 
 

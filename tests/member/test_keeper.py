@@ -12,6 +12,7 @@ from datatree.opcodes import KEEPERS, OpCode
 from datatree.requests import CheckStat, Create, FilteredList, Multi, PathLimit, PathVersion, PathWatch, SetData
 from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
+from zab.jute.keeper_features import features_of
 from zab.jute.replies import MultiResult
 from zab.member import keeper, reads
 
@@ -278,7 +279,7 @@ def test_keeper_tells_what_it_can(ensemble: Ensemble, client: Client) -> None:
     error, (flags, stat) = ask(ensemble, client, OpCode.GET_DATA, PathWatch(b"/keeper/feature_flags", False))
     assert error == 0
     numbers = {number for number in range(16) if flags[number // 8] & (1 << (7 - number % 8))}
-    assert numbers == set(keeper.FEATURES.values())
+    assert numbers == keeper.FEATURES == features_of(flags)
     assert struct.unpack_from(">i", stat, 52) == (2,)
     assert ask(ensemble, client, OpCode.GET_DATA, PathWatch(b"/keeper/api_version", False))[1][0] == b"3"
     assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/keeper", False))[0] == 0

@@ -55,15 +55,20 @@ from zab.client.core.exceptions import (
 )
 from zab.client.core.observer import Observer
 from zab.client.core.records import (
+    ANY_STAT,
     CREATOR_ALL_ACL,
     OPEN_ACL,
     READ_ACL,
     Acl,
     Change,
     ChangeKind,
+    ChildKind,
     ChildrenPage,
     EventType,
     Identity,
+    KeeperFeature,
+    ListedChild,
+    Listing,
     Permission,
     Place,
     Stat,
@@ -82,6 +87,7 @@ from zab.client.making import Options
 from zab.client.on_trio import connect
 
 __all__ = [
+    "ANY_STAT",
     "CREATOR_ALL_ACL",
     "OPEN_ACL",
     "READ_ACL",
@@ -94,6 +100,7 @@ __all__ = [
     "ChangeKind",
     "Changes",
     "ChangesLostError",
+    "ChildKind",
     "ChildNames",
     "ChildrenPage",
     "Client",
@@ -107,6 +114,9 @@ __all__ = [
     "Identity",
     "InvalidAclError",
     "InvalidCallbackError",
+    "KeeperFeature",
+    "ListedChild",
+    "Listing",
     "LoginRefusedError",
     "MarshallingError",
     "NewConfigNoQuorumError",

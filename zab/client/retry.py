@@ -19,6 +19,9 @@ A server of ZooKeeper has no such feed. There, what the znode looks like is read
     delete with a version   the version is there still: not done
     anything else           ConnectionLossError: whether it was done stays unknown
 
+A try_remove or remove_recursive of which the feed tells no change was not done, or came to nothing; it is sent again. A
+transaction with a remove_recursive stays unknown: the feed tells what it comes to in another order than it was asked.
+
 Invariants:
 - A write is sent again only when it is certain that it was not done.
 - What is answered was done by this client, exactly once. (But for ZooKeeper's `set`: by somebody, with this data.)
@@ -73,6 +76,13 @@ _KINDS: Final = {
     Effect.SET_DATA: ChangeKind.DATA_CHANGED,
     Effect.SET_ACL: ChangeKind.ACL_CHANGED,
 }
+_CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT)
+_PERHAPS: Final = {
+    OpCode.CREATE_IF_NOT_EXISTS: Effect.CREATE,
+    OpCode.TRY_REMOVE: Effect.DELETE,
+    OpCode.REMOVE_RECURSIVE: Effect.DELETE,
+}
+"""What they change, if they change anything."""
 _SEQUENTIAL: Final = 2
 _SEQUENCE_DIGITS: Final = 10
 
@@ -150,6 +160,8 @@ class Retrying(Znodes):
         """What the lost operation came to; None: it was not done, and is not under way. Raises `lost`: unknown."""
         if operation.opcode not in WRITES or operation.opcode == OpCode.CREATE_IF_NOT_EXISTS:
             return None
+        if any(part.opcode == OpCode.REMOVE_RECURSIVE for part in operation.parts):
+            raise lost
         for losses in range(LOSSES_MAX):
             try:
                 await self._client.sync()
@@ -202,13 +214,21 @@ class Retrying(Znodes):
 
     def _is_of(self, parts: tuple[Operation[Any], ...], changes: dict[int, Change]) -> bool:
         """Whether one transaction's changes are those of these parts."""
-        expected = {index: part for index, part in enumerate(parts) if part.opcode != OpCode.CHECK}
+        if parts[0].opcode == OpCode.REMOVE_RECURSIVE:
+            *_, last = changes.values()
+            is_all_deleted = all(change.kind is ChangeKind.DELETED for change in changes.values())
+            return is_all_deleted and self._is_change_of(parts[0], last)
+        expected = {
+            index: part
+            for index, part in enumerate(parts)
+            if part.opcode not in _CHECKS and (part.opcode not in _PERHAPS or index in changes)
+        }
         return expected.keys() == changes.keys() and all(
             self._is_change_of(part, changes[index]) for index, part in expected.items()
         )
 
     def _is_change_of(self, part: Operation[Any], change: Change) -> bool:
-        effect = part.opcode.effect
+        effect = _PERHAPS.get(part.opcode, part.opcode.effect)
         if effect is None or change.kind is not _KINDS.get(effect):
             return False
         path = self.operations.outer(part.body.path)  # type: ignore[union-attr]
@@ -227,6 +247,8 @@ class Retrying(Znodes):
 
     async def _result(self, part: Operation[Any], change: Change | None) -> Any:
         """What the part would have been answered."""
+        if part.opcode == OpCode.CREATE_IF_NOT_EXISTS:
+            return part.path
         if change is None or change.kind is ChangeKind.DELETED:
             return None
         size = len(change.data or b"")
@@ -240,7 +262,7 @@ class Retrying(Znodes):
 
     async def _is_visible(self, part: Operation[Any], since: int, deleted: set[str]) -> bool:
         """Whether a change by the part would have been told to this client. deleted: what is told to be gone since."""
-        if part.opcode == OpCode.CHECK:
+        if part.opcode in _CHECKS:
             return True
         if isinstance(part.body, Create):
             return any(

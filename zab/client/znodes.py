@@ -16,8 +16,18 @@ from typing import Any, Final, TypeVar, overload
 
 from zab.client.child_names import ChildNames
 from zab.client.core.exceptions import NodeExistsError, NoNodeError, NotEmptyError, NoWatcherError, RequestError
-from zab.client.core.operations import Operation, Operations
-from zab.client.core.records import OPEN_ACL, Acl, ChildrenPage, Identity, Stat, WatchKind
+from zab.client.core.operations import LIMIT_MAX, Operation, Operations
+from zab.client.core.records import (
+    OPEN_ACL,
+    Acl,
+    ChildKind,
+    ChildrenPage,
+    Identity,
+    KeeperFeature,
+    Listing,
+    Stat,
+    WatchKind,
+)
 from zab.client.core.transaction import Get, GetChildren, Transaction
 from zab.client.core.watcher import Listener
 
@@ -161,6 +171,44 @@ class Znodes(ABC):
         except NoWatcherError:
             return False
         return True
+
+    # ClickHouse Keeper's. Keeper has them, and a server of ours where `keeperExtensionsEnabled` is set; for others they
+    # are unknown operations, which end the connection: UnimplementedError.
+
+    async def keeper_features(self) -> frozenset[KeeperFeature]:
+        """Which of them the server has that this client is connected to; none where it is no such server."""
+        try:
+            return await self.perform(self.operations.keeper_features())
+        except NoNodeError:
+            return frozenset()
+
+    async def list_children(
+        self,
+        path: str,
+        kind: ChildKind = ChildKind.ALL,
+        *,
+        stats: bool = False,
+        data: bool = False,
+        watch: Listener | None = None,
+    ) -> Listing:
+        """The children of one kind, with their Stats and data where these are asked for, all of one state. `watch` is
+        as that of `get_children`. Servers of ours give no more than 20,000 children, and `jute.maxbuffer`, so."""
+        return await self.perform(self.operations.list_children(path, kind, stats=stats, data=data, watch=watch))
+
+    async def list_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> list[str]:
+        """The paths of what is below the znode, sorted: `limit` of them at most, nearer ones before farther ones. What
+        this client may not read is left out, with all below it."""
+        return await self.perform(self.operations.list_recursive(path, limit))
+
+    async def try_remove(self, path: str, version: int = -1) -> None:
+        """As `delete`, where that can be done; nothing and no error, where the znode is not there, has another version
+        or has children."""
+        await self.perform(self.operations.try_remove(path, version))
+
+    async def remove_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> None:
+        """Deletes the znode and all below it at once, or nothing: NotEmptyError, where they are more than `limit`, or
+        than one transaction has room for (then `delete_all`). No error, where it does not exist."""
+        await self.perform(self.operations.remove_recursive(path, limit))
 
     # What takes several requests.
 

@@ -67,7 +67,9 @@ class World:
     says so when it is asked for them, and ends the connection; or it is "silent" about it."""
 
     def __init__(self, loss: Loss | None = None, *, seed: int = 0, is_old: bool | str = False) -> None:
-        self.ensemble = members.Ensemble(1, maxClientCnxns=0, extendedTypesEnabled="true")
+        self.ensemble = members.Ensemble(
+            1, maxClientCnxns=0, extendedTypesEnabled="true", keeperExtensionsEnabled="true"
+        )
         self.loss = loss
         self.is_old = is_old
         self.random = Random(seed)

@@ -8,12 +8,16 @@ one raises BadArgumentsError. The chroot is put before paths on the way out, and
     opcode            15 (create2) for 0 to 3, 19 (createContainer) for 4, 21 (createTTL) for 5 and 6;
                       502 (createIfNotExists) for 0 and 1, if the znode may be there already
 
+ClickHouse Keeper's operations are those from 500 on; the names of the methods are Keeper's. In the answer to a
+transaction servers give them types of their own, or those of the delete or check that they come to.
+
 create2 answers {path, Stat}, so one opcode serves `create` and `create2`. createIfNotExists answers the path alone.
 
 Deliberately not here: sending (`zab.client.core.runtime`) and the bytes (`datatree.requests`, `zab.jute.replies`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -25,13 +29,16 @@ from datatree.opcodes import OpCode
 from datatree.paths import validate
 from datatree.requests import (
     Body,
+    CheckStat,
     Create,
+    FilteredList,
     GetChanges,
     GetChildrenPage,
     HandOver,
     Multi,
     NoBody,
     PathKind,
+    PathLimit,
     PathOnly,
     PathVersion,
     PathWatch,
@@ -43,12 +50,23 @@ from datatree.requests import (
 from zab.client.core.exceptions import BadArgumentsError, request_error
 from zab.client.core.misuse import acl_rows, no_listener, no_path
 from zab.client.core.reasons import path_fault, reason
-from zab.client.core.records import Acl, ChildrenPage, Identity, Stat, WatchKind, WatchMode
+from zab.client.core.records import (
+    Acl,
+    ChildKind,
+    ChildrenPage,
+    Identity,
+    ListedChild,
+    Listing,
+    Stat,
+    WatchKind,
+    WatchMode,
+)
 from zab.client.core.requests import ClientRequest, Registration
 from zab.client.core.session import Session
 from zab.client.core.watcher import Listener
 from zab.client.core.watches import MODE_TABLES, Table
 from zab.jute.change_pages import ChangePage
+from zab.jute.keeper_features import FLAGS_PATH, KeeperFeature, features_of
 from zab.jute.replies import MultiResult, decode_body
 
 __all__ = ["CONFIG_PATH", "Operation", "Operations"]
@@ -60,10 +78,15 @@ Shape: TypeAlias = Callable[[Any], T]
 CONFIG_PATH: Final = "/zookeeper/config"
 # What else than its own type an operation's result may have in a multi.
 _ANSWERED_AS: Final = {
-    OpCode.CREATE_CONTAINER: OpCode.CREATE2,
-    OpCode.CREATE_TTL: OpCode.CREATE2,
-    OpCode.CREATE_IF_NOT_EXISTS: OpCode.CREATE,
+    OpCode.CREATE_CONTAINER: (OpCode.CREATE2,),
+    OpCode.CREATE_TTL: (OpCode.CREATE2,),
+    OpCode.CREATE_IF_NOT_EXISTS: (OpCode.CREATE,),
+    OpCode.CHECK_NOT_EXISTS: (OpCode.CHECK,),
+    OpCode.CHECK_STAT: (OpCode.CHECK,),
+    OpCode.TRY_REMOVE: (OpCode.DELETE, OpCode.CHECK),
+    OpCode.REMOVE_RECURSIVE: (OpCode.DELETE, OpCode.CHECK),
 }
+LIMIT_MAX: Final = 0xFFFF_FFFF
 TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
 
 
@@ -179,6 +202,25 @@ class Operations:
         """Only inside a transaction."""
         return Operation(OpCode.CHECK, PathVersion(self._inner(path), version), _nothing, path)
 
+    def check_not_exists(self, path: str, version: int) -> Operation[None]:
+        """Only inside a transaction, as `check_stat`."""
+        return Operation(OpCode.CHECK_NOT_EXISTS, PathVersion(self._inner(path), version), _nothing, path)
+
+    def check_stat(self, path: str, stat: Stat) -> Operation[None]:
+        return Operation(OpCode.CHECK_STAT, CheckStat(self._inner(path), -1, stat), _nothing, path)
+
+    def try_remove(self, path: str, version: int) -> Operation[None]:
+        return Operation(OpCode.TRY_REMOVE, PathVersion(self._inner(path), version), _nothing, path)
+
+    def remove_recursive(self, path: str, limit: int) -> Operation[None]:
+        return Operation(OpCode.REMOVE_RECURSIVE, self._limited(path, limit), _nothing, path)
+
+    def _limited(self, path: str, limit: int) -> PathLimit:
+        inner = self._inner(path)
+        if not 0 <= limit <= LIMIT_MAX:
+            raise BadArgumentsError(path, detail=f"a limit is between 0 and {LIMIT_MAX}, not {limit}")
+        return PathLimit(inner, limit)
+
     def reconfig(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> Operation[tuple[bytes | None, Stat]]:
@@ -217,6 +259,31 @@ class Operations:
             ) from None
         return Operation(OpCode.GET_CHILDREN_PAGE, body, _page, path)
 
+    def list_children(
+        self, path: str, kind: ChildKind, *, stats: bool, data: bool, watch: Listener | None
+    ) -> Operation[Listing]:
+        inner, is_watched = self._inner(path), watch is not None
+        if stats or data:
+            opcode, body = (
+                OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
+                FilteredList(inner, is_watched, kind, stats, data),
+            )
+        else:
+            opcode, body = OpCode.FILTERED_LIST, FilteredList(inner, is_watched, kind)
+        return Operation(opcode, body, _listing, path, _registration(inner, watch, Table.CHILD))
+
+    def list_recursive(self, path: str, limit: int) -> Operation[list[str]]:
+        def shape(paths: list[bytes]) -> list[str]:
+            return sorted(map(self.outer, paths))
+
+        return Operation(OpCode.LIST_RECURSIVE, self._limited(path, limit), shape, path)
+
+    def keeper_features(self) -> Operation[frozenset[KeeperFeature]]:
+        def shape(answer: tuple[bytes | None, bytes]) -> frozenset[KeeperFeature]:
+            return features_of(answer[0] or b"")
+
+        return Operation(OpCode.GET_DATA, PathWatch(FLAGS_PATH, False), shape, FLAGS_PATH.decode())
+
     def get_acl(self, path: str) -> Operation[tuple[tuple[Acl, ...], Stat]]:
         return Operation(OpCode.GET_ACL, PathOnly(self._inner(path)), _acl, path)
 
@@ -240,9 +307,7 @@ class Operations:
         table: Table,
         missing: Table | None = None,
     ) -> Operation[T]:
-        if watcher is not None and not hasattr(watcher, "deliver"):
-            raise no_listener(watcher)
-        registration = None if watcher is None else Registration(inner, watcher, table, missing)
+        registration = _registration(inner, watcher, table, missing)
         return Operation(opcode, PathWatch(inner, watcher is not None), shape, path, registration)
 
     # The connection's own.
@@ -281,6 +346,14 @@ class Operations:
 
     def multi_read(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
         return _several(OpCode.MULTI_READ, operations)
+
+
+def _registration(
+    inner: bytes, watcher: Listener | None, table: Table, missing: Table | None = None
+) -> Registration | None:
+    if watcher is not None and not hasattr(watcher, "deliver"):
+        raise no_listener(watcher)
+    return None if watcher is None else Registration(inner, watcher, table, missing)
 
 
 def _checked(data: bytes | None, path: str) -> bytes | None:
@@ -323,7 +396,7 @@ def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
         return request_error(part.error, operation.path, index=index, detail=detail)
     if part.opcode == OpCode.ERROR:
         return None
-    if part.opcode not in (operation.opcode, _ANSWERED_AS.get(operation.opcode)):
+    if part.opcode not in (operation.opcode, *_ANSWERED_AS.get(operation.opcode, ())):
         raise JuteError(f"result {index} is of type {part.opcode}, the operation of type {operation.opcode}")
     return operation.shape(part.value)
 
@@ -346,6 +419,19 @@ def _names(answer: list[bytes]) -> list[str]:
 
 def _names_and_stat(answer: tuple[list[bytes], bytes]) -> tuple[list[str], Stat]:
     return _names(answer[0]), Stat.from_wire(answer[1])
+
+
+def _listing(answer: tuple[Any, ...]) -> Listing:
+    """names, Stat; and where something was asked for beside the names, the Stats and the data of the children."""
+    names, stat, *more = answer
+    stats, data = more or ((), ())
+    if any(len(column) not in (0, len(names)) for column in (stats, data)):
+        raise JuteError(f"{len(names)} children with {len(stats)} Stats and the data of {len(data)}")
+    children = [
+        ListedChild(_text(name), Stat.from_wire(stats[at]) if stats else None, data[at] if data else None)
+        for at, name in enumerate(names)
+    ]
+    return Listing(sorted(children, key=attrgetter("name")), Stat.from_wire(stat))
 
 
 def _page(answer: tuple[list[bytes], bool, bytes]) -> ChildrenPage:

@@ -12,7 +12,7 @@ Paths are the caller's. Pure.
 from typing import Final
 
 from datatree.errors import ErrorCode
-from datatree.opcodes import OpCode
+from datatree.opcodes import KEEPERS, OpCode
 from datatree.paths import is_valid_name
 
 __all__ = ["path_fault", "reason"]
@@ -44,7 +44,12 @@ _PERMISSIONS: Final = {
     OpCode.LIST_RECURSIVE: ("READ", False),
     OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: ("READ", False),
 }
-_KEYS: Final = {OpCode.CREATE_TTL: "extendedTypesEnabled", OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled"}
+_LISTS: Final = (OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE)
+_KEYS: Final = {
+    OpCode.CREATE_TTL: "extendedTypesEnabled",
+    OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled",
+    **dict.fromkeys(KEEPERS, "keeperExtensionsEnabled"),
+}
 
 
 def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str | None:
@@ -61,6 +66,12 @@ def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str
         return "a page has one name at least"
     if code == ErrorCode.BADARGUMENTS and opcode == OpCode.MULTI_READ:
         return "the answer is above the server's jute.maxbuffer; ask for less at once"
+    if code == ErrorCode.NOTEMPTY and opcode == OpCode.REMOVE_RECURSIVE:
+        return "there are more znodes than its limit, or than one transaction has room for"
+    if code == ErrorCode.NOAUTH and opcode == OpCode.REMOVE_RECURSIVE:
+        return "no identity of the connection has the permission DELETE of its parent, or of a parent below it"
+    if code == ErrorCode.BADARGUMENTS and opcode in _LISTS:
+        return "the answer is above what the server gives at once; get_children_page has no such end"
     if path is None:
         return None
     if code == ErrorCode.NONODE and opcode in _CREATES:

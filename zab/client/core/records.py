@@ -13,17 +13,23 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from datatree.requests import WireAcl
+from zab.jute.keeper_features import KeeperFeature
 
 __all__ = [
+    "ANY_STAT",
     "CREATOR_ALL_ACL",
     "OPEN_ACL",
     "READ_ACL",
     "Acl",
     "Change",
     "ChangeKind",
+    "ChildKind",
     "ChildrenPage",
     "EventType",
     "Identity",
+    "KeeperFeature",
+    "ListedChild",
+    "Listing",
     "Permission",
     "Place",
     "Stat",
@@ -65,6 +71,33 @@ class ChildrenPage(NamedTuple):
 
     names: list[str]
     has_more: bool
+    stat: Stat
+
+
+ANY_STAT: Final = Stat(*(-1,) * len(Stat._fields))
+"""For `check_stat`, which compares the fields that are not -1: `ANY_STAT._replace(mzxid=…)`."""
+
+
+class ChildKind(IntEnum):
+    """Which children `list_children` lists."""
+
+    ALL = 0
+    PERSISTENT = 1
+    EPHEMERAL = 2
+
+
+class ListedChild(NamedTuple):
+    """A child of a znode: its name, and its Stat and data where they were asked for."""
+
+    name: str
+    stat: Stat | None
+    data: bytes | None
+
+
+class Listing(NamedTuple):
+    """Children of a znode in the order of their names, and its own Stat, all of one state."""
+
+    children: list[ListedChild]
     stat: Stat
 
 

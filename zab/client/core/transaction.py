@@ -18,8 +18,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from zab.client.core.exceptions import RequestError
-from zab.client.core.operations import Operation, Operations
+from datatree.errors import ErrorCode
+from datatree.opcodes import KEEPERS
+from zab.client.core.exceptions import MarshallingError, RequestError, UnimplementedError
+from zab.client.core.operations import LIMIT_MAX, Operation, Operations
+from zab.client.core.reasons import reason
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 
 __all__ = ["Get", "GetChildren", "Part", "Parts", "Perform", "Transaction"]
@@ -101,6 +104,24 @@ class Parts:
         """The znode is there, and has this version of its data."""
         return self._add(self._operations.check(path, version), _itself)
 
+    # ClickHouse Keeper's: see `Znodes.keeper_features`.
+
+    def check_not_exists(self, path: str, version: int = -1) -> Part[None]:
+        """No znode is there, or none with this version of its data."""
+        return self._add(self._operations.check_not_exists(path, version), _itself)
+
+    def check_stat(self, path: str, stat: Stat) -> Part[None]:
+        """The znode is there, and has each value of this Stat that is not -1 (`ANY_STAT`)."""
+        return self._add(self._operations.check_stat(path, stat), _itself)
+
+    def try_remove(self, path: str, version: int = -1) -> Part[None]:
+        """As `delete`, where that can be done; nothing and no error, where it cannot."""
+        return self._add(self._operations.try_remove(path, version), _itself)
+
+    def remove_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> Part[None]:
+        """The znode and all below it, if they are `limit` at most; nothing and no error, where it does not exist."""
+        return self._add(self._operations.remove_recursive(path, limit), _itself)
+
     def _add(self, operation: Operation[Any], shape: Callable[[Any], T]) -> Part[T]:
         self._raise_if_committed()
         part = Part(operation, shape)
@@ -114,7 +135,14 @@ class Parts:
     async def send(self, perform: Perform) -> list[str | Stat | None]:
         """Raises what the first refused operation raises alone, or what any request may raise."""
         self._raise_if_committed()
-        answers = await perform(self._operations.multi([part.operation for part in self._parts]))
+        try:
+            answers = await perform(self._operations.multi([part.operation for part in self._parts]))
+        except MarshallingError:
+            own = next((part.operation for part in self._parts if part.operation.opcode in KEEPERS), None)
+            if own is None:
+                raise
+            # What no server of ZooKeeper knows it cannot read.
+            raise UnimplementedError(own.path, detail=reason(ErrorCode.UNIMPLEMENTED, own.opcode, own.path)) from None
         for answer in answers:
             # Those before the refused one answer None; those after it answer that they were not tried.
             if isinstance(answer, RequestError):

@@ -9,7 +9,18 @@ from typing import Any, overload
 import zab.client.znodes as waiting
 from zab.client.core.exceptions import RequestError
 from zab.client.core.misuse import no_listener
-from zab.client.core.records import OPEN_ACL, Acl, ChildrenPage, Identity, Stat, WatchKind
+from zab.client.core.operations import LIMIT_MAX
+from zab.client.core.records import (
+    OPEN_ACL,
+    Acl,
+    ChildKind,
+    ChildrenPage,
+    Identity,
+    KeeperFeature,
+    Listing,
+    Stat,
+    WatchKind,
+)
 from zab.client.core.transaction import Get, GetChildren
 from zab.client.core.watcher import Listener
 from zab.client.on_threads import OnThreads
@@ -120,6 +131,29 @@ class Znodes:
 
     def check_watches(self, path: str, kind: WatchKind = WatchKind.ANY) -> bool:
         return self._face.run(self._znodes.check_watches(path, kind))
+
+    def keeper_features(self) -> frozenset[KeeperFeature]:
+        return self._face.run(self._znodes.keeper_features())
+
+    def list_children(
+        self,
+        path: str,
+        kind: ChildKind = ChildKind.ALL,
+        *,
+        stats: bool = False,
+        data: bool = False,
+        watch: Watcher | None = None,
+    ) -> Listing:
+        return self._face.run(self._znodes.list_children(path, kind, stats=stats, data=data, watch=_listener(watch)))
+
+    def list_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> list[str]:
+        return self._face.run(self._znodes.list_recursive(path, limit=limit))
+
+    def try_remove(self, path: str, version: int = -1) -> None:
+        self._face.run(self._znodes.try_remove(path, version))
+
+    def remove_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> None:
+        self._face.run(self._znodes.remove_recursive(path, limit=limit))
 
     def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self._face.run(self._znodes.ensure_path(path, acl))

@@ -1,0 +1,52 @@
+"""ClickHouse Keeper's features, as a server tells them and a client reads them, in two znodes that no tree holds.
+
+    /keeper/api_version     "3": the oldest clients take that for FILTERED_LIST, MULTI_READ and CHECK_NOT_EXISTS
+    /keeper/feature_flags   a bit for each feature, by its number; the first one is the highest of the first byte
+
+A server without the znode has none of them. Bytes that are not there are zeros, bits that nobody knows are passed over.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["API_VERSION", "API_VERSION_PATH", "FLAGS_PATH", "KEEPER_PATH", "KeeperFeature", "features_of", "flags_of"]
+
+KEEPER_PATH: Final = b"/keeper"
+API_VERSION_PATH: Final = KEEPER_PATH + b"/api_version"
+FLAGS_PATH: Final = KEEPER_PATH + b"/feature_flags"
+API_VERSION: Final = b"3"
+
+
+class KeeperFeature(IntEnum):
+    """What a server may know beside ZooKeeper's operations."""
+
+    FILTERED_LIST = 0
+    MULTI_READ = 1
+    CHECK_NOT_EXISTS = 2
+    CREATE_IF_NOT_EXISTS = 3
+    REMOVE_RECURSIVE = 4
+    MULTI_WATCHES = 5
+    CHECK_STAT = 6
+    PERSISTENT_WATCHES = 7
+    CREATE_WITH_STATS = 8
+    TRY_REMOVE = 9
+    LIST_WITH_STAT_AND_DATA = 10
+
+
+_BYTES: Final = max(KeeperFeature) // 8 + 1
+
+
+def flags_of(features: Iterable[KeeperFeature]) -> bytes:
+    """What a server with these features tells."""
+    bits = sum(1 << (8 * _BYTES - 1 - feature) for feature in features)
+    return bits.to_bytes(_BYTES, "big")
+
+
+def features_of(flags: bytes) -> frozenset[KeeperFeature]:
+    """What a server has that tells this."""
+    return frozenset(
+        feature
+        for feature in KeeperFeature
+        if feature // 8 < len(flags) and flags[feature // 8] & (0x80 >> feature % 8)
+    )
