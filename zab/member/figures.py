@@ -28,6 +28,7 @@ from zab.member.processor import Processor
 from zab.member.read_only import ReadOnlyMode
 from zab.member.reads import ReadState
 from zab.member.reconfiguring import in_force
+from zab.member.sequences import nearest
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
@@ -119,6 +120,8 @@ def figures(member: Inspected) -> Iterator[Figure]:
     yield Figure(Kind.TEXT, "server_state", mode(member))
     if not member.config.is_standalone:
         yield Figure(Kind.TEXT, "peer_state", peer_state(member))
+    if member.tree.nearing:
+        yield Figure(Kind.TEXT, "sequence_numbers_parent", nearest(member.tree.nearing))
     for name, value in _gauges(member):
         yield Figure(Kind.GAUGE, name, value)
     if not member.config.is_standalone:

@@ -96,6 +96,7 @@ from zab.member.read_only import ReadOnlyMode
 from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
 from zab.member.restore import newest_time_of, prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
+from zab.member.sequences import Sequences
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
@@ -179,7 +180,7 @@ class Member:
         self.questions = Questions()
         self._peer_waits_until = 0
         """Before that the peer is not asked whether its time has come."""
-        self.look_at = self.lead_at = now
+        self.look_at, self.lead_at, self.sequences = now, now, Sequences(config.tick_time_ms)
         """When the disk is looked at for room again; on a leader, when a session or a znode may be over."""
         self.may_have_more = False
         """After a turn: something waits that may have its turn next."""

@@ -24,9 +24,10 @@ from zab.member import between_members, reconfiguring, tree_repair
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients
-from zab.member.inputs import LookAtSpace
+from zab.member.inputs import LookAtSpace, Warn
 from zab.member.limits import Limits
 from zab.member.request_throttle import RequestThrottle
+from zab.member.sequences import Sequences
 from zab.member.settings import Config
 from zab.states import LEADING
 
@@ -48,6 +49,7 @@ class Member(between_members.Member, Protocol):
     is_stalled: bool
     lacks_configuration: bool
     look_at: int
+    sequences: Sequences
     lead_at: int
 
 
@@ -94,6 +96,10 @@ def end_turn(member: Member) -> None:
     if now >= member.look_at and member.config.disk_low_bytes:
         member.look_at = now + member.config.tick_time_ms
         member.want(LookAtSpace())
+    nearing = member.tree.nearing
+    if nearing and now >= member.sequences.look_at and processor.prepare and not member.config.sequence_64_enabled:
+        for text in member.sequences.look(nearing, now):
+            member.want(Warn(text))
     if member.clients.ending:
         for connection in member.clients.reap():
             limits.forget(connection)
