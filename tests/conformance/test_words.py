@@ -86,7 +86,7 @@ def test_the_shape_is_zookeepers(word: str, clients: list[int]) -> None:
 LISTS = {
     "": {"srvr"},
     "stat, ruok, isro": {"srvr", "stat", "ruok", "isro"},
-    "foo bar foo,,, bar :.,@#$%^&*() , , , , bar, bar, stat,        ": {"srvr", "stat"},
+    "nonsense twice nonsense,,  ,$(!) , stat ,": {"srvr", "stat"},
     "ruok": {"srvr", "ruok"},
 }
 """Of ZooKeeper's FourLetterWordsWhiteListTest: what is listed, and which of `WORDS` are answered then."""

@@ -81,8 +81,8 @@ class HoleFiller:
     async def _ask(self, hole: Hole, sid: ServerId, address: Address) -> bool:
         """One request: whether anything came. Raises HoleError, OSError, and as `Conversation` does."""
         with trio.fail_after(self._stall_seconds) as scope:
-            async with await self._greeting.dial(address) as stream:
-                talk = await self._greeting.introduce(stream, Purpose.SNAPSHOT, sid)
+            talk, _ = await self._greeting.reach(address, Purpose.SNAPSHOT, sid)
+            async with talk.stream:
                 talk.frame_bytes_max = PIECE_BYTES_MAX
                 await talk.send(REQUESTS.encode(request(hole)))
                 return take(hole, await self._receive(talk, scope))
