@@ -151,7 +151,8 @@ def _sayings() -> list[bytes]:
 
 @functools.cache
 def _ensemble() -> Ensemble:
-    return Ensemble(1, maxClientCnxns=0, **{"4lw__commands__whitelist": "*", "jute__maxbuffer": FRAME_BYTES_MAX})
+    dotted = {"4lw__commands__whitelist": "*", "jute__maxbuffer": FRAME_BYTES_MAX}
+    return Ensemble(1, maxClientCnxns=0, keeperExtensionsEnabled="true", **dotted)
 
 
 @target(_sayings)

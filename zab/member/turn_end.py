@@ -96,7 +96,7 @@ def end_turn(member: Member) -> None:
     if now >= member.look_at and member.config.disk_low_bytes:
         member.look_at = now + member.config.tick_time_ms
         member.want(LookAtSpace())
-    nearing = member.tree.nearing
+    nearing = processor.state.tree.nearing
     if nearing and now >= member.sequences.look_at and processor.prepare and not member.config.sequence_64_enabled:
         for text in member.sequences.look(nearing, now):
             member.want(Warn(text))
