@@ -1,6 +1,7 @@
 """What a turn begins and does not wait for: real loop, tasks, threads and files; a member that follows a script."""
 
 import errno
+import socket
 import threading
 from contextlib import asynccontextmanager
 
@@ -113,6 +114,7 @@ class FakeLinks:
         self.sent = []
         self.closed = []
         self.broken = []
+        self.greeted = []
 
     def receive(self, events):
         self.order.append("links.receive")
@@ -137,6 +139,7 @@ class FakeLinks:
 
     def adopt_descriptor(self, descriptor, sid, side=None, greeted=None):
         self.broken.append(("adopted", sid))
+        self.greeted.append(greeted)
         trio.socket.fromfd(descriptor, 2, 1).close()
 
     def unsent_bytes(self, link):
@@ -372,6 +375,18 @@ async def test_observer_fetches_from_its_master_at_the_port_where_it_dialled(dir
         # Who follows the leader itself has nothing to do with that port any more.
         parts.do(ev.ConnectQuorum(2))
         await until(lambda: ("dial", 2) in parts.links.broken)
+
+
+async def test_of_several_addresses_the_one_that_answers_becomes_the_link(directory, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        async with transfers_from(tmp_path / "leader") as (there, _, _):
+            both = Address("127.0.0.1", mute.getsockname()[1], (there,))
+            async with running(directory, addresses={2: both}) as parts:
+                parts.do(ev.ConnectQuorum(2))
+                await until(lambda: parts.links.broken)
+                assert parts.links.broken == [("adopted", 2)]
+                [greeted] = parts.links.greeted
+                assert greeted.agreed.sid == 2
 
 
 async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(directory, tmp_path):
