@@ -77,6 +77,31 @@ def test_what_follows_from_an_error_is_none(tmp_path: Path, lines: tuple[str, ..
     assert [line for _, line in found(written(tmp_path, *lines))] == wrong
 
 
+BEYOND = ("initLimit=10", "syncLimit=5", "clientPort=2181", *MEMBERS[:2], "server.3=192.0.2.7:2890:3890")
+
+
+@pytest.mark.parametrize("my_id", ["1", None])
+def test_members_on_several_machines_without_a_proof(tmp_path: Path, my_id: str | None) -> None:
+    path = written(tmp_path, *BEYOND, my_id=my_id)
+    assert found(path)[0] == ("zoo.cfg", 7)
+    assert "server.3: 192.0.2.7" in check(path).faults[0].reason
+    assert "zab secret" in check(path).faults[0].reason
+
+
+@pytest.mark.parametrize(
+    "lines", [(*BEYOND, "quorum.insecure=true"), (*ENSEMBLE[:3], "server.1=192.0.2.7:2890:3890"), ENSEMBLE]
+)
+def test_nobody_elsewhere_needs_a_proof(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    assert found(written(tmp_path, *lines)) == []
+
+
+def test_a_secret_is_a_proof(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(f"{'ab' * 32}\n")
+    secret.chmod(0o600)
+    assert found(written(tmp_path, *BEYOND, f"quorum.secretFile={secret}")) == []
+
+
 def test_a_wrong_line_of_a_dynamic_file(tmp_path: Path) -> None:
     dynamic = tmp_path / "zoo.cfg.dynamic"
     dynamic.write_text("\n".join(("server.9=x", *MEMBERS, "maxCnxns=5")))

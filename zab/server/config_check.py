@@ -6,7 +6,8 @@ The file is read by what reads it at a start. What that refuses is noted, and it
 from that: a refusal that names a key whose line was left out. Then the files that the configuration names are read, and
 what the process may have is compared with what a server needs.
 
-Not here: whether ports are free, names are resolved and members can be reached (`zab doctor`).
+Not here: whether ports are free and members can be reached (`zab doctor`). Names of members are resolved only where
+nobody proves who he is: then all have to be on this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import trio
 from attrs import field, frozen
 
 from zab.configuration.dynamic import is_dynamic
@@ -28,6 +30,7 @@ from zab.member.settings import Config
 from zab.server.config_file import load_text, read_text
 from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.files import READERS
+from zab.server.quorum_host import refuse_strangers
 from zab.server.refusal import refusal
 
 __all__ = ["Checked", "Fault", "check", "public_keys"]
@@ -152,15 +155,19 @@ def _without(text: str, line: int) -> str:
 
 
 def _of_files(config: Config) -> list[Fault]:
-    """The secrets, users and stores that it names, each by itself."""
+    """The secrets, users and stores that it names, each by itself, and whether members prove who they are."""
     found = []
-    for read in READERS:
+    for read in (*READERS, _refuse_strangers):
         try:
             read(config)
         except ServerFailedError as failure:
             reason = failure.reason.removeprefix(f"{config.file}: ")
             found.append(Fault(config.file, _line_of(config.file, reason.partition(":")[0]), reason, failure.exit_code))
     return found
+
+
+def _refuse_strangers(config: Config) -> None:
+    trio.run(refuse_strangers, config)
 
 
 def _line_of(file: str, key: str) -> int | None:

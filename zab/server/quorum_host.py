@@ -42,15 +42,17 @@ async def quorum_addresses(config: Config) -> list[MemberAddress]:
     if config.is_standalone or line is None:
         return []
     if is_open(config) and not config.quorum_insecure:
-        await _refuse_other_machines(config)
+        await refuse_strangers(config)
         return [attrs.evolve(each, host=(await local_addresses(each.host))[0]) for each in line.addresses]
     if config.quorum_listen_on_all_ips:
         return list(dict.fromkeys(attrs.evolve(each, host="") for each in line.addresses))
     return list(line.addresses)
 
 
-async def _refuse_other_machines(config: Config) -> None:
-    """Raises ServerFailedError where a member is not on this machine."""
+async def refuse_strangers(config: Config) -> None:
+    """Raises ServerFailedError where members would be believed without proof, and one is not on this machine."""
+    if config.is_standalone or not is_open(config) or config.quorum_insecure:
+        return
     if config.quorum_listen_on_all_ips:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
     for sid, line in config.ensemble.servers.items():
