@@ -1,5 +1,5 @@
 """docs/reconfiguration.md, docs/rolling.md and docs/trouble.md: what their commands print is what happens, with real
-members, each with its own file.
+members, each with its own file, as one shell starts and ends them.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from tests.rigs.processes import ServerProcess, ended
+from tests.rigs.waiting import until
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -21,6 +23,7 @@ PAGES = Path(__file__).parents[2] / "docs"
 NAMES = ("reconfiguration", "rolling", "trouble")
 RECONFIGURATION, ROLLING, TROUBLE = [(PAGES / f"{name}.md").read_text(encoding="utf-8") for name in NAMES]
 SECONDS = 120
+END = "the command has ended with "
 
 
 def steps(page: str) -> list[tuple[str, str]]:
@@ -30,78 +33,87 @@ def steps(page: str) -> list[tuple[str, str]]:
 
 
 class Machine:
-    """Where the page is followed, with ports that are free here."""
+    """Where the page is followed, by one shell with its jobs, and with ports that are free here."""
 
     def __init__(self, directory: Path, page: str) -> None:
         self.directory = directory
         shown = [f"{base}{number}" for base in (218, 281, 291) for number in range(1, 6)]
         self._ports = dict(zip(shown, map(str, free_ports(len(shown))), strict=True))
         [lines] = re.findall(r"```ini\n(.*?)```", page, re.S)
-        self._lines = self.here(lines).splitlines()
-        self.members: dict[int, ServerProcess] = {}
-        self._environment = {
-            **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(directory),
-        }
+        (directory / "common").write_text(self.here(lines))
+        profiles = directory / ".config" / "zab" / "config.toml"
+        profiles.parent.mkdir(parents=True)
+        profiles.write_text(f"[profiles.default]\nwait = {SECONDS}\n")
+        self._said = directory / "said"
+        with self._said.open("wb") as said:
+            self._shell = subprocess.Popen(
+                ["bash", "-m"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                cwd=directory,
+                env={
+                    **os.environ,
+                    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                    "HOME": str(directory),
+                },
+            )
 
     def here(self, text: str) -> str:
         return re.sub(r"\b2[189]\d\d\b", lambda found: self._ports.get(found[0], found[0]), text)
 
-    def member(self, number: int) -> ServerProcess:
-        """The one with this id: its file names those of the page's file, and itself."""
-        own = self.here(f"server.{number}=127.0.0.1:281{number}:291{number};127.0.0.1:218{number}")
-        directory = self.directory / f"{number}-{len(self.members)}"
-        lines = [line for line in self._lines if not line.startswith("dataDir=")]
-        lines += [f"dataDir={directory}", *([] if own in lines else [own])]
-        return ServerProcess(number, directory, int(self._ports[f"218{number}"]), lines)
-
-    def start(self, *numbers: int) -> None:
-        started = []
-        for number in numbers:
-            if number in self.members:
-                self.members[number].stop()
-            self.members[number] = self.member(number)
-            started.append(self.members[number].start())
-        for member in started:
-            member.wait_until_it_says("serving=true")
-
     def do(self, command: str) -> str:
-        """What it prints. What it exports stays."""
-        variable = re.fullmatch(r"export (\w+)=(.*)", command)
-        if variable:
-            self._environment[variable[1]] = self.here(variable[2])
-            return ""
-        servers = re.match(r"for n in ([\d ]+); do zab server \$n/zoo.cfg & done$|zab server (\d)/zoo.cfg &$", command)
-        if servers:
-            self.start(*map(int, (servers[1] or servers[2]).split()))
-            return ""
-        killed = re.fullmatch(r"kill %(\d)", command)
-        if killed:
-            self.members.pop(int(killed[1])).stop()
-            return ""
-        code = re.search(r" # exit code (\d+)$", command)
-        done = subprocess.run(
-            ["bash", "-c", self.here(command)],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            cwd=self.directory,
-            env=self._environment,
-            check=False,
-        )
-        assert done.returncode == int(code[1] if code else 0), (command, done.stdout, done.stderr)
-        return done.stdout
+        """What it prints. A member that it starts serves afterwards."""
+        servers = re.match(r"for n in ([\d ]+); do zab server |zab server (\d)/zoo.cfg ", command)
+        numbers = (servers[1] or servers[2]).split() if servers else []
+        for number in numbers:
+            self._journal(number).unlink(missing_ok=True)
+        printed, exit_code = self._run(self.here(command))
+        expected = re.search(r" # exit code (\d+)$", command)
+        assert exit_code == int(expected[1] if expected else 0), (command, printed, self._said.read_text())
+        for number in numbers:
+            until(partial(self._serves, number), f"the service of member {number}")
+        return printed
+
+    def _journal(self, number: str) -> Path:
+        return self.directory / number / "journal"
+
+    def _serves(self, number: str) -> bool:
+        journal = self._journal(number)
+        return journal.exists() and "serving=true" in journal.read_text()
+
+    def _run(self, command: str) -> tuple[str, int]:
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; echo {END}$?\n".encode())
+        self._shell.stdin.flush()
+        too_late = Timer(SECONDS, self._shell.kill)
+        too_late.start()
+        try:
+            printed = ""
+            for line in self._shell.stdout:
+                before, end, code = line.decode().partition(END)
+                printed += before
+                if end:
+                    return printed, int(code)
+        finally:
+            too_late.cancel()
+        raise AssertionError((command, printed, self._said.read_text()))
+
+    def end(self) -> None:
+        self._shell.communicate(b"kill $(jobs -p); wait\n", SECONDS)
 
 
 @pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING, TROUBLE], ids=NAMES)
 def test_the_commands_print_what_the_page_says(tmp_path: Path, page: str) -> None:
     machine = Machine(tmp_path, page)
-    with ended(machine.members.values()):
+    try:
         for command, expected in steps(page):
             said = machine.do(command)
             pattern = ".*".join(map(re.escape, machine.here(expected).split("…")))
             assert re.fullmatch(pattern, said, re.S), (command, said)
+    finally:
+        machine.end()
 
 
 def test_each_command_is_shown() -> None:
