@@ -19,8 +19,12 @@ from tests.docs.test_monitoring_page import steps
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper
 from tests.tidy.sources import ROOT
+from zab.cli.arguments import arrange
+from zab.cli.commands import COMMANDS
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET
 from zab.client.sync import connect
+from zab.configuration.fields import fields_with_keys
+from zab.member.settings import Config
 from zab.testing.ports import free_ports_in_a_row
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
@@ -55,7 +59,8 @@ class Reader:
             ["bash", "-c", f"set -o pipefail; {ours}"],
             cwd=self._place, env=self._environment, capture_output=True, text=True, timeout=180, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, (ours, done.stdout, done.stderr)
+        code = re.search(r" # exit code (\d+)$", command)
+        assert done.returncode == int(code[1] if code else 0), (ours, done.stdout, done.stderr)
         pattern = ".*".join(map(re.escape, expected.strip().split("…")))
         assert re.fullmatch(pattern, done.stdout.strip(), re.S), (ours, done.stdout)
 
@@ -116,6 +121,15 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
     with zookeeper(1, directory=tmp_path / "again") as alone, connect(alone.hosts) as zk:
         assert zk.get("/app/config") == before
         assert zk.exists(job)
+
+
+def test_what_stands_beside_the_scripts_of_zookeeper_is_there() -> None:
+    table = PAGE.partition("## Scripts and settings")[2].partition("\n## ")[0]
+    named = {arrange(words.split()[1:])[0] for words in re.findall(r"`(zab [^`]+)`", table)}
+    assert named == {"server", "service", "status", "4lw", "shell", "ls", "snapshot", "log"}
+    assert named <= COMMANDS.keys()
+    keys = {each.metadata["key"] for each in fields_with_keys(Config)}
+    assert set(re.findall(r"`((?:log|autopurge)\.\w+)`", table)) <= keys
 
 
 def _as_on_the_page(place: Path, members: list[ZooKeeperMember]) -> None:

@@ -13,6 +13,8 @@ from tests.cli.test_json import table
 from zab.member.config import ConfigError
 from zab.server.config_check import check
 from zab.server.config_file import load
+from zab.server.failure import ServerFailedError
+from zab.server.start import open_disk
 
 __all__ = ["run"]
 
@@ -134,6 +136,24 @@ def test_a_directory_that_cannot_be_used_is_exit_code_3(tmp_path: Path) -> None:
     checked = check(path)
     assert (checked.exit_code, len(checked.faults)) == (3, 1)
     assert "is no directory" in checked.faults[0].reason
+
+
+@pytest.mark.parametrize("key", ["dataDir", "dataLogDir"])
+def test_a_directory_of_zookeeper_is_not_begun_in(tmp_path: Path, key: str) -> None:
+    of_zookeeper = tmp_path / ("data" if key == "dataDir" else "log") / "version-2"
+    path = written(tmp_path, *ENSEMBLE, f"dataLogDir={of_zookeeper.parent}")
+    of_zookeeper.mkdir(parents=True)
+    assert check(path).faults == ()
+    (of_zookeeper / "log.100000001").touch()
+    [fault] = check(path).faults
+    assert (fault.exit_code, "zab restore" in fault.reason) == (3, True)
+    with pytest.raises(ServerFailedError) as failure:
+        open_disk(load(path))
+    assert (failure.value.exit_code, failure.value.reason) == (3, fault.reason)
+    assert not (tmp_path / "data" / "version-1").exists()
+    (tmp_path / "data" / "version-1").mkdir()
+    (tmp_path / "data" / "version-1" / "member").touch()
+    assert check(path).faults == ()
 
 
 def test_few_descriptors_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedE
 from zab.server.files import READERS
 from zab.server.quorum_host import refuse_strangers
 from zab.server.refusal import refusal
+from zab.server.start import of_zookeeper
 
 __all__ = ["Checked", "Fault", "check", "public_keys"]
 
@@ -208,4 +209,5 @@ def _of_directories(config: Config) -> Fault | None:
         else:
             continue
         return Fault(config.file, None, reason, DATA_DIRECTORY_ERROR)
-    return None
+    foreign = of_zookeeper(config)
+    return None if foreign is None else Fault(config.file, None, foreign, DATA_DIRECTORY_ERROR)

@@ -24,10 +24,27 @@ from zab.server.failure import DATA_DIRECTORY_ERROR, ServerFailedError
 journal = Journal("server")
 
 
+def of_zookeeper(config: Config) -> str | None:
+    """Why a start would begin empty beside data of ZooKeeper; None: it would not."""
+    if os.path.exists(os.path.join(config.data_dir, "version-1", "member")):
+        return None
+    for directory in dict.fromkeys((config.data_dir, config.data_log_dir)):
+        theirs = os.path.join(directory, "version-2")
+        if os.path.isdir(theirs) and any(name.startswith(("log.", "snapshot.")) for name in os.listdir(theirs)):
+            return (
+                f"{theirs} has data of ZooKeeper, which are not read, and there are none of this server: `zab restore` "
+                "makes a dataDir out of them; or name another dataDir, to begin without"
+            )
+    return None
+
+
 def open_disk(config: Config) -> RealDisk:
     if not config.data_dir_autocreate and not os.path.isdir(config.data_dir):
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir} does not exist")
     try:
+        foreign = of_zookeeper(config)
+        if foreign is not None:
+            raise ServerFailedError(DATA_DIRECTORY_ERROR, foreign)
         return RealDisk(config.data_dir, config.data_log_dir)
     except DirectoryInUseError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir}: {error.strerror}") from error
