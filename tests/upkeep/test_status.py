@@ -153,6 +153,10 @@ def test_a_lost_history_and_two_leaders_are_said() -> None:
         "b:2181", 2, "it serves nobody", "this member has no data, or lost it, and is no part of a quorum", "srvr"
     )
     assert (WARNING, "history_lost", "b:2181") in names(status_of([answer(1, LEADER), lost]))
+    alone = "there is no quorum; server 1 has no data, or lost it, and is no part of a quorum"
+    assert (WARNING, "not_serving", "c:2181") in names(
+        status_of([Answer("c:2181", 3, "it serves nobody", alone, "srvr")])
+    )
     found = names(status_of([answer(1, LEADER), answer(2, LEADER)]))
     assert found == [(WARNING, "two_leaders", "")]
 

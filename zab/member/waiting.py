@@ -28,6 +28,7 @@ _FIRST_START = (
     "dataDir of each, and start it again"
 )
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
+_THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
 
 
 class Waiting:
@@ -67,7 +68,7 @@ def why_not_serving(peer: PeerState) -> str:
         return f"no service: {'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
     empty = {sid for sid, vote in votes.items() if vote.amnesiac}
     if empty:
-        parts.append(f"{_servers(empty, 'has', 'have')} {_LOST}")
+        parts.append(_servers(empty, f"has {_LOST}", f"have {_THEIRS_LOST}"))
     if peer.amnesiac and peer.is_voter:
         parts.append(f"this member has {_LOST}")
     return f"no service: there is no quorum; {'; '.join(parts) or 'an election is under way'}"

@@ -205,7 +205,7 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
         yield alarm(severity, "certificate_ends", reason, "make a new one with `zab certs`")
     if not answer.is_serving:
         reason = answer.waits or answer.error or "it looks for a leader"
-        if "lost it, and is no part of a quorum" in reason:
+        if "this member has no data, or lost it" in reason:
             yield alarm(WARNING, "history_lost", reason, "its journal names the file; others fill it again")
         else:
             yield alarm(WARNING, "not_serving", reason, "its journal says more")
