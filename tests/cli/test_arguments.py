@@ -18,6 +18,8 @@ H = "localhost:2181"
         (["--session-timeout", "3", "-r", "get", "/a"], "get", ["--session-timeout", "3", "-r", "get", "/a"]),
         (["--profile", "x", "get", "/a"], "get", ["--profile", "x", "get", "/a"]),
         (["--server=" + H, "get", "/a"], "get", ["--server=" + H, "get", "/a"]),
+        (["-server", H, "get", "/a"], "get", ["--server", H, "get", "/a"]),
+        (["-r", "-server", H, "ls", "-server"], "ls", ["-r", "--server", H, "ls", "-server"]),
         # Behind the command, -s names servers only where it can mean nothing else.
         (["get", "-s", "/a"], "get", ["get", "-s", "/a"]),
         (["get", "/a", "-s"], "get", ["get", "/a", "-s"]),

@@ -76,6 +76,9 @@ def arrange(words: list[str]) -> tuple[str | None, list[str]]:
     """The command's name (None without one), and the words with options for `zab` in front and aliases expanded."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        if words[at] == "-server":
+            # As of ZooKeeper's shell; else it would be `-s` with the servers `erver`.
+            words = [*words[:at], "--server", *words[at + 1 :]]
         at += 2 if words[at] in _VALUED else 1
     if at >= len(words):
         return None, words

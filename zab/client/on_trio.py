@@ -9,6 +9,8 @@
 A task never raises what the other side did: it tells the core. What does leave `run` is a bug or a cancellation.
 """
 
+import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -239,7 +241,10 @@ def tcp(context: ssl.SSLContext | None) -> Dialler:
     """Dials a server over TCP, or TLS when there is a context: then the handshake is done when the stream is there."""
 
     async def dial(host: Host) -> trio.abc.Stream:
-        stream = await trio.open_tcp_stream(host.name, host.port)
+        try:
+            stream = await trio.open_tcp_stream(host.name, host.port)
+        except OSError as error:
+            raise _told(error) from None
         if context is None:
             return stream
         secured = trio.SSLStream(stream, context, server_hostname=host.name, https_compatible=True)
@@ -256,3 +261,14 @@ def tcp(context: ssl.SSLContext | None) -> Dialler:
         return secured
 
     return dial
+
+
+def _told(error: OSError) -> OSError:
+    """Why there is no connection: trio wraps several attempts in one error, and its words name the address again."""
+    inner: BaseException | None = error.__cause__
+    if isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    found = inner if isinstance(inner, OSError) else error
+    if found.errno is None or isinstance(found, socket.gaierror):
+        return found
+    return OSError(found.errno, os.strerror(found.errno))

@@ -57,7 +57,7 @@ def next_ensemble(
     after = _checked([Property(f"server.{sid}", line, 0) for sid, line in servers.items()], version)
     for sid in joiners:
         if after.servers[sid].client_port is None:
-            raise ChangeError(f"server.{sid} has no client port, which who joins has to have: append ;PORT")
+            raise ChangeError(f"server.{sid} has no client port, and needs one to join: append ;PORT, in quotes")
     return after
 
 

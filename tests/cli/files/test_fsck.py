@@ -112,6 +112,7 @@ def test_the_example_of_the_page_is_what_is_printed(zab: Zab, tmp_path: Path) ->
 
 def test_a_directory_without_a_history_and_a_running_member_are_refused(zab: Zab, tmp_path: Path) -> None:
     assert "holds no history" in zab(tmp_path).err
+    assert "there is no such directory" in zab(tmp_path / "typo").err
     lived(tmp_path)
     disk = RealDisk(str(tmp_path))
     try:

@@ -45,6 +45,13 @@ def test_unit_runs_this_member_watches_it_and_lets_it_write_its_own_directories(
     assert not list(file.parent.glob("*.service"))
 
 
+def test_what_a_reconfiguration_changes_beside_the_file_may_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, configured(tmp_path, "reconfigEnabled=true"))
+    assert f'ReadWritePaths="{tmp_path}/data" "{tmp_path}"' in lines
+
+
 def test_options_say_who_runs_it_and_by_which_python(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "--user", "keeper", "--python", "/opt/zab/bin/python", file)
     assert "User=keeper" in lines

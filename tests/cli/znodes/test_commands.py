@@ -94,7 +94,7 @@ def test_no_server_is_3(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
         main(["--wait", "2", "ls", "/", "--server", "127.0.0.1:1"])
     assert ending.value.code == 3
-    assert "127.0.0.1:1: " in capsys.readouterr().err
+    assert "] Connection refused\n" in capsys.readouterr().err
 
 
 def test_malformed_hosts_are_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +187,13 @@ def test_acls(zab: Callable[..., Result]) -> None:
     assert zab("acl", "set", "-R", "/a", "world:anyone:cra").code == 0
     assert zab("getAcl", "/a/b").out.endswith(": cra\n")
     assert zab("setAcl", "-v", "7", "/a", "world:anyone:ra").err.startswith("zab: BADVERSION /a")
+
+
+def test_a_password_in_the_place_of_its_hash_is_told(zab: Callable[..., Result]) -> None:
+    assert (
+        "zab: digest:alice:…: a hash has to stand behind the user" in zab("create", "/p", "x", "digest:alice:pw:r").err
+    )
+    assert zab("create", "/h", "x", "digest:admin:fvr2cB/fjGeAiX8g1aGhUm3ZICk=:cdrwa").err == ""
 
 
 def test_identities(zab: Callable[..., Result]) -> None:

@@ -18,7 +18,7 @@ from zab.cli.time_limit import timed
 __all__ = ["run"]
 
 SHORT = ("--timeout", "0.2")
-SAID = "zab: it was not done within 0.2 s (--timeout); if that writes, whether it was done is unknown\n"
+SAID = "zab: no answer within 0.2 s (--timeout); whether a write was done is unknown\n"
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,9 @@ def fsck_command(
 
 def _check(roots: list[Path]) -> None:
     """Refuse what holds no history of ours, and the directory of a running member."""
+    for root in roots:
+        if not root.is_dir():
+            fail(f"{root}: there is no such directory")
     names = [name for root in roots if (root / DIRECTORY).is_dir() for name in os.listdir(root / DIRECTORY)]
     if not any(name.startswith(_HISTORY) for name in names):
         fail(f"{roots[0]} holds no history")

@@ -54,7 +54,8 @@ def open_members(directories: Sequence[Path]) -> "MemberLogs":
             )
         directory = given / DIRECTORY if (given / DIRECTORY).is_dir() else given
         if directory.name != DIRECTORY and not any(named_files(_DISK, str(directory), kind) for kind in _KINDS):
-            raise UnreadableError(f"{given}: neither logs of ZooKeeper nor a directory {DIRECTORY} in it")
+            wanted = f"{DIRECTORY} or {NATIVE_DIRECTORY}"
+            raise UnreadableError(f"{given}: neither logs of ZooKeeper, nor a directory {wanted} in it")
         server_id = _server_id(directory)
         for other in members:
             if other.directory.resolve() == directory.resolve():

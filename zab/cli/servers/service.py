@@ -89,7 +89,8 @@ def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
     for key, path in (data | files).items():
         if not path.startswith("/"):
             raise ValueError(f"{file}: {key}={path} is no absolute path: a service has no directory that it begins in")
-    written = dict.fromkeys([*data.values(), *(str(Path(path).parent) for path in files.values())])
+    in_force = [str(file.parent)] if config.reconfig_enabled else []
+    written = dict.fromkeys([*data.values(), *(str(Path(path).parent) for path in files.values()), *in_force])
     everywhere = [*written, str(file), str(python)]
     hides_tmp = not any(path.startswith(f"{each}/") for path in everywhere for each in _SERVED_ELSEWHERE)
     low = any(0 < port < 1024 for port in _ports(config))

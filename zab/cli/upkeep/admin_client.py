@@ -158,6 +158,8 @@ def admin_port(text: str, *, context: ssl.SSLContext | None = None, authorizatio
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
+    if isinstance(error, http.client.HTTPException):
+        return f"{_line(str(error) or type(error).__name__)}: is that an admin port?"
     return _line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 

@@ -136,6 +136,8 @@ def take_command(
     while True:
         began = time.monotonic()
         code = _from_one_of(ports, once, json=json)
+        if code == UNREACHABLE and admin is None:
+            say("zab: --admin HOST:PORT names the port of a member's admin server", sys.stderr)
         sys.stdout.flush()
         if pause_ms is None:
             raise typer.Exit(code)

@@ -76,7 +76,7 @@ def support_command(
     it gets. Look into it before you send it.
     """
     if to.exists():
-        fail(f"{to} is there already", USAGE)
+        fail(f"{to} is there already: name another file with --to", USAGE)
     options = options_of(context)
     admins = admin_ports(admin, options)
     found: dict[str, str] = {}

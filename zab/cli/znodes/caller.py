@@ -64,9 +64,7 @@ class OutOfTimeError(ZabError):
     """The command took longer than `--timeout` allows."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"it was not done within {seconds:g} s (--timeout); if that writes, whether it was done is unknown"
-        )
+        super().__init__(f"no answer within {seconds:g} s (--timeout); whether a write was done is unknown")
 
 
 class Caller(Protocol):
