@@ -99,7 +99,7 @@ def test_the_login_is_one_that_zookeeper_knows(tmp_path: Path, run: Run, monkeyp
         "java.security.auth.login.config": str(tmp_path / "jaas"),
         "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
     }
-    command, identities = re.findall(r"^\$ zab (.*)$", section("Login"), re.M)
+    command, identities, *acls = re.findall(r"^\$ zab (.*)$", section("Login"), re.M)
     (tmp_path / "identities").touch(mode=0o600)
     (tmp_path / "identities").write_text("digest:bob:secret\n")
     with zookeeper(1, properties=properties) as servers:
@@ -108,6 +108,10 @@ def test_the_login_is_one_that_zookeeper_knows(tmp_path: Path, run: Run, monkeyp
         assert "sasl: alice\n" in run.out
         assert run(*identities.split()) == 0, run.err
         assert "digest: bob" in run.out
+        for each in acls:
+            assert run(*each.split()) == 0, run.err
+        assert run.out.startswith("'digest,'bob:")
+        assert run("acl", "get", "/mine") == 1
         (tmp_path / "password").write_text("wrong\n")
         assert run(*command.split()) == 1
         assert run.err == "zab: AUTHFAILED: the login: the server refused it (AUTHFAILED)\n"
