@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from datatree.log.aside import DAMAGED_DIRECTORY
+from datatree.log.epochs import DIRECTORY
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
 from zab.host.disk import DirectoryInUseError, RealDisk
@@ -26,7 +27,7 @@ journal = Journal("server")
 
 def of_zookeeper(config: Config) -> str | None:
     """Why a start would begin empty beside data of ZooKeeper; None: it would not."""
-    if os.path.exists(os.path.join(config.data_dir, "version-1", "member")):
+    if _has_files(os.path.join(config.data_dir, DIRECTORY)):
         return None
     for directory in dict.fromkeys((config.data_dir, config.data_log_dir)):
         theirs = os.path.join(directory, "version-2")
@@ -36,6 +37,13 @@ def of_zookeeper(config: Config) -> str | None:
                 "makes a dataDir out of them; or name another dataDir, to begin without"
             )
     return None
+
+
+def _has_files(directory: str) -> bool:
+    try:
+        return bool(os.listdir(directory))
+    except FileNotFoundError:
+        return False
 
 
 def open_disk(config: Config) -> RealDisk:
