@@ -17,7 +17,8 @@ def test_only_what_follows_from_the_request_is_said() -> None:
     rows = product(ErrorCode, OpCode, (None, "/", "/a"))
     told = {(code, opcode) for code, opcode, path in rows if reason(code, opcode, path) is not None}
     known = {ErrorCode.NONODE, ErrorCode.NOAUTH, ErrorCode.UNIMPLEMENTED, ErrorCode.BADARGUMENTS}
-    assert {code for code, _ in told} == known
+    assert {code for code, _ in told} == known | {ErrorCode.NOTEMPTY}
+    assert {opcode for code, opcode in told if code == ErrorCode.NOTEMPTY} == {OpCode.REMOVE_RECURSIVE}
     asks = READS | MULTI_READS | WRITES | MULTI_WRITES
     assert {opcode for code, opcode in told if code == ErrorCode.NOAUTH} == asks - ASK_NO_ACL
 

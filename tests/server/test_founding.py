@@ -150,12 +150,13 @@ def commands_of_the_page():
 
 
 def run_as_shown(command, directory):
-    """The exit code, and what it prints on standard output, as if the directory were that of the page."""
+    """The exit code, and what it prints, as if the directory were that of the page."""
     words = [str(directory) if word == "/var/lib/zab" else word for word in shlex.split(command)]
     assert words[0] == "zab"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, "PATH": path})
-    return done.returncode, done.stdout.replace(str(directory), "/var/lib/zab").splitlines()
+    # What it says on standard error comes last, as a terminal shows it.
+    return done.returncode, (done.stdout + done.stderr).replace(str(directory), "/var/lib/zab").splitlines()
 
 
 def without_values(lines):
