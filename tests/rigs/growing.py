@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from tests.rigs.waiting import until
@@ -135,8 +136,15 @@ class Growing:
     def show(self, lines: list[str], *sids: int) -> int:
         """Wait until each of these shows these lines; the version."""
         wanted = in_any_order(ensemble_of("\n".join(lines).encode()))
+
+        def shows(sid: int) -> bool:
+            try:
+                return in_any_order(self.shown(sid)) == wanted
+            except ConnectionLossError:
+                return False  # it serves nobody yet
+
         for sid in sids:
-            until(lambda sid=sid: in_any_order(self.shown(sid)) == wanted, f"server {sid} shows {lines}")  # type: ignore[misc]
+            until(partial(shows, sid), f"server {sid} shows {lines}")
         versions = {self.shown(sid).version for sid in sids}
         assert len(versions) == 1
         return versions.pop()
