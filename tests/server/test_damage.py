@@ -99,6 +99,7 @@ def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_mem
         first.start()
         ensemble.wait_until_serving([first, second])
         assert first.log().count(SAYS) == 1
+        assert "link is refused" not in first.log(), "it has asked itself"
 
 
 def test_members_with_holes_in_different_places_fill_each_other(tmp_path):

@@ -76,7 +76,7 @@ async def serving(
 async def asked(hole: Hole, others: Mapping[int, Address], peer: Peer | None = None) -> Hole | None:
     at = {ServerId(sid): address for sid, address in others.items()}
     with trio.fail_after(PATIENCE_SECONDS):
-        return await HoleFiller(hole, at, greeting(2), STALL_SECONDS, peer or Peer()).run()
+        return await HoleFiller(hole, ServerId(2), at, greeting(2), STALL_SECONDS, peer or Peer()).run()
 
 
 def wanted(hole: Hole) -> tuple[Position, Zxid]:
@@ -114,7 +114,7 @@ async def test_each_has_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_who_is_not_there_is_asked_again() -> None:
     disk, hole = damaged()
     at = {ServerId(1): Address("127.0.0.1", 9), ServerId(3): Address("127.0.0.1", 9)}
-    filler = HoleFiller(hole, at, greeting(2), STALL_SECONDS, Peer())
+    filler = HoleFiller(hole, ServerId(2), at, greeting(2), STALL_SECONDS, Peer())
     async with serving(twin(WHOLE)) as address, trio.open_nursery() as nursery:
 
         async def come() -> None:
@@ -126,11 +126,23 @@ async def test_who_is_not_there_is_asked_again() -> None:
             assert_filled(disk, await filler.run())
 
 
+async def test_it_does_not_ask_itself() -> None:
+    """The addresses of the members are also its own."""
+    disk, hole = damaged()
+
+    async def itself(_talk: Conversation, _asked: HistoryRequest) -> None:
+        raise AssertionError("this is the one that asks")
+
+    async with answered_by(itself, 2) as own, serving(twin(WHOLE)) as address:
+        # In the first round the second one is asked first.
+        assert_filled(disk, await asked(hole, {1: address, 2: own}))
+
+
 async def test_a_leader_that_fills_this_member_is_let_do_it() -> None:
     _, hole = damaged()
     peer = Peer(state=FOLLOWING)
     at = {ServerId(1): Address("127.0.0.1", 9)}
-    filler = HoleFiller(hole, at, greeting(2), STALL_SECONDS, peer)
+    filler = HoleFiller(hole, ServerId(2), at, greeting(2), STALL_SECONDS, peer)
     async with trio.open_nursery() as nursery:
 
         async def synchronize() -> None:
@@ -147,19 +159,20 @@ Answering = Callable[[Conversation, HistoryRequest], Awaitable[None]]
 
 
 @asynccontextmanager
-async def answered_by(answer: Answering) -> AsyncIterator[Address]:
+async def answered_by(answer: Answering, sid: int = 1) -> AsyncIterator[Address]:
     """A member that answers as it likes."""
 
     async def handle(stream: trio.SocketStream) -> bool:
         async with stream:
-            talk = await meet(stream, greeting(1).listening(None))
+            talk = await meet(stream, greeting(sid).listening(None))
             asked = REQUESTS.decode(await talk.receive())
             assert isinstance(asked, HistoryRequest)
             with contextlib.suppress(trio.BrokenResourceError):
                 await answer(talk, asked)
         return True
 
-    async with served_by(TransferServer(twin(WHOLE), 1, STALL_SECONDS, lambda _: True), before=handle) as address:
+    server = TransferServer(twin(WHOLE), 1, STALL_SECONDS, lambda _: True)
+    async with served_by(server, sid, before=handle) as address:
         yield address
 
 
@@ -233,7 +246,7 @@ async def test_no_more_is_sent_when_the_secret_was_taken_away() -> None:
 
     async def ask() -> None:
         at = {ServerId(1): address}
-        filler = HoleFiller(hole, at, greeting(2), STALL_SECONDS, peer)
+        filler = HoleFiller(hole, ServerId(2), at, greeting(2), STALL_SECONDS, peer)
         assert await filler.run() is None
         assert filler.rounds_count > 1
         filler_ended.set()

@@ -32,14 +32,16 @@ class HoleFiller:
     def __init__(
         self,
         hole: Hole,
-        others: Mapping[ServerId, Address],
+        sid: ServerId,
+        members: Mapping[ServerId, Address],
         greeting: Greeting,
         stall_seconds: float,
         peer: Waiting,
     ) -> None:
-        """`others`: as they are known at each round."""
+        """`members`: as they are known at each round; this one, `sid`, may be among them."""
         self._hole = hole
-        self._others = others
+        self._sid = sid
+        self._members = members
         self._greeting = greeting
         self._stall_seconds = stall_seconds
         self._peer = peer
@@ -51,8 +53,9 @@ class HoleFiller:
             await trio.sleep(FILL_MS / 1000)
             if not self._peer.amnesiac:
                 return None
-            if should_ask(self._peer) and self._others:
-                hole, others = self._hole.anew(), list(self._others.items())
+            others = [(sid, address) for sid, address in self._members.items() if sid != self._sid]
+            if should_ask(self._peer) and others:
+                hole = self._hole.anew()
                 self.rounds_count += 1
                 number = self.rounds_count % len(others)
                 if await self._ask_all(hole, others[number:] + others[:number]):

@@ -62,7 +62,7 @@ from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.host.tls import TlsSide
-from zab.ids import Link
+from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
 from zab.member.inputs import (
@@ -377,7 +377,8 @@ class Server:
                 started()
 
     async def _fill(self, hole: Hole, greeting: Greeting, scope: trio.CancelScope) -> None:
-        filler = HoleFiller(hole, self.addresses.quorum, greeting, self._stall_ms / 1000, self.member.peer)
+        sid, members = ServerId(self.config.server_id), self.addresses.quorum
+        filler = HoleFiller(hole, sid, members, greeting, self._stall_ms / 1000, self.member.peer)
         self.filled = await filler.run()
         if self.filled is not None:
             scope.cancel()
