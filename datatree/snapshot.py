@@ -123,9 +123,9 @@ class SnapshotTrailer:
     session_count: int
 
 
-def snapshot_path(zxid: int) -> str:
+def snapshot_path(zxid: int, directory: str = DIRECTORY) -> str:
     """The path of the snapshot at this zxid."""
-    return f"{DIRECTORY}/snapshot.{zxid:x}"
+    return f"{directory}/snapshot.{zxid:x}"
 
 
 FETCH = ".fetch"
@@ -142,9 +142,9 @@ def tree_fetch_path(zxid: int) -> str:
     return f"{snapshot_path(zxid)}.tree{FETCH}"
 
 
-def snapshot_files(disk: Disk) -> list[Zxid]:
+def snapshot_files(disk: Disk, directory: str = DIRECTORY) -> list[Zxid]:
     """The zxids of the snapshot files there are, rising; whether they are valid is not looked at."""
-    return sorted(Zxid(int(match[1], 16)) for name in disk.list(DIRECTORY) if (match := _NAME.fullmatch(name)))
+    return sorted(Zxid(int(match[1], 16)) for name in disk.list(directory) if (match := _NAME.fullmatch(name)))
 
 
 class SnapshotWriter:
@@ -153,8 +153,11 @@ class SnapshotWriter:
     An OSError leaves the writer unusable; `abandon` it and the tree goes on as if there had been none. Slices may be
     written in another thread than the one that applies."""
 
-    def __init__(self, disk: Disk, cursor: SnapshotCursor, lineage: bytes, chain: bytes) -> None:
-        self.path = snapshot_path(cursor.zxid)
+    def __init__(
+        self, disk: Disk, cursor: SnapshotCursor, lineage: bytes, chain: bytes, directory: str = DIRECTORY
+    ) -> None:
+        """`directory`: where it has its name in the end; until then it is in that of the member in any case."""
+        self.path = snapshot_path(cursor.zxid, directory)
         self.header = SnapshotHeader(lineage, cursor.zxid, chain)
         self._disk = disk
         self._cursor = cursor
@@ -171,7 +174,7 @@ class SnapshotWriter:
 
     @property
     def _temporary(self) -> str:
-        return self.path + ".tmp"
+        return f"{snapshot_path(self.header.zxid)}.tmp"
 
     def write_slice(self) -> bool:
         """Do a little more (some thousand znodes or SYNC_BYTES); True when the snapshot is complete and durable."""
@@ -273,7 +276,9 @@ class SnapshotWriter:
         self._write()
         self._file.close()
         self._disk.rename(self._temporary, self.path)
-        self._disk.sync_directory(DIRECTORY)
+        # Where these are two: the new name first, and then it is not there under the old one.
+        for directory in dict.fromkeys((self.path.rpartition("/")[0], DIRECTORY)):
+            self._disk.sync_directory(directory)
 
 
 def _pack_list(number: int, acl: AclList) -> bytes:
@@ -292,15 +297,21 @@ def read_snapshot_header(disk: Disk, path: str) -> SnapshotHeader | None:
         return None
 
 
-def _parse_header(path: str, data: bytes) -> SnapshotHeader:
+def parse_snapshot_header(data: bytes, path: str) -> SnapshotHeader:
+    """The first HEADER_BYTES of a file; `path` is for the error. Raises SnapshotError."""
     if len(data) < HEADER_BYTES or crc32(data[: _HEAD.size]) != _CRC.unpack_from(data, _HEAD.size)[0]:
         raise SnapshotError(path, 0, "checksum of the header does not match")
     magic, version, lineage, zxid, chain = _HEAD.unpack_from(data)
     if magic != b"ZSNP" or version != 1:
         raise SnapshotError(path, 0, f"no snapshot of version 1: magic {magic!r}, version {version}")
-    if not f"{path.rpartition('/')[2]}.".startswith(f"snapshot.{zxid:x}."):
-        raise SnapshotError(path, 0, f"the name does not say zxid {zxid:x}")
     return SnapshotHeader(lineage, zxid, chain)
+
+
+def _parse_header(path: str, data: bytes) -> SnapshotHeader:
+    header = parse_snapshot_header(data, path)
+    if not f"{path.rpartition('/')[2]}.".startswith(f"snapshot.{header.zxid:x}."):
+        raise SnapshotError(path, 0, f"the name does not say zxid {header.zxid:x}")
+    return header
 
 
 @define

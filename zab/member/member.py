@@ -33,7 +33,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
-from datatree.log.zxid import BEFORE_ALL, Zxid
+from datatree.log.zxid import BEFORE_ALL, Zxid, make_zxid
 from datatree.prepare import Prepare
 from datatree.record import RecordError
 from datatree.recovery.recover import Recovered
@@ -107,7 +107,7 @@ from zab.member.waiting import Waiting
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.session_keys import keys_of
-from zab.states import LEADING, LOOKING
+from zab.states import BROADCAST, LEADING, LOOKING
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
@@ -121,6 +121,10 @@ Receive: TypeAlias = Callable[[ClientConnection, Sequence[bytes]], None]
 
 class Member:
     """See the module's text. Everything without an underscore may be looked at; only `step` changes it."""
+
+    serves_from: Zxid = BEFORE_ALL
+    """The zxid before all of the epoch in which serving began, where nothing has happened since the history did: who
+    has seen one of an earlier epoch has seen it in the history before (B8 restored members)."""
 
     def __init__(
         self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int, make_peer: MakePeer = Peer
@@ -504,6 +508,8 @@ class Member:
         if self.check.is_doubtful or self.repair is not None:
             return
         self.serving = True
+        if BEFORE_ALL < self.tree.applied == self.peer.beginning and self.peer.phase is BROADCAST:
+            self.serves_from = make_zxid(self.peer.current_epoch, 0)
         self.times.serves(self.now, self.peer.state)
         self.sessions.local.resume(self.now)
         if self.peer.state == LEADING:
@@ -537,6 +543,7 @@ class Member:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         if self.serving:
             self.times.serves_nobody(self.now)
+        self.serves_from = BEFORE_ALL
         self.serving = self.is_stalled = False
         self.clients.close_all(how)
         if self.read_only.is_on:
@@ -605,7 +612,8 @@ class Member:
             connection.held += frames
         elif self.takes_clients:
             connection.held = frames[1:]
-            self.sessions.connect(connection, frames[0], self.tree.applied, self.tree.sessions, self.now)
+            applied = max(self.tree.applied, self.serves_from)
+            self.sessions.connect(connection, frames[0], applied, self.tree.sessions, self.now)
         else:
             self.metrics.cnxn_closed_without_zk_server_running += 1
             self.clients.close(connection)

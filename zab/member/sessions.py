@@ -5,7 +5,8 @@ The handshake, in the order of its checks; "close" is without an answer:
     clients are not served here                             close
     too many ask, and connection_throttle_tokens is set     close
     read-only mode, and the client does not ask for it      close
-    the client has seen a zxid that is not applied here     close: it must try another server
+    the client has seen a zxid that is not applied here     close: it must try another server; unless that is gone,
+                                                            everywhere, since a restore
     no session id: a new one is wanted                      createSession; answered when it is applied. Of read-only
                                                             mode, and with localSessionsEnabled: one of this member
                                                             alone (`local_sessions`), at once
@@ -140,7 +141,8 @@ class Sessions:
     def connect(
         self, connection: ClientConnection, payload: bytes, applied: int, known: Mapping[int, int], now: int
     ) -> None:
-        """The first frame of a connection; `known` are the sessions of the tree, which stands at `applied`."""
+        """The first frame of a connection; `known` are the sessions of the tree, which has everything up to
+        `applied`."""
         try:
             request = ConnectRequest.decode(payload)
         except JuteError:

@@ -36,8 +36,8 @@ from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import MemberRecord, save_epochs, save_member
-from datatree.log.session_keys import save_session_keys
+from datatree.log.epochs import MemberRecord
+from datatree.log.founding import found
 from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
@@ -228,9 +228,7 @@ def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None
 
     Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be taken up. The
     member's record comes last."""
-    save_epochs(disk, epoch, epoch)
-    save_session_keys(disk, lineage, [])
-    save_member(disk, MemberRecord(lineage, server_id))
+    found(disk, MemberRecord(lineage, server_id), epoch, epoch)
 
 
 def write_version_2(disk: Disk, state: State) -> Written:

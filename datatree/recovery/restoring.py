@@ -1,0 +1,167 @@
+"""A snapshot that a running member is given, to go on with in place of what it has (B8 restored members).
+
+    staged = stage(disk, path, lineage)    while it runs: what it goes on with is durable, beside its own history
+    taken = take_staged(disk, server_id)   at a start: its own history is set aside, and that takes its place
+
+    version-1.restored/snapshot.<zxid>     what was staged: the state of the snapshot, as the beginning of a history
+    version-1.before-<lineage>/…           what was there before, as a member had it
+
+The history that begins is another one. Its lineage follows from the one before and from the state, so members of one
+ensemble that are given the same snapshot, each at its own time, are one ensemble again; and those that were not given
+it yet take no part in it, nor do these in theirs. As in any ensemble a majority is needed. So at no time do both
+serve, and nobody finds another state by his own history.
+
+What the member has promised about epochs stays. A majority of the members has accepted whatever epoch the old ensemble
+was ever in; so their first leader begins a later one, and no zxid comes a second time. The state stands at the zxid of
+its snapshot, which the old ensemble has gone past.
+
+Invariants: after a power cut at any step the next start goes on where this one ended; the member's record is of the old
+history as long as all of that is in its place, and of the new one before its snapshot is.
+
+Deliberately not here: who may have it done, and how the bytes come (`zab.server.restoring`).
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from attrs import frozen
+
+from datatree.log.batch import LINEAGE_BYTES
+from datatree.log.disk import Disk
+from datatree.log.epochs import (
+    ACCEPTED_EPOCH,
+    COMMITTED,
+    CURRENT_EPOCH,
+    DIRECTORY,
+    MEMBER,
+    MemberRecord,
+    load_member,
+    load_record,
+)
+from datatree.log.founding import found
+from datatree.log.session_keys import SESSION_KEYS
+from datatree.log.transaction_log import SPARE
+from datatree.log.zxid import EPOCH_MAX, epoch_of
+from datatree.recovery.beginning import write_beginning
+from datatree.snapshot import (
+    FETCH,
+    SnapshotError,
+    SnapshotHeader,
+    load_snapshot,
+    read_snapshot_header,
+    snapshot_files,
+    snapshot_path,
+)
+
+RESTORED: Final = f"{DIRECTORY}.restored"
+BEFORE: Final = f"{DIRECTORY}.before-"
+_DOMAIN: Final = b"zab restored"
+_EPOCH_MAX: Final = EPOCH_MAX >> 1
+"""Of a snapshot: so many again are left for whoever goes on with it."""
+
+
+@frozen
+class Taken:
+    """What a start has put in the place of what was there."""
+
+    lineage: bytes
+    zxid: int
+    before: str
+    """The directory of what was there."""
+
+
+def restored_lineage(before: bytes, zxid: int, digest: int) -> bytes:
+    """The lineage of what members of the lineage `before` go on with, when they are given this state."""
+    data = b"".join((before, zxid.to_bytes(8, "big"), digest.to_bytes(8, "big")))
+    return blake2b(data, digest_size=LINEAGE_BYTES, person=_DOMAIN).digest()
+
+
+def stage(disk: Disk, path: str, lineage: bytes) -> SnapshotHeader:
+    """Make the whole snapshot at `path` what a member of `lineage` goes on with at its next start.
+
+    Raises SnapshotError where it is not whole, or no state that anybody can go on with; and OSError. Then nothing is
+    staged, or what was staged before."""
+    header, tree = load_snapshot(disk, path)
+    if not header.zxid:
+        raise SnapshotError(path, 0, "there is no transaction in it")
+    if epoch_of(header.zxid) > _EPOCH_MAX:
+        raise SnapshotError(path, 0, f"no epoch comes after {epoch_of(header.zxid)}")
+    orphaned = next((owner for owner in tree.ephemerals if owner not in tree.sessions), None)
+    if orphaned is not None:
+        raise SnapshotError(path, 0, f"it has ephemerals of session {orphaned:#x}, but not the session")
+    drop_staged(disk)
+    new = restored_lineage(lineage, header.zxid, tree.digest)
+    return write_beginning(disk, tree, new, RESTORED).header
+
+
+def drop_staged(disk: Disk) -> None:
+    """Nothing is staged any more, durably."""
+    for zxid in snapshot_files(disk, RESTORED):
+        disk.remove(snapshot_path(zxid, RESTORED))
+        disk.sync_directory(RESTORED)
+
+
+def take_staged(disk: Disk, server_id: int) -> Taken | None:
+    """Put what is staged in the place of what is there, durably; None: nothing is staged.
+
+    Raises SnapshotError where what is staged does not say what it is: then nothing is changed. And OSError."""
+    staged = snapshot_files(disk, RESTORED)
+    if not staged:
+        return None
+    path = snapshot_path(staged[-1], RESTORED)
+    header = read_snapshot_header(disk, path)
+    if header is None:
+        raise SnapshotError(path, 0, "checksum of the header does not match")
+    before = BEFORE + header.lineage.hex()
+    member = load_member(disk)
+    if member is None or member.lineage != header.lineage:
+        epoch = epoch_of(header.zxid)
+        _set_aside(disk, before)
+        found(disk, MemberRecord(header.lineage, server_id), max(_accepted(disk), epoch), epoch)
+    disk.rename(path, snapshot_path(header.zxid))
+    for directory in (DIRECTORY, RESTORED):
+        disk.sync_directory(directory)
+    return Taken(header.lineage, header.zxid, before)
+
+
+def _set_aside(disk: Disk, before: str) -> None:
+    """All that makes the directory that of a member: first of all its record, so that no part of the rest is taken for
+    the whole. The epoch that it has accepted is a promise, and stays; a copy of it goes with the rest."""
+    names = disk.list(DIRECTORY)
+    if MEMBER in names:
+        _move(disk, MEMBER, before)
+        _sync(disk, before)
+    for name in names:
+        if _is_of_history(name):
+            _move(disk, name, before)
+    _sync(disk, before)
+    copy = f"{before}/{ACCEPTED_EPOCH}"
+    if not disk.exists(copy) and disk.exists(f"{DIRECTORY}/{ACCEPTED_EPOCH}"):
+        disk.replace(copy, disk.read(f"{DIRECTORY}/{ACCEPTED_EPOCH}"))
+
+
+def _is_of_history(name: str) -> bool:
+    if name.startswith(("log.", "snapshot.")):
+        return not name.endswith((".tmp", FETCH)) and f"{DIRECTORY}/{name}" != SPARE
+    return name in (CURRENT_EPOCH, COMMITTED, SESSION_KEYS)
+
+
+def _accepted(disk: Disk) -> int:
+    """The epoch that this member has accepted, whatever became of the rest; 0: it cannot be read."""
+    line = load_record(disk, ACCEPTED_EPOCH)
+    return int(line) if line is not None and line.isdecimal() else 0
+
+
+def _move(disk: Disk, name: str, before: str) -> None:
+    place = f"{before}/{name}"
+    number = 1
+    while disk.exists(place):
+        number += 1
+        place = f"{before}/{name}.{number}"
+    disk.rename(f"{DIRECTORY}/{name}", place)
+
+
+def _sync(disk: Disk, before: str) -> None:
+    """The new names first: what is not there under the old one is there."""
+    disk.sync_directory(before)
+    disk.sync_directory(DIRECTORY)

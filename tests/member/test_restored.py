@@ -1,0 +1,109 @@
+"""Members that were given a snapshot begin another history, and each of them only with those that were (B8 restored
+members)."""
+
+from __future__ import annotations
+
+import pytest
+
+from datatree.recovery.restoring import stage, take_staged
+from datatree.snapshot import SnapshotWriter, snapshot_path
+from tests.direct.members import Ensemble, Server
+from zab.ids import ServerId
+from zab.simulator.world.disk import FaultyDisk
+from zab.states import LOOKING
+
+
+def state_of(server: Server) -> tuple[bytes, int]:
+    """The file of its state as it is, and the zxid."""
+    disk, tree = FaultyDisk(), server.member.tree
+    writer = SnapshotWriter(disk, tree.begin_snapshot(), server.member.peer.lineage, bytes(16))
+    writer.write()
+    return disk.read(writer.path), tree.applied
+
+
+def restore(ensemble: Ensemble, sid: int, state: tuple[bytes, int]) -> None:
+    """As a server does it: the member ends, and begins anew."""
+    data, zxid = state
+    server = ensemble.servers[ServerId(sid)]
+    path = f"{snapshot_path(zxid)}.restore.tmp"
+    server.disk.replace(path, data)
+    stage(server.disk, path, server.member.peer.lineage)
+    assert take_staged(server.disk, sid) is not None
+    ensemble.restart(sid)
+    ensemble.settle()
+
+
+@pytest.fixture
+def lived() -> tuple[Ensemble, tuple[bytes, int], int]:
+    """Three members, a state that they have left behind, and the last zxid that a client has seen."""
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/kept"))
+    state = state_of(ensemble.leader)
+    ensemble.do(client, client.create(b"/gone"), client.create(b"/gone/too"))
+    return ensemble, state, ensemble.leader.member.tree.applied
+
+
+def serving(ensemble: Ensemble) -> set[int]:
+    return {int(sid) for sid, server in ensemble.servers.items() if server.member.serving}
+
+
+# The session of the state ends after ten seconds, and that is a transaction.
+
+
+def is_let_in(ensemble: Ensemble, sid: int, seen: int) -> bool:
+    client = ensemble.client(ensemble.servers[ServerId(sid)])
+    client.say(client.connect_request(seen=seen))
+    ensemble.settle()
+    return not client.is_closed
+
+
+def test_those_that_were_and_those_that_were_not_take_no_part_in_each_other(
+    lived: tuple[Ensemble, tuple[bytes, int], int],
+) -> None:
+    ensemble, state, _ = lived
+    restore(ensemble, 1, state)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {2, 3}
+    restore(ensemble, 2, state)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2}
+    assert ensemble.servers[ServerId(3)].member.peer.state is LOOKING
+    assert ensemble.servers[ServerId(1)].member.tree.get(b"/gone") is None
+    restore(ensemble, 3, state)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2, 3}
+
+
+def test_who_has_seen_what_is_gone_is_let_in(lived: tuple[Ensemble, tuple[bytes, int], int]) -> None:
+    ensemble, state, seen = lived
+    for sid in (1, 2, 3):
+        restore(ensemble, sid, state)
+    ensemble.advance(2_000)
+    assert serving(ensemble) == {1, 2, 3}
+    assert seen > ensemble.leader.member.tree.applied
+    assert is_let_in(ensemble, 2, seen)
+    # From here on zxids say again what has happened.
+    epoch = ensemble.leader.member.tree.applied >> 32
+    assert epoch > seen >> 32, "no zxid comes a second time"
+    assert is_let_in(ensemble, 3, seen)
+    assert not is_let_in(ensemble, 3, ensemble.leader.member.tree.applied + 1)
+
+
+def test_who_has_seen_something_since_is_not_let_in_before_it_is_there(
+    lived: tuple[Ensemble, tuple[bytes, int], int],
+) -> None:
+    ensemble, state, _ = lived
+    for sid in (1, 2, 3):
+        restore(ensemble, sid, state)
+    ensemble.advance(2_000)
+    assert serving(ensemble) == {1, 2, 3}
+    behind = ensemble.others(ensemble.leader)[0]
+    first = (behind.member.peer.current_epoch << 32) + 1
+    assert not is_let_in(ensemble, behind.sid, first)
+
+
+def test_a_first_start_lets_nobody_in_who_has_seen_anything() -> None:
+    ensemble = Ensemble(3)
+    assert ensemble.leader.member.tree.applied == 0
+    assert not is_let_in(ensemble, 1, 1)
