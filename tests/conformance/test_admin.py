@@ -121,3 +121,31 @@ def test_errors_are_zookeepers(theirs: list[Any], ours: httpx.Client) -> None:
     [(_, status, _, told)] = [each for each in theirs if each[0] == "nope"]
     answer = ours.get("nope")
     assert (answer.status_code, answer.json()) == (status, told)
+
+
+def test_who_restores_is_judged_alike(theirs: list[Any]) -> None:
+    """Nobody, nothing, a snapshot, and another one too soon."""
+    [_, *restores] = [(status, told) for name, status, _, told in theirs if name == "restore"]
+    assert [status for status, _ in restores] == [401, 400, 200, 429]
+    [port] = free_ports(1)
+    who = {"Authorization": "digest a:b"}
+    lines = {"admin.enableServer": "true", "admin.serverPort": port}
+    with (
+        zab_servers(1, configuration=lines) as servers,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}/commands/", timeout=60) as asking,
+    ):
+        client = KazooClient(servers.hosts, timeout=10)
+        client.start()
+        client.create("/a", b"x")
+        client.stop()
+        client.close()
+        snapshot = asking.get("snapshot", headers=who).content
+        for sent, (status, told) in zip([{}, {"headers": who}], restores, strict=False):
+            answer = asking.post("restore", **sent)  # type: ignore[arg-type]
+            assert answer.status_code == status
+            assert shape({**answer.json(), "error": ""}) == shape({**told, "error": ""})
+        answer = asking.post("restore", headers=who, content=snapshot)
+        said = answer.json()
+        # Ours goes on with another history, and says which.
+        assert len(said.pop("lineage")) == 32
+        assert (answer.status_code, shape(said)) == (200, shape(restores[2][1]))

@@ -166,13 +166,16 @@ def test_snapshot_and_restore_can_be_switched_off() -> None:
         assert alone.post(1, "/commands/restore", b"", Authorization="digest a:b").status_code == 503
 
 
-def test_restore_is_refused_to_everybody(running: Running) -> None:
+def test_restore_asks_who_it_is_and_for_a_snapshot(running: Running) -> None:
     assert running.post(1, "/commands/restore", b"x" * 10_000).status_code == 401
+    assert running.post(1, "/commands/restore", b"x" * 10_000, Authorization="basic a:b").status_code == 401
     answer = running.post(1, "/commands/restore", b"x" * 10_000, Authorization="digest a:b")
-    assert answer.status_code == 501
-    assert "zab restore" in answer.json()["error"]
+    assert answer.status_code == 400
+    assert "what was sent at offset 0: checksum of the header does not match" in answer.json()["error"]
     assert running.get(1, "/commands/restore").json()["error"] == "Unknown command: restore"
     assert running.post(1, "/commands/ruok", b"").json()["error"] == "Unknown command: ruok"
+    assert running.get(1, "/commands/mntr").json()["restore_error_count"] == 1
+    assert running.get(1, "/health/ready").status_code == 200
 
 
 def test_a_taken_port_is_a_warning() -> None:

@@ -64,10 +64,10 @@ class AdminSettings(JournalSettings):
         "admin.snapshot.enabled", True, BOOLEAN, "true/false", "Whether the command snapshot may be asked for."
     )
     admin_restore_enabled: bool = setting(
-        "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore says why it does nothing."
+        "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore may be given a snapshot."
     )
     admin_rate_limiter_interval_ms: int = setting(
-        "admin.rateLimiterIntervalInMS", 300_000, COUNT, "ms", "Between two snapshots that are asked for."
+        "admin.rateLimiterIntervalInMS", 300_000, COUNT, "ms", "Between two snapshots; between two to be restored."
     )
     admin_port_unification: bool = setting(
         "admin.portUnification", False, BOOLEAN, "true/false", "true: HTTPS is taken on the port, too."

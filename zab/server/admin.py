@@ -4,7 +4,7 @@
     GET  /commands/NAME?key=value   one of `zab.member.admin_commands`, as JSON
     GET  /commands/snapshot         takes a snapshot and streams its file; with streaming=false it only takes it
     GET  /commands/log?after=ZXID   the committed batches behind a batch end, a page of them: ours, for backups
-    POST /commands/restore          refused: see below
+    POST /commands/restore          the body is a snapshot, which this member goes on with: see below
     GET  /health/live               200 as long as the process turns
     GET  /health/ready              200 while this member serves clients, else 503
 
@@ -12,14 +12,15 @@ Answers are made in tasks beside the loop, slice by slice: between two slices th
 holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
 
 `snapshot`, `log` and `restore` ask who it is: a header `Authorization: digest user:password`, and ADMIN and all other
-permissions on `/` for him. One snapshot in `admin.rateLimiterIntervalInMS`.
+permissions on `/` for him. One snapshot, and one attempt to restore one, in `admin.rateLimiterIntervalInMS`.
 
 A page of `log` is the bytes of whole batches, as they are in the log of every member. Its headers say what they go on
 from (`previous_zxid`, `previous_chain`), whose they are (`lineage`), where they end (`last_zxid`), up to which there
 are more (`applied_zxid`), and the digest of the tree there.
 
-`restore` would give this member another state than the others have: they would find out by the next digest, and it
-would be repaired. So it is refused, and says what is done instead.
+`restore` is for each of the members, as ZooKeeper's: `zab.server.restoring` takes what is sent, and once the answer is
+out the server begins anew with it. A member that serves nobody takes it too, unless it has no history, by whose ACLs
+alone it is known who may.
 
 Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
 connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
@@ -35,6 +36,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
@@ -54,6 +56,7 @@ from zab.host.journal import Journal
 from zab.member.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
 from zab.member.figures import Inspected
 from zab.member.surroundings import Surroundings
+from zab.server.restoring import RestoreError, Restorer
 from zab.server.surroundings import whole_state
 
 ANSWERS_MAX: Final = 4
@@ -74,10 +77,7 @@ MORE: Final[Mapping[str, str]] = {
 }
 """Those that are not in `COMMANDS`, by all of their names."""
 
-NO_RESTORE: Final = (
-    "one member of an ensemble cannot be given another state than the others have: stop all of them, and make their "
-    "directories with `zab restore`"
-)
+NO_HISTORY: Final = "this member has no history of its own: the others fill it"
 
 journal = Journal("admin")
 
@@ -114,6 +114,21 @@ class Pieces(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+class Followed(Response):
+    """An answer after which something is done, also where nobody is there any more to take it."""
+
+    def __init__(self, answer: Response, then: Callable[[], None]) -> None:
+        super().__init__()
+        self._answer = answer
+        self._then = then
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._then()
+
+
 class InTurn(Response):
     """An answer that is made and sent in one of the `ANSWERS_MAX` turns: until it is sent, it is in memory."""
 
@@ -138,6 +153,7 @@ class Admin:
     snapshots: Snapshots
     disk: Disk
     read_committed: ReadCommitted
+    restorer: Restorer
     _turns: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(ANSWERS_MAX), init=False)
     _next_snapshot_at: float = attrs.field(default=float("-inf"), init=False)
 
@@ -179,7 +195,7 @@ class Admin:
         if name == LOG:
             return InTurn(self._turns, partial(self._log, request))
         if name in MORE:
-            return await self._snapshot(request) if name == SNAPSHOT else self._restore(request)
+            return await (self._snapshot(request) if name == SNAPSHOT else self._restore(request))
         return InTurn(self._turns, partial(self._tell, name, dict(request.query_params)))
 
     async def _tell(self, name: str, parameters: Mapping[str, str]) -> Response:
@@ -202,7 +218,7 @@ class Admin:
 
     def _refused(self, name: str, request: Request) -> Response | None:
         """Why who asks may not have it; None: he may."""
-        if not self.member.serving:
+        if not self.member.serving and name != RESTORE:
             return _answer(name, error=NOT_SERVING)
         header = request.headers.get("authorization")
         if header is None:
@@ -288,20 +304,38 @@ class Admin:
         body = b"".join([batch.raw for batch in batches])
         return Response(body, 200, headers, media_type="application/octet-stream")
 
-    def _restore(self, request: Request) -> Response:
+    async def _restore(self, request: Request) -> Response:
+        config, metrics, peer = self.member.config, self.member.metrics, self.member.peer
+        await whole_state(self.member)
+        if peer.amnesiac or not peer.lineage:
+            return _answer(RESTORE, 503, error=NO_HISTORY)
         refused = self._refused(RESTORE, request)
         if refused is not None:
             return refused
-        if not self.member.config.admin_restore_enabled:
+        if not config.admin_restore_enabled:
             return _answer(RESTORE, 503, error="Restore command is disabled")
-        self.member.metrics.restore_error_count += 1
-        return _answer(RESTORE, 501, error=NO_RESTORE)
+        pause_seconds = config.admin_rate_limiter_interval_ms / 1000
+        if self.restorer.is_busy or trio.current_time() < self.restorer.begun_at + pause_seconds:
+            metrics.restore_rate_limited_count += 1
+            return _answer(RESTORE, 429, error="Rate limit exceeded")
+        try:
+            header = await self.restorer.receive(request.stream())
+        except RestoreError as error:
+            metrics.restore_error_count += 1
+            return _answer(RESTORE, 400 if error.is_sent else 500, error=str(error))
+        told = {"last_zxid": header.zxid, "lineage": header.lineage.hex()}
+        return Followed(_answer(RESTORE, told=told), self.restorer.begin_anew)
 
 
 def _answer(
-    command: str, status: int = 200, *, error: str | None = None, headers: Mapping[str, str] | None = None
+    command: str,
+    status: int = 200,
+    *,
+    error: str | None = None,
+    told: Mapping[str, Any] = MappingProxyType({}),
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    body = "".join(_encoder.iterencode({"command": command, "error": error}))
+    body = "".join(_encoder.iterencode({**told, "command": command, "error": error}))
     return Response(body, status, headers, media_type="application/json")
 
 

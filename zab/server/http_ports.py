@@ -121,6 +121,7 @@ class HttpPorts:
         disk: Disk,
         snapshots: AskedSnapshots,
         read_committed: Callable[[int, int, int], tuple[Position | None, list[Batch]]],
+        begin_anew: Callable[[], None],
         stores: Watched[ssl.SSLContext] | None,
     ) -> None:
         self._config = config
@@ -130,6 +131,7 @@ class HttpPorts:
         self._snapshots = snapshots
         self._read_committed = read_committed
         self.stores = stores
+        self._begin_anew = begin_anew
         self._admin: HttpServer | None = None
         self._ports: list[tuple[HttpServer, socket.socket]] = []
 
@@ -139,8 +141,16 @@ class HttpPorts:
         if config.admin_enabled and config.admin_port:
             # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
             from zab.server.admin import Admin
+            from zab.server.restoring import Restorer
 
-            admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed)
+            restorer = Restorer(
+                self._disk,
+                lambda: self._member.peer.lineage,
+                config.disk_low_bytes,
+                config.admin_idle_timeout_ms / 1000,
+                self._begin_anew,
+            )
+            admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed, restorer)
             self._admin = await self._open("admin", config.admin_address, config.admin_port, admin.application)
             self.take_new_stores()
         if config.exports_metrics and config.metrics_port:

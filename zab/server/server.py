@@ -217,6 +217,8 @@ class Server:
     """What the log has lost, where others may have it."""
     filled: Hole | None = None
     """The same with nothing missing. Then `run` has ended: the next start writes it."""
+    _scope: trio.CancelScope
+    """Of all that `run` runs."""
 
     def __init__(
         self,
@@ -284,8 +286,9 @@ class Server:
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
         look = partial(look_around, config, self.clients.handshakes)
         self._asked = AskedSnapshots(self.member, disk, self.posts.put, self.transfers.being_read)
+        committed = self.storage.read_committed
         self._http = HttpPorts(
-            config, self.member, look, disk, self._asked, self.storage.read_committed, files.admin_stores
+            config, self.member, look, disk, self._asked, committed, self._begin_anew, files.admin_stores
         )
 
     def _fsynced(self, took_ms: int) -> None:
@@ -309,7 +312,8 @@ class Server:
         return self.config.sync_limit_ms or STANDALONE_STALL_MS
 
     async def run(self, started: Callable[[], None] | None) -> None:
-        """Run all tasks until cancelled, or until `filled` is there; raises ServerFailedError."""
+        """Run all tasks until cancelled, or until there is something to begin anew with: `filled`, or what was staged.
+        Raises ServerFailedError."""
         try:
             await self._run(started)
         finally:
@@ -321,6 +325,7 @@ class Server:
         self._trio = trio.lowlevel.current_trio_token()
         await self._http.open()
         async with trio.open_nursery() as nursery:
+            self._scope = nursery.cancel_scope
             nursery.start_soon(self._http.run)
             greeting = self._greeting(nursery)
             election = self._election(greeting)
@@ -341,7 +346,7 @@ class Server:
                 self.addresses.comes_into_force = own.comes_into_force
                 nursery.start_soon(own.run)
             if self.hole is not None:
-                nursery.start_soon(self._fill, self.hole, greeting, nursery.cancel_scope)
+                nursery.start_soon(self._fill, self.hole, greeting)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
             if self.config.scrub_interval_seconds:
@@ -376,12 +381,16 @@ class Server:
             if started is not None:
                 started()
 
-    async def _fill(self, hole: Hole, greeting: Greeting, scope: trio.CancelScope) -> None:
+    def _begin_anew(self) -> None:
+        journal.warning("a snapshot was restored -> end, and begin anew with it")
+        self._scope.cancel()
+
+    async def _fill(self, hole: Hole, greeting: Greeting) -> None:
         sid, members = ServerId(self.config.server_id), self.addresses.quorum
         filler = HoleFiller(hole, sid, members, greeting, self._stall_ms / 1000, self.member.peer)
         self.filled = await filler.run()
         if self.filled is not None:
-            scope.cancel()
+            self._scope.cancel()
 
     async def _run_loop(self, scope: trio.CancelScope) -> None:
         try:

@@ -7,12 +7,15 @@ Not here: what is found in the files (`datatree.recovery.recover`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from datatree.log.aside import DAMAGED_DIRECTORY
 from datatree.log.epochs import DIRECTORY
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.restoring import RESTORED, take_staged
+from datatree.snapshot import SnapshotError
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.loop import now_ms
@@ -61,10 +64,12 @@ def open_disk(config: Config) -> RealDisk:
 
 
 def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[Recovered, Hole | None]:
-    """What is there, once `filled` is written, and the hole that others may fill."""
+    """What is there, once what was restored is in its place and `filled` is written; and the hole that others may
+    fill."""
     began_ms = now_ms()
     try:
         make_room(disk, config.disk_low_bytes)
+        _take(disk, config)
         if filled is not None:
             _put(disk, filled)
         recovered = recover(disk, config.server_id)
@@ -92,6 +97,23 @@ def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[R
         took_ms=now_ms() - began_ms,
     )
     return recovered, hole
+
+
+def _take(disk: RealDisk, config: Config) -> None:
+    try:
+        taken = take_staged(disk, config.server_id)
+    except SnapshotError as error:
+        reason = f"what was restored cannot be read: {error}; without that file the start goes on as before"
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, reason) from error
+    if taken is not None:
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(config.data_dir, RESTORED))
+        journal.warning(
+            "this member goes on with a snapshot that was restored",
+            zxid=f"{taken.zxid:#x}",
+            lineage=taken.lineage.hex(),
+            kept_in=taken.before,
+        )
 
 
 def _put(disk: RealDisk, hole: Hole) -> None:

@@ -1,10 +1,13 @@
+import java.io.InputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.Map;
 import java.util.TreeSet;
+import java.util.stream.Stream;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.ZooDefs;
 import org.apache.zookeeper.ZooKeeper;
@@ -35,10 +38,22 @@ public class AdminCommands {
             print("snapshot", Commands.runGetCommand("snapshot", server, Map.of("streaming", "false"), auth, null));
         }
         print("snapshot", Commands.runGetCommand("snapshot", server, Map.of("streaming", "false"), "digest a:b", null));
+        print("restore", Commands.runPostCommand("restore", server, null, null, null));
+        print("restore", Commands.runPostCommand("restore", server, null, "digest a:b", null));
+        print("restore", Commands.runPostCommand("restore", server, newest(directory), "digest a:b", null));
+        print("restore", Commands.runPostCommand("restore", server, newest(directory), "digest a:b", null));
         print("nope", Commands.runGetCommand("nope", server, Map.of(), null, null));
         print("srvr", Commands.runGetCommand("srvr", null, Map.of(), null, null));
         System.out.flush();
         Runtime.getRuntime().halt(0);
+    }
+
+    private static InputStream newest(Path directory) throws Exception {
+        try (Stream<Path> files = Files.list(directory.resolve("version-2"))) {
+            return Files.newInputStream(
+                    files.filter(file -> file.getFileName().toString().startsWith("snapshot."))
+                            .max(Comparator.comparing(Path::toString)).orElseThrow());
+        }
     }
 
     private static void print(String name, CommandResponse response) {

@@ -1,0 +1,172 @@
+"""Running members are given a snapshot, one after the other, and go on with it (B8 restored members)."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.wire import Wire
+from tests.rigs.zab_server import zab_servers
+from tests.server.test_admin import Running, lines_of
+from zab.testing.ports import free_ports
+
+pytestmark = pytest.mark.slow
+
+AUTHORIZATION = "digest a:b"
+PATIENCE_SECONDS = 120
+
+
+@contextlib.contextmanager
+def running(size: int, **lines: str | int) -> Iterator[Running]:
+    ports = free_ports(2 * size)
+    each = [{**lines_of(*pair), **lines} for pair in zip(ports[:size], ports[size:], strict=True)]
+    with zab_servers(size, each=each) as servers:
+        yield Running(servers, ports[:size], ports[size:])
+
+
+@contextlib.contextmanager
+def kazoo(ensemble: Running, *sids: int) -> Iterator[KazooClient]:
+    members = [each for each in ensemble.servers.members if not sids or each.server_id in sids]
+    client = KazooClient(",".join(each.host for each in members), timeout=30.0)
+    client.start(timeout=PATIENCE_SECONDS)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def snapshot_of(ensemble: Running, sid: int = 1) -> bytes:
+    answer = ensemble.get(sid, "/commands/snapshot", Authorization=AUTHORIZATION)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def restore(ensemble: Running, sid: int, snapshot: bytes) -> dict[str, Any]:
+    """Its answer, once it has begun anew."""
+    log = ensemble.servers.members[sid - 1].log_text
+    begun = log().count("listening")
+    answer = ensemble.post(sid, "/commands/restore", snapshot, Authorization=AUTHORIZATION)
+    assert answer.status_code == 200, answer.text
+    until(lambda: log().count("listening") > begun)
+    told: dict[str, Any] = answer.json()
+    assert (told["command"], told["error"]) == ("restore", None)
+    return told
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def modes(ensemble: Running) -> list[str]:
+    return [member.mode() for member in ensemble.servers.members]
+
+
+def test_a_server_by_itself_goes_on_with_it() -> None:
+    with running(1) as alone:
+        [member] = alone.servers.members
+        with kazoo(alone) as client:
+            client.create("/kept", b"old")
+            snapshot = snapshot_of(alone)
+            client.set("/kept", b"new")
+            client.create("/gone", b"")
+        told = restore(alone, 1, snapshot)
+        alone.servers.wait()
+        stats = alone.get(1, "/commands/stats").json()["server_stats"]
+        assert stats["last_processed_zxid"] == told["last_zxid"]
+        with kazoo(alone) as client:
+            assert client.get("/kept")[0] == b"old"
+            assert client.exists("/gone") is None
+            client.create("/after", b"")
+        member.stop()
+        member.start()
+        alone.servers.wait()
+        with kazoo(alone) as client:
+            assert sorted(client.get_children("/")) == ["after", "kept", "zookeeper"]
+        assert member.log_text().count("this member goes on with a snapshot that was restored") == 1
+        assert not (member.data_directory / "version-1.restored").exists()
+
+
+def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
+    with running(3) as three:
+        with kazoo(three) as client:
+            client.create("/kept", b"old")
+            snapshot = snapshot_of(three)
+            client.set("/kept", b"new")
+        lineage = restore(three, 1, snapshot)["lineage"]
+        # The others go on with what they have, and nobody serves what the first one has.
+        with kazoo(three, 2, 3) as client:
+            assert client.get("/kept")[0] == b"new"
+            client.create("/lost", b"")
+            seen = client.exists("/lost").czxid
+        assert modes(three)[0] == ""
+        assert restore(three, 2, snapshot)["lineage"] == lineage
+        # Now these two are the majority, and the third one serves nothing any more.
+        with kazoo(three, 1, 2) as client:
+            assert client.get("/kept")[0] == b"old"
+            assert client.exists("/lost") is None
+        until(lambda: modes(three)[2] == "")
+        assert restore(three, 3, snapshot)["lineage"] == lineage
+        three.servers.wait()
+        # Who has seen what is gone may go on, with whomever.
+        for member in three.servers.members:
+            wire = Wire(member.client_port, last_zxid=seen)
+            assert wire.session != 0
+            wire.drop()
+        # And each of them counts.
+        three.servers.members[0].kill()
+        with kazoo(three, 2, 3) as client:
+            created = client.create("/after", b"", include_data=True)[1].czxid
+        assert created >> 32 > seen >> 32, "no zxid comes a second time"
+
+
+def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
+    with running(3) as three:
+        with kazoo(three) as client:
+            client.create("/kept", b"old")
+            snapshot = snapshot_of(three)
+            client.set("/kept", b"new")
+        for sid in (1, 2):
+            restore(three, sid, snapshot)
+        last = three.servers.members[2]
+        last.kill()
+        shutil.rmtree(last.data_directory / "version-1")
+        last.start()
+        three.servers.wait()
+        with kazoo(three, 3) as client:
+            assert client.get("/kept")[0] == b"old"
+
+
+def test_who_has_no_history_is_filled_by_the_others_and_not_by_this() -> None:
+    with running(3) as three:
+        snapshot = snapshot_of(three)
+        for member in three.servers.members:
+            member.kill()
+        first = three.servers.members[0]
+        shutil.rmtree(first.data_directory / "version-1")
+        first.start()
+        until(lambda: first.log_text().count("listening") > 1)
+        answer = three.post(1, "/commands/restore", snapshot, Authorization=AUTHORIZATION)
+        assert (answer.status_code, answer.json()["error"]) == (
+            503,
+            "this member has no history of its own: the others fill it",
+        )
+
+
+def test_one_attempt_in_an_interval() -> None:
+    with running(1, **{"admin.rateLimiterIntervalInMS": 300_000}) as alone:
+        snapshot = snapshot_of(alone)
+        sent = [b"", b"x" * 100, snapshot[:-1], snapshot]
+        attempts = [alone.post(1, "/commands/restore", each, Authorization=AUTHORIZATION) for each in sent]
+        # What does not even begin as a snapshot costs nothing.
+        assert [answer.status_code for answer in attempts] == [400, 400, 400, 429]
+        assert alone.get(1, "/commands/mntr").json()["restore_rate_limited_count"] == 1
