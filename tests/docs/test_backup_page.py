@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path
         *("take", "list", "verify", "prune"),
     }
     for command, expected in shown:
+        if "curl" in command and shutil.which("curl") is None:
+            continue
         done = subprocess.run(
             ["bash", "-c", told(command, ensemble)],
             capture_output=True,
@@ -36,5 +39,6 @@ def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path
             check=False,
         )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-        pattern = ".*".join(map(re.escape, expected.strip().split("…"))).replace(r"\ files", r"\ files?")
+        parts = told(expected, ensemble).strip().split("…")
+        pattern = ".*".join(map(re.escape, parts)).replace(r"\ files", r"\ files?")
         assert re.fullmatch(pattern, done.stdout.strip(), re.S), (command, done.stdout)

@@ -78,7 +78,7 @@ def test_its_client_is_there_in_plain_code() -> None:
         assert zk.get("/greeting")[0] == b"hello"
         e.expire(zk)
         with pytest.raises(SessionExpiredError):
-            zk.get("/greeting")
+            zk.retrying().get("/greeting")
 
 
 async def test_a_client_that_blocks_is_refused_in_asynchronous_code() -> None:

@@ -129,7 +129,7 @@ COMMANDS: Final = {
         "files.fsck:fsck_command", "Say what is wrong with the files of a stopped member, and what will happen."
     ),
     "restore": Command(
-        "files.restore:restore_command", "Make new members' directories out of backups, with the state of any moment."
+        "upkeep.restore:restore_command", "Go back to any moment of backups: new directories, or running members."
     ),
     "recover": Command(
         "files.recover:recover_command",

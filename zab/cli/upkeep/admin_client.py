@@ -3,6 +3,7 @@
     AdminPort("http://127.0.0.1:8080")      also host:port, and a path before the commands, which is /commands by itself
     port.tell("monitor", seconds)           the JSON of a command, with the headers of its answer
     port.stream("snapshot", path, seconds)  an answer written to a file
+    port.send("restore", path, seconds)     the same as `tell`, with a file for it
 
 Everything here blocks: call it in a thread. Raises `AdminError`, whose text says what to do.
 
@@ -11,12 +12,13 @@ Limits: `ANSWER_BYTES_MAX` of an answer that is kept in memory; `seconds` for ea
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from attrs import field, frozen
@@ -66,7 +68,14 @@ class AdminPort:
 
     def tell(self, command: str, seconds: float, **parameters: str) -> Told:
         """The JSON of a command."""
-        raw = self.read(command, seconds, **parameters)
+        return self._told(command, self.read(command, seconds, **parameters))
+
+    def send(self, command: str, path: str, seconds: float) -> Told:
+        """Send a file to a command; its JSON. Raises OSError of the file, too."""
+        with open(path, "rb") as file, _Asked(self, command, seconds, {}, file) as (response, headers):
+            return self._told(command, Told(response.read(ANSWER_BYTES_MAX), headers))
+
+    def _told(self, command: str, raw: Told) -> Told:
         try:
             value = json.loads(raw.value)
         except ValueError:
@@ -103,8 +112,17 @@ class AdminPort:
 class _Asked:
     """One request. What goes wrong until its end is an `AdminError`."""
 
-    def __init__(self, port: AdminPort, command: str, seconds: float, parameters: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        port: AdminPort,
+        command: str,
+        seconds: float,
+        parameters: Mapping[str, str],
+        body: BinaryIO | None = None,
+    ) -> None:
+        """`body`: what is sent along; then the method is POST."""
         self._port = port
+        self._body = body
         self._command = command
         self._path = f"{port.commands}/{quote(command)}" + (f"?{urlencode(parameters)}" if parameters else "")
         if port.context is None:
@@ -116,7 +134,7 @@ class _Asked:
         port = self._port
         headers = {} if port.authorization is None else {"Authorization": f"digest {port.authorization}"}
         try:
-            self._connection.request("GET", self._path, headers={**headers, "Connection": "close"})
+            self._request({**headers, "Connection": "close"})
             response = self._connection.getresponse()
             if response.status != 200:
                 raise AdminError(self._refused(response), response.status)
@@ -127,6 +145,15 @@ class _Asked:
             self._connection.close()
             raise
         return response, {name.lower(): value for name, value in response.getheaders()}
+
+    def _request(self, headers: dict[str, str]) -> None:
+        if self._body is None:
+            self._connection.request("GET", self._path, headers=headers)
+            return
+        headers["Content-Length"] = str(os.fstat(self._body.fileno()).st_size)
+        # Who refuses a body does not read all of it: his answer is there nevertheless.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.request("POST", self._path, body=self._body, headers=headers)
 
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         self._connection.close()

@@ -25,7 +25,7 @@ from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.terminal import count_of, say
 from zab.cli.upkeep.admin_client import AdminError, AdminPort
 from zab.cli.upkeep.durations import duration_ms
-from zab.cli.upkeep.options import AdminOption, admin_ports
+from zab.cli.upkeep.options import AdminOption, PlainOption, admin_ports, refuse_plain
 from zab.cli.znodes.caller import options_of
 from zab.upkeep.backups import Backup, Catalogue, CatalogueError, needed
 
@@ -34,7 +34,6 @@ __all__ = ["backup_app"]
 SILENCE_SECONDS: Final = 660.0
 """For how long a member may say nothing: it takes up to ten minutes for a snapshot (docs/monitoring.md)."""
 _GONE: Final = 410
-_LOOPBACK: Final = ("127.", "localhost", "::1")
 
 backup_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -104,9 +103,7 @@ def take_command(
         str, typer.Option("--full-every", metavar="DURATION", help="With a new snapshot when the last is so old.")
     ] = "1d",
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Read it back, and make its state.")] = True,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Send --auth without TLS to another machine; others can read it on the way.")
-    ] = False,
+    plain: PlainOption = False,
     keep: KeepOption = None,
     keep_for: KeepForOption = None,
     json: JsonOption = False,
@@ -115,7 +112,7 @@ def take_command(
     it is: zab --auth with an identity of the scheme digest that has all permissions on /.
     """
     ports = admin_ports(admin or ["127.0.0.1:8080"], options_of(context), shows_who=True)
-    _refuse_plain(ports, plain=plain)
+    refuse_plain(ports, plain=plain)
     pause_ms = None if every is None else duration_ms(every, "--every")
     keep_for_ms = None if keep_for is None else duration_ms(keep_for, "--keep-for")
     full_every_ms = duration_ms(full_every, "--full-every")
@@ -142,18 +139,6 @@ def take_command(
         if pause_ms is None:
             raise typer.Exit(code)
         time.sleep(max(0.0, began + pause_ms / 1000 - time.monotonic()))
-
-
-def _refuse_plain(ports: list[AdminPort], *, plain: bool) -> None:
-    for port in ports:
-        if (
-            port.authorization is not None
-            and port.context is None
-            and not port.host.startswith(_LOOPBACK)
-            and not plain
-        ):
-            reason = "the password of --auth would go over the network as it is: https://HOST:PORT, or --plain"
-            fail(f"{port}: {reason}", USAGE)
 
 
 def _from_one_of(ports: list[AdminPort], once: Callable[[_Member], Taken], *, json: bool) -> int:

@@ -13,9 +13,10 @@ from zab.cli.upkeep.admin_client import AdminPort, admin_port
 from zab.cli.znodes.opening import tls_of
 from zab.client.tls_context import context_of
 
-__all__ = ["AdminOption", "admin_ports", "authorization_of"]
+__all__ = ["AdminOption", "PlainOption", "admin_ports", "authorization_of", "refuse_plain"]
 
 _DIGEST: Final = "digest:"
+_LOOPBACK: Final = ("127.", "localhost", "::1")
 
 AdminOption: TypeAlias = Annotated[
     list[str] | None,
@@ -25,6 +26,11 @@ AdminOption: TypeAlias = Annotated[
         show_default=False,
         help="The admin port of a member; once for each.",
     ),
+]
+
+
+PlainOption: TypeAlias = Annotated[
+    bool, typer.Option("--plain", help="Send --auth without TLS to another machine; others can read it on the way.")
 ]
 
 
@@ -44,3 +50,12 @@ def admin_ports(texts: list[str] | None, options: ConnectionOptions, *, shows_wh
         return [admin_port(text, context=context, authorization=authorization) for text in texts or ()]
     except ValueError as error:
         fail(error, USAGE)
+
+
+def refuse_plain(ports: list[AdminPort], *, plain: bool) -> None:
+    """Ends the command where the password of `--auth` would go to another machine as it is."""
+    for port in ports:
+        is_near = port.host.startswith(_LOOPBACK)
+        if port.authorization is not None and port.context is None and not is_near and not plain:
+            reason = "the password of --auth would go over the network as it is: https://HOST:PORT, or --plain"
+            fail(f"{port}: {reason}", USAGE)

@@ -1,6 +1,8 @@
-"""`zab restore`: new members' directories that begin with the state of some moment in the past.
+"""`zab restore`: new members' directories that begin with the state of some moment in the past, or running members
+that go on with it.
 
     zab restore /backup/zab --at 2026-01-02T03:04:05Z --to 1=/data/1 --to 2=/data/2 --to 3=/data/3
+    zab restore /backup/zab --at 2026-01-02T03:04:05Z --into 10.0.0.1:8080 --into 10.0.0.2:8080 --into 10.0.0.3:8080
 
 What is read may be directories of ours or of ZooKeeper, of one member or of several, on disks or in object stores. They
 are not changed. Each `--to` is the data directory of one member, `ID=DIR` or DIR with a `myid` in it (else the first is
@@ -16,11 +18,12 @@ clients that have seen the last of the old ensemble may connect. Sessions of tha
 ephemerals, and expire unless their clients go on with them. For an ensemble of ours no client can, since the passwords
 follow from the lineage.
 
-`zab.cli.new_members` says which files are written, and how.
+`zab.cli.new_members` says which files are written, and how. With `--into` each member is sent the snapshot over its
+admin port, one after the other, and begins anew with it (`datatree.recovery.restoring`).
 
 Needs the extra zab[pipeline], but neither Java nor Spark: memory has to hold the tree, as that of its members has.
 
-Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
+Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage; 3 a member cannot be reached, or refuses.
 """
 
 import sys
@@ -31,7 +34,7 @@ import typer
 from zab.backup.stores import StoreUnusableError, open_store
 from zab.backup.taking import catalogue_of
 from zab.backup.verifying import checked_files
-from zab.cli.exits import fail
+from zab.cli.exits import UNREACHABLE, USAGE, fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.moments import parse_moment
 from zab.cli.new_members import (
@@ -44,6 +47,10 @@ from zab.cli.new_members import (
     written_fields,
     written_lines,
 )
+from zab.cli.upkeep.admin_client import AdminPort
+from zab.cli.upkeep.giving import NotGivenError, give
+from zab.cli.upkeep.options import PlainOption, admin_ports, refuse_plain
+from zab.cli.znodes.caller import options_of
 from zab.upkeep.backups import CatalogueError
 
 if TYPE_CHECKING:
@@ -54,10 +61,26 @@ __all__ = ["restore_command"]
 
 
 def restore_command(
+    context: typer.Context,
     dirs: Annotated[list[str], typer.Argument(metavar="DIRS...", help="What to read: paths, URIs, NAME=DIR.")],
     to: Annotated[
-        list[str], typer.Option("--to", metavar="[ID=]DIR", help="A new member's data directory; once for each member.")
-    ],
+        list[str] | None,
+        typer.Option(
+            "--to",
+            metavar="[ID=]DIR",
+            help="A new member's data directory; once for each member.",
+            show_default=False,
+        ),
+    ] = None,
+    into: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--into",
+            metavar="[http[s]://]HOST:PORT",
+            help="The admin port of a running member, which goes on with it; once for each member.",
+            show_default=False,
+        ),
+    ] = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="ZXID|TIME", help="The moment; without it, the end of the logs.")
     ] = None,
@@ -65,9 +88,14 @@ def restore_command(
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Count transactions that a majority may not have had.")
     ] = False,
+    plain: PlainOption = False,
     json: JsonOption = False,
 ) -> None:
-    targets = new_targets(to, output)
+    if bool(to) == bool(into) or (into and output is not Format.NATIVE):
+        fail("either --to, for new directories, or --into, for running members of ours", USAGE)
+    targets = new_targets(to or [], output)
+    ports = admin_ports(into, options_of(context), shows_who=True)
+    refuse_plain(ports, plain=plain)
     _check_backups(dirs)
     moment_wanted = None if at is None else parse_moment(at, "--at")
     try:
@@ -84,12 +112,14 @@ def restore_command(
         found = local_state(moment)
         znodes = lambda: (znode for batch in found.batches for znode in as_znodes(batch))  # noqa: E731
         state = State(restored_zxid(moment), found.sessions, znodes)
-        written, lineage = write_members(targets, output, lambda _: state)
+        written, lineage = give(ports, state) if ports else write_members(targets, output, lambda _: state)
     except PipelineError as error:
         fail(error)
     except OSError as error:
         fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
-    _report(moment, written, lineage, targets, output, json=json)
+    except NotGivenError as error:
+        fail(error, UNREACHABLE)
+    _report(moment, written, lineage, targets, ports, output, json=json)
 
 
 def _check_backups(dirs: list[str]) -> None:
@@ -113,17 +143,26 @@ def without_query(text: str) -> str:
 
 
 def _report(
-    moment: "Moment", written: "Written", lineage: bytes, targets: list[Target], output: Format, *, json: bool
+    moment: "Moment",
+    written: "Written",
+    lineage: bytes,
+    targets: list[Target],
+    ports: list[AdminPort],
+    output: Format,
+    *,
+    json: bool,
 ) -> None:
     if written.orphan_count:
         shown = ", ".join(map(printable, written.orphans))
         more = ", …" if written.orphan_count > len(written.orphans) else ""
         print(f"zab: left out, because their sessions do not exist: {shown}{more}", file=sys.stderr)
     if json:
-        print(json_line(written_fields(moment, written, lineage, targets)))
+        print(json_line({**written_fields(moment, written, lineage, targets), "given": [str(port) for port in ports]}))
         return
     for line in (*moment_lines(moment), *written_lines(written, lineage, targets, output)):
         print(line)
+    for port in ports:
+        print(f"given: {port}")
 
 
 def printable(path: str) -> str:

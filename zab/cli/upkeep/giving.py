@@ -1,0 +1,62 @@
+"""Gives a state to running members, each of which goes on with it: `zab restore --into`.
+
+    written, lineage = give(ports, state)
+
+The snapshot is written to a file once, and sent to the admin port of each member, one after the other: the next one
+when the one before has it. So as long as fewer than a majority have it, the others serve what they had.
+
+Not here: which state; what a member makes of it (`datatree.recovery.restoring`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, Final
+
+from datatree.log.epochs import DIRECTORY
+from zab.cli.terminal import count_of
+from zab.cli.upkeep.admin_client import AdminError, AdminPort
+
+if TYPE_CHECKING:
+    from zab.pipeline.state.snapshot_output import State, Written
+
+__all__ = ["NotGivenError", "give"]
+
+SILENCE_SECONDS: Final = 660.0
+"""For how long a member may say nothing: it builds the tree before it answers."""
+
+
+class NotGivenError(Exception):
+    """Not all members have it, and what that means."""
+
+
+def give(ports: list[AdminPort], state: State) -> tuple[Written, bytes]:
+    """What the snapshot holds, and the lineage that the members go on with. Raises NotGivenError, PipelineError and
+    OSError."""
+    from zab.host.disk import RealDisk
+    from zab.pipeline.state.snapshot_output import write_native
+
+    with tempfile.TemporaryDirectory(prefix="zab-restore-") as aside:
+        os.mkdir(os.path.join(aside, DIRECTORY), 0o700)
+        written = write_native(RealDisk(aside, lock=False), state, bytes(16))
+        given: dict[str, str] = {}
+        for port in ports:
+            try:
+                told = port.send("restore", os.path.join(aside, written.path), SILENCE_SECONDS)
+            except AdminError as error:
+                raise NotGivenError(_so_far(error, list(given), len(ports))) from None
+            given[str(port)] = str(told.value.get("lineage"))
+    if len(set(given.values())) != 1:
+        each = ", ".join(f"{port}: {lineage}" for port, lineage in given.items())
+        raise NotGivenError(f"these had not the same history before, so they are no ensemble now: {each}")
+    return written, bytes.fromhex(given[str(ports[0])])
+
+
+def _so_far(error: AdminError, given: list[str], count: int) -> str:
+    if not given:
+        return f"{error}; no member has it, and nothing is changed"
+    return (
+        f"{error}; {len(given)} of {count_of(count, 'member')} went on with it: {', '.join(given)}. Give the same to "
+        "the others alone; or empty their version-1: those that have it fill them then, if they are a majority"
+    )
