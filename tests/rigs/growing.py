@@ -136,15 +136,20 @@ class Growing:
     def show(self, lines: list[str], *sids: int) -> int:
         """Wait until each of these shows these lines; the version."""
         wanted = in_any_order(ensemble_of("\n".join(lines).encode()))
+        seen = ""
 
         def shows(sid: int) -> bool:
+            nonlocal seen
             try:
-                return in_any_order(self.shown(sid)) == wanted
+                shown = self.shown(sid)
             except ConnectionLossError:
-                return False  # it serves nobody yet
+                seen = "nothing: it serves nobody"
+                return False
+            seen = str(shown)
+            return in_any_order(shown) == wanted
 
         for sid in sids:
-            until(partial(shows, sid), f"server {sid} shows {lines}")
+            until(partial(shows, sid), lambda sid=sid: f"server {sid} shows {lines}, and not {seen}")  # type: ignore[misc]
         versions = {self.shown(sid).version for sid in sids}
         assert len(versions) == 1
         return versions.pop()
@@ -164,9 +169,16 @@ class Growing:
 
 
 def in_any_order(ensemble: Ensemble) -> dict[str, set[str]]:
-    """The addresses of a server are the same in any order (D96)."""
+    """The addresses of a server are the same in any order (D96). ZooKeeper keeps those of the quorum and those of the
+    election apart, so of several at one host it may show the port of one with that of another."""
     lines = (line.partition("=") for line in ensemble.lines.replace(":participant", "|:participant").splitlines())
-    return {key: set(value.split("|")) for key, _, value in lines}
+    return {key: {part for each in value.split("|") for part in _apart(each)} for key, _, value in lines}
+
+
+def _apart(address: str) -> tuple[str, ...]:
+    """host:quorum and host:election; what else a line has stays one."""
+    host, *ports = address.split(":")
+    return (f"{host}:{ports[0]}:", f"{host}::{ports[1]}") if host and len(ports) == 2 else (address,)
 
 
 @contextlib.contextmanager

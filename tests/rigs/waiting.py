@@ -12,10 +12,11 @@ PATIENCE_SECONDS = 120.0
 _PROBE_SECONDS = 0.02
 
 
-def until(happened: Callable[[], T | None], what: str = "it") -> T:
-    """What is asked for, as soon as it is something. Machines are slow: the patience is long."""
+def until(happened: Callable[[], T | None], what: str | Callable[[], str] = "it") -> T:
+    """What is asked for, as soon as it is something. Machines are slow: the patience is long. `what`: if it is not."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := happened()):
-        assert time.monotonic() < deadline, f"{what} did not happen"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what if isinstance(what, str) else what()} did not happen")
         time.sleep(_PROBE_SECONDS)
     return found
