@@ -126,7 +126,10 @@ def _check(roots: list[Path], *, has_log: bool) -> None:
     names = [name for each in roots for name in _names(each / DIRECTORY)]
     if any(name.startswith(_HISTORY) for name in names):
         if not has_log and not any(name.startswith("log.") for name in names):
-            raise RefusedError(f"{root / DIRECTORY} has no log; say where it is with --log-dir, or --log-dir {root}")
+            raise RefusedError(
+                f"{root / DIRECTORY} has no log: it has not run since it was recovered or restored, or the log is elsewhere; "
+                f"say where it is with --log-dir, or --log-dir {root}"
+            )
         return
     before = [name for name in _names(root) if name.startswith(_BEFORE)]
     if before and not (root / DIRECTORY).exists():

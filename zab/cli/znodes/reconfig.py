@@ -164,6 +164,10 @@ def _change(context: typer.Context, change: Change, version: str | None, *, plan
     async def work(zk: Client, _caller: Caller) -> None:
         before = await _in_force(zk)
         after = _next(before, change)
+        for leaver in filter(None, (change.leaving or "").split(",")):
+            if int(leaver) not in before.servers:
+                # An ensemble takes that for done.
+                fail(f"server {leaver} is in no server line", USAGE)
         if plan:
             await _say_plan(context, before, after, json=json)
             return
