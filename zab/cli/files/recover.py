@@ -127,8 +127,8 @@ def _check(roots: list[Path], *, has_log: bool) -> None:
     if any(name.startswith(_HISTORY) for name in names):
         if not has_log and not any(name.startswith("log.") for name in names):
             raise RefusedError(
-                f"{root / DIRECTORY} has no log: it has not run since it was recovered or restored, or the log is elsewhere; "
-                f"say where it is with --log-dir, or --log-dir {root}"
+                f"{root / DIRECTORY} has no log: it has not run since it was recovered or restored, or the log is "
+                f"elsewhere; say where it is with --log-dir, or --log-dir {root}"
             )
         return
     before = [name for name in _names(root) if name.startswith(_BEFORE)]
