@@ -18,7 +18,8 @@ its snapshot, which the old ensemble has gone past.
 Invariants: after a power cut at any step the next start goes on where this one ended; the member's record is of the old
 history as long as all of that is in its place, and of the new one before its snapshot is.
 
-Deliberately not here: who may have it done, and how the bytes come (`zab.server.restoring`).
+Deliberately not here: who may have it done, and how the bytes come (`zab.server.restoring`); which states can be gone
+on with (`datatree.recovery.soundness`).
 """
 
 from hashlib import blake2b
@@ -43,6 +44,7 @@ from datatree.log.session_keys import SESSION_KEYS
 from datatree.log.transaction_log import SPARE
 from datatree.log.zxid import EPOCH_MAX, epoch_of
 from datatree.recovery.beginning import write_beginning
+from datatree.recovery.soundness import unsound
 from datatree.snapshot import (
     FETCH,
     SnapshotError,
@@ -86,9 +88,9 @@ def stage(disk: Disk, path: str, lineage: bytes) -> SnapshotHeader:
         raise SnapshotError(path, 0, "there is no transaction in it")
     if epoch_of(header.zxid) > _EPOCH_MAX:
         raise SnapshotError(path, 0, f"no epoch comes after {epoch_of(header.zxid)}")
-    orphaned = next((owner for owner in tree.ephemerals if owner not in tree.sessions), None)
-    if orphaned is not None:
-        raise SnapshotError(path, 0, f"it has ephemerals of session {orphaned:#x}, but not the session")
+    reason = unsound(tree)
+    if reason is not None:
+        raise SnapshotError(path, 0, reason)
     drop_staged(disk)
     new = restored_lineage(lineage, header.zxid, tree.digest)
     return write_beginning(disk, tree, new, RESTORED).header
