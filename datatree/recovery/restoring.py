@@ -1,15 +1,16 @@
 """A snapshot that a running member is given, to go on with in place of what it has (B8 restored members).
 
-    staged = stage(disk, path, lineage)    while it runs: what it goes on with is durable, beside its own history
-    taken = take_staged(disk, server_id)   at a start: its own history is set aside, and that takes its place
+    staged = stage(disk, path, lineage, …)  while it runs: what it goes on with is durable, beside its own history
+    taken = take_staged(disk, server_id)    at a start: its own history is set aside, and that takes its place
 
     version-1.restored/snapshot.<zxid>     what was staged: the state of the snapshot, as the beginning of a history
     version-1.before-<lineage>/…           what was there before, as a member had it
 
-The history that begins is another one. Its lineage follows from the one before and from the state, so members of one
-ensemble that are given the same snapshot, each at its own time, are one ensemble again; and those that were not given
-it yet take no part in it, nor do these in theirs. As in any ensemble a majority is needed. So at no time do both
-serve, and nobody finds another state by his own history.
+The history that begins is another one. Its lineage follows from the one before, from the state, and from the
+configuration that was in force, so members of one ensemble that are given the same snapshot, each at its own time, are
+one ensemble again; and those that were not given it yet take no part in it, nor do these in theirs. Nor do those that
+know of another configuration, since a quorum of theirs need not meet one of ours. As in any ensemble a majority is
+needed. So at no time do both serve, and nobody finds another state by his own history.
 
 What the member has promised about epochs stays. A majority of the members has accepted whatever epoch the old ensemble
 was ever in; so their first leader begins a later one, and no zxid comes a second time. The state stands at the zxid of
@@ -72,14 +73,16 @@ class Taken:
     """The directory of what was there."""
 
 
-def restored_lineage(before: bytes, zxid: int, digest: int) -> bytes:
-    """The lineage of what members of the lineage `before` go on with, when they are given this state."""
-    data = b"".join((before, zxid.to_bytes(8, "big"), digest.to_bytes(8, "big")))
+def restored_lineage(before: bytes, zxid: int, digest: int, configuration: bytes) -> bytes:
+    """The lineage of what members of the lineage `before` go on with, when they are given this state. `configuration`:
+    that in force, as the history has it; empty where that has none."""
+    data = b"".join((before, zxid.to_bytes(8, "big"), digest.to_bytes(8, "big"), configuration))
     return blake2b(data, digest_size=LINEAGE_BYTES, person=_DOMAIN).digest()
 
 
-def stage(disk: Disk, path: str, lineage: bytes) -> SnapshotHeader:
-    """Make the whole snapshot at `path` what a member of `lineage` goes on with at its next start.
+def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> SnapshotHeader:
+    """Make the whole snapshot at `path` what a member of `lineage` goes on with at its next start. `configuration`: see
+    `restored_lineage`.
 
     Raises SnapshotError where it is not whole, or no state that anybody can go on with; and OSError. Then nothing is
     staged, or what was staged before."""
@@ -92,7 +95,7 @@ def stage(disk: Disk, path: str, lineage: bytes) -> SnapshotHeader:
     if reason is not None:
         raise SnapshotError(path, 0, reason)
     drop_staged(disk)
-    new = restored_lineage(lineage, header.zxid, tree.digest)
+    new = restored_lineage(lineage, header.zxid, tree.digest, configuration)
     return write_beginning(disk, tree, new, RESTORED).header
 
 

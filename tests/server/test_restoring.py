@@ -31,7 +31,7 @@ SNAPSHOT = a_snapshot()
 
 
 def restorer(disk: FaultyDisk, *, idle_seconds: float = IDLE_SECONDS, low_bytes: int = LOW_BYTES) -> Restorer:
-    return Restorer(disk, lambda: LINEAGE, low_bytes, idle_seconds, lambda: None)
+    return Restorer(disk, lambda: (LINEAGE, b""), low_bytes, idle_seconds, lambda: None)
 
 
 async def pieces(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

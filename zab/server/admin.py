@@ -20,7 +20,8 @@ are more (`applied_zxid`), and the digest of the tree there.
 
 `restore` is for each of the members, as ZooKeeper's: `zab.server.restoring` takes what is sent, and once the answer is
 out the server begins anew with it. A member that serves nobody takes it too, unless it has no history, by whose ACLs
-alone it is known who may.
+alone it is known who may. One that has left the ensemble does not: its file says who belonged to it before, and they
+might be a quorum of those, beside that of the others.
 
 Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
 connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
@@ -78,6 +79,9 @@ MORE: Final[Mapping[str, str]] = {
 """Those that are not in `COMMANDS`, by all of their names."""
 
 NO_HISTORY: Final = "this member has no history of its own: the others fill it"
+NOT_IN_FORCE: Final = (
+    "this server is not in the configuration in force: those of its file would be a quorum by themselves"
+)
 
 journal = Journal("admin")
 
@@ -309,6 +313,8 @@ class Admin:
         await whole_state(self.member)
         if peer.amnesiac or not peer.lineage:
             return _answer(RESTORE, 503, error=NO_HISTORY)
+        if peer.settings.sid not in peer.memberships.in_force.servers:
+            return _answer(RESTORE, 503, error=NOT_IN_FORCE)
         refused = self._refused(RESTORE, request)
         if refused is not None:
             return refused

@@ -145,7 +145,7 @@ class HttpPorts:
 
             restorer = Restorer(
                 self._disk,
-                lambda: self._member.peer.lineage,
+                lambda: (self._member.peer.lineage, self._member.peer.memberships.in_force.text),
                 config.disk_low_bytes,
                 config.admin_idle_timeout_ms / 1000,
                 self._begin_anew,

@@ -113,7 +113,7 @@ class OwnConfiguration:
 
     async def _write(self) -> None:
         config, ensemble = self._config, self._in_force
-        if not config.reconfig_enabled or not config.file or config.server_id not in ensemble.servers:
+        if not writes_files(config, ensemble):
             return
         try:
             path = await trio.to_thread.run_sync(write_configuration, config.file, ensemble, config.server_id)
@@ -128,6 +128,11 @@ class OwnConfiguration:
             return
         if path is not None:
             journal.info("the configuration in force is written", file=path)
+
+
+def writes_files(config: Config, in_force: Ensemble) -> bool:
+    """Whether the files of a server are to say what is in force."""
+    return config.reconfig_enabled and bool(config.file) and config.server_id in in_force.servers
 
 
 def _plain(place: Place) -> Place:

@@ -49,10 +49,11 @@ class RestoreError(Exception):
 
 @attrs.define
 class Restorer:
-    """Of one server. lineage: that of its member at the moment; idle_seconds: for each piece to come."""
+    """Of one server. before: the lineage of its member at the moment, and the configuration in force, as the history
+    has it; idle_seconds: for each piece to come."""
 
     disk: Disk
-    lineage: Callable[[], bytes]
+    before: Callable[[], tuple[bytes, bytes]]
     low_bytes: int
     idle_seconds: float
     begin_anew: Callable[[], None]
@@ -87,7 +88,7 @@ class Restorer:
         path = f"{snapshot_path(header.zxid)}.restore.tmp"
         try:
             await self._write_all(path, received, pieces)
-            return await trio.to_thread.run_sync(stage, self.disk, path, self.lineage())
+            return await trio.to_thread.run_sync(stage, self.disk, path, *self.before())
         finally:
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
                 await trio.to_thread.run_sync(self.disk.remove, path)

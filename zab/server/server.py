@@ -91,7 +91,7 @@ from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
 from zab.server.hole_filler import HoleFiller
 from zab.server.http_ports import AskedSnapshots, HttpPorts
-from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port
+from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port, writes_files
 from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_host import is_open, needs_no_secret, quorum_addresses, warn_if_open
 from zab.server.scrubber import Scrubber
@@ -156,7 +156,7 @@ async def serve(
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(server.close)
-        filled = server.filled
+        filled, config = server.filled, server.config_of_files
 
 
 def _with_room(config: Config) -> Config:
@@ -306,6 +306,13 @@ class Server:
 
     def _snapshot_taken(self, took_ms: int) -> None:
         self.member.metrics.snapshottime.add(took_ms)
+
+    @property
+    def config_of_files(self) -> Config:
+        """As the files of this server say it now: they have the configuration in force (`own_configuration`)."""
+        in_force = self.addresses.in_force
+        is_written = in_force.version and writes_files(self.config, in_force)
+        return attrs.evolve(self.config, ensemble=in_force) if is_written else self.config
 
     @property
     def _stall_ms(self) -> int:

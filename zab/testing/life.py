@@ -143,9 +143,9 @@ class Life:
         self._token = trio.lowlevel.current_trio_token()
         self._began.set()
         with self._scope:
-            filled = None
+            filled, config = None, self._config
             while True:
-                self.server = server = await open_server(self._config, self._role_changed, filled)
+                self.server = server = await open_server(config, self._role_changed, filled)
                 server.dial = self._dial
                 try:
                     await server.run(self._started)
@@ -153,7 +153,7 @@ class Life:
                     self.server = None
                     with trio.CancelScope(shield=True):
                         await trio.to_thread.run_sync(partial(server.close, drops=self._drops))
-                filled = server.filled
+                filled, config = server.filled, server.config_of_files
 
     def _started(self) -> None:
         self.is_listening = True
