@@ -103,6 +103,8 @@ class Election:
         """Per voter, what it said last while it followed or led."""
         self.heard: set[ServerId] = set()
         """Servers that sent a notification since they were unreachable last, in whatever round or state."""
+        self.of_another_lineage: set[ServerId] = set()
+        """Voters whose last notification here was not counted, since they have the history of another ensemble."""
         self.unreachable: set[ServerId] = set()
         self.round_trips_ms: dict[ServerId, int] = {}
         self._told: dict[ServerId, tuple[Notification, Notification]] = {}
@@ -177,6 +179,7 @@ class Election:
         self.unreachable.add(sid)
         self._told.pop(sid, None)
         self.heard.discard(sid)
+        self.of_another_lineage.discard(sid)
         self.round_trips_ms.pop(sid, None)
         if self._is_electing:
             self._consider(now)
@@ -199,7 +202,9 @@ class Election:
                 self._answer_onlooker(sid, notification)
             return
         if self._of_another_lineage(notification):
+            self.of_another_lineage.add(sid)
             return
+        self.of_another_lineage.discard(sid)
         if notification.state == LOOKING:
             self._on_electing(now, sid, notification)
         elif notification.state in (FOLLOWING, LEADING) and notification.leader in self.candidates:

@@ -9,6 +9,7 @@ from datatree.recovery.restoring import stage, take_staged
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from tests.direct.members import Ensemble, Server
 from zab.ids import ServerId
+from zab.member.waiting import why_not_serving
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import LOOKING
 
@@ -46,6 +47,38 @@ def lived() -> tuple[Ensemble, tuple[bytes, int], int]:
 
 def serving(ensemble: Ensemble) -> set[int]:
     return {int(sid) for sid, server in ensemble.servers.items() if server.member.serving}
+
+
+def test_who_serves_nobody_says_whose_history_is_another_one(lived: tuple[Ensemble, tuple[bytes, int], int]) -> None:
+    def said(sid: int) -> str:
+        return why_not_serving(ensemble.servers[ServerId(sid)].member.peer)
+
+    ensemble, state, _ = lived
+    restore(ensemble, 1, state)
+    ensemble.advance(20_000)
+    reason = "of another history than this member, as after a restore that not all were given"
+    assert said(1) == f"no service: there is no quorum; servers 2, 3 are {reason}"
+    restore(ensemble, 2, state)
+    ensemble.advance(20_000)
+    assert said(3) == f"no service: there is no quorum; servers 1, 2 are {reason}"
+    # Who is not there any more is said to be missing, and no more.
+    ensemble.servers[ServerId(3)].member.peer.election.on_link_down(ensemble.now, ServerId(2))
+    assert said(3) == f"no service: there is no quorum; server 2 was not heard; server 1 is {reason}"
+
+
+def test_once_it_is_given_the_same_nothing_is_said_of_it_any_more(
+    lived: tuple[Ensemble, tuple[bytes, int], int],
+) -> None:
+    ensemble, state, _ = lived
+    ensemble.cut.add(3)
+    restore(ensemble, 1, state)
+    ensemble.advance(20_000)
+    first = ensemble.servers[ServerId(1)].member.peer.election
+    assert first.of_another_lineage == {2}
+    restore(ensemble, 2, state)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2}
+    assert first.of_another_lineage == set()
 
 
 # The session of the state ends after ten seconds, and that is a transaction.

@@ -29,6 +29,7 @@ _FIRST_START = (
 )
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
+_OTHER = "of another history than this member, as after a restore that not all were given"
 
 
 class Waiting:
@@ -66,6 +67,9 @@ def why_not_serving(peer: PeerState) -> str:
         if peer.marked:
             parts.append("too few with a file `initialize` were heard for a quorum")
         return f"no service: {'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
+    others = voters & election.of_another_lineage
+    if others:
+        parts.append(_servers(others, f"is {_OTHER}", f"are {_OTHER}"))
     empty = {sid for sid, vote in votes.items() if vote.amnesiac}
     if empty:
         parts.append(_servers(empty, f"has {_LOST}", f"have {_THEIRS_LOST}"))

@@ -175,7 +175,10 @@ def of_views(views: Sequence[View], members: Collection[int]) -> Iterator[Check]
         missing = sorted(set(members) - reached - {view.member})
         for sid in missing:
             said = f"the leader, server.{view.member}, has no link with server.{sid}"
-            action = f"see that server.{sid} runs, and reaches the quorum port of server.{view.member}"
+            action = (
+                f"see that server.{sid} runs, and reaches the quorum port of server.{view.member}; what it waits for "
+                "says zab status"
+            )
             yield Check("members", Verdict.FAILED, f"server.{sid}", said, action)
         if not missing:
             yield Check("members", Verdict.OK, f"server.{view.member}", "the leader has links with all members")
