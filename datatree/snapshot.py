@@ -156,9 +156,11 @@ class SnapshotWriter:
     def __init__(
         self, disk: Disk, cursor: SnapshotCursor, lineage: bytes, chain: bytes, directory: str = DIRECTORY
     ) -> None:
-        """`directory`: where it has its name in the end; until then it is in that of the member in any case."""
+        """`directory`: where it has its name in the end; until then it is in that of the member in any case, beside
+        one of the same zxid that the member writes."""
         self.path = snapshot_path(cursor.zxid, directory)
         self.header = SnapshotHeader(lineage, cursor.zxid, chain)
+        self._temporary = f"{snapshot_path(cursor.zxid)}{'' if directory == DIRECTORY else '.aside'}.tmp"
         self._disk = disk
         self._cursor = cursor
         self._file: File | None = None
@@ -171,10 +173,6 @@ class SnapshotWriter:
         self._ready_bytes = 0
         self._checksum = 0
         self._znode_count = 0
-
-    @property
-    def _temporary(self) -> str:
-        return f"{snapshot_path(self.header.zxid)}.tmp"
 
     def write_slice(self) -> bool:
         """Do a little more (some thousand znodes or SYNC_BYTES); True when the snapshot is complete and durable."""

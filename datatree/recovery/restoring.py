@@ -23,6 +23,7 @@ Deliberately not here: who may have it done, and how the bytes come (`zab.server
 on with (`datatree.recovery.soundness`).
 """
 
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
 
@@ -96,7 +97,13 @@ def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> 
         raise SnapshotError(path, 0, reason)
     drop_staged(disk)
     new = restored_lineage(lineage, header.zxid, tree.digest, configuration)
-    return write_beginning(disk, tree, new, RESTORED).header
+    try:
+        return write_beginning(disk, tree, new, RESTORED).header
+    except OSError:
+        # It may have its name already.
+        with suppress(OSError):
+            drop_staged(disk)
+        raise
 
 
 def drop_staged(disk: Disk) -> None:

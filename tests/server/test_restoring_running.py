@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,6 +146,27 @@ def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
         three.servers.wait()
         with kazoo(three, 3) as client:
             assert client.get("/kept")[0] == b"old"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel does not say it there")
+def test_the_tree_before_is_let_go_of() -> None:
+    def resident_bytes() -> int:
+        status = Path(f"/proc/{alone.servers.members[0].pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) << 10
+
+    count = 40
+    with running(1) as alone:
+        with kazoo(alone) as client:
+            for number in range(count):
+                client.create(f"/z{number}", random.randbytes(1_000_000))
+            snapshot = snapshot_of(alone)
+        restore(alone, 1, snapshot)
+        alone.servers.wait()
+        before = resident_bytes()
+        for _ in range(4):
+            restore(alone, 1, snapshot)
+            alone.servers.wait()
+        assert resident_bytes() < before + 2 * count * 1_000_000
 
 
 def test_who_has_no_history_is_filled_by_the_others_and_not_by_this() -> None:

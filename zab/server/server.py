@@ -22,7 +22,7 @@ What a task or thread has for the loop goes through `Posts`; what the loop has f
 
 Start: lock the directory, recover, bind the ports, then run. The listening sockets are open before the first turn,
 so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
-collector's sight (`DataTree.freeze`).
+collector's sight (`tune_interpreter`).
 
 Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 a port
 cannot be bound, the clients' too.
@@ -157,6 +157,10 @@ async def serve(
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(server.close)
         filled, config = server.filled, server.config_of_files
+        del server
+        # What `tune_interpreter` has put out of sight, a whole tree with it, is looked through before the next one.
+        gc.unfreeze()
+        gc.collect()
 
 
 def _with_room(config: Config) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -247,6 +248,34 @@ def test_what_was_staged_and_cannot_be_read_is_told() -> None:
     with pytest.raises(SnapshotError):
         take_staged(disk, 1)
     assert disk.image() == before
+
+
+def test_a_snapshot_of_the_same_zxid_that_is_being_written_meanwhile_stays_what_it_is(tmp_path: Path) -> None:
+    disk, author = RealDisk(str(tmp_path)), Author()
+    author.write(3)
+    path = sent(disk, author)
+    writer = SnapshotWriter(disk, author.tree.begin_snapshot(), LINEAGE, author.last[1])
+    assert not writer.write_slice()
+    staged = stage(disk, path, LINEAGE)
+    writer.write()
+    assert load_snapshot(disk, writer.path)[0] == SnapshotHeader(LINEAGE, *author.last)
+    assert load_snapshot(disk, snapshot_path(staged.zxid, RESTORED))[0] == staged
+    disk.close()
+
+
+def test_what_the_disk_does_not_keep_is_not_staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told that nothing is changed does not go on with it at some later start."""
+    disk, path = given(Author())
+
+    def fails(directory: str) -> None:
+        if directory == RESTORED:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync_directory", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            stage(disk, path, LINEAGE)
+    assert take_staged(disk, 1) is None
 
 
 # Power cuts.
