@@ -372,6 +372,19 @@ async def test_who_belongs_to_the_ensemble_may_change():
         assert not members[3].events.has(NotificationReceived(1, vote(1)))
 
 
+async def test_a_server_that_has_left_the_ensemble_is_answered_on_its_own_connection():
+    """It does not know that it has left before somebody tells it, and goes on with a leader after the next election."""
+    async with running(1, 2, 3) as (members, addresses):
+        await members[1].events.wait_for(up(3))
+        members[3].links.send(SendNotification(1, vote(1)))
+        await members[1].events.wait_for(NotificationReceived(3, vote(1)))
+        members[1].links.meet({2: addresses[2]})
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not members[3].events.has(NotificationReceived(1, vote(3))):
+                members[1].links.send(SendNotification(3, vote(3)))
+                await trio.sleep(0.01)
+
+
 async def test_a_server_that_has_moved_is_dialled_where_it_is():
     async with running(1, 2, 3) as (members, addresses):
         await members[1].events.wait_for(up(2), up(3))

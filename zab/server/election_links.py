@@ -14,7 +14,8 @@ Where members speak TLS, its handshake comes before all that (`zab.host.tls_stre
 Until it is proven who has dialled, no older connection gives way, and nothing is believed.
 
 Who belongs to the ensemble may change (`meet`). A server of no configuration, where such may come at all, cannot be
-dialled: nobody knows where it is. It is answered on the connection that it has opened, and so it is told who decides.
+dialled: nobody knows where it is. It is answered on the connection that it has opened, and so it is told who decides. So
+does one that has left the ensemble; it has to open a new one for that.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
@@ -136,6 +137,9 @@ class ElectionLinks:
             if others.get(sid) != other.address:
                 del self._others[sid]
                 other.keeping.cancel()
+            if sid not in others and sid in self._inbound:
+                # It has opened that as one of the ensemble, and opens another one: nobody answers on the first.
+                self._inbound[sid].cancel()
         for sid in others.keys() - self._others.keys():
             self._others[sid] = _Other(others[sid])
             if self._nursery is not None:
