@@ -1,9 +1,11 @@
 """A snapshot that a running member is given, to go on with in place of what it has (B8 restored members).
 
     staged = stage(disk, path, lineage, …)  while it runs: what it goes on with is durable, beside its own history
-    taken = take_staged(disk, server_id)    at a start: its own history is set aside, and that takes its place
+    is_gone = drop_foreign(disk)            at a start: what was staged here for another history is none of this one's
+    taken = take_staged(disk, server_id)    then: its own history is set aside, and that takes its place
 
     version-1.restored/snapshot.<zxid>     what was staged: the state of the snapshot, as the beginning of a history
+    version-1/stagedOf                     the lineage that it was staged in, as a small record
     version-1.before-<lineage>/…           what was there before, as a member had it
 
 The history that begins is another one. Its lineage follows from the one before, from the state, and from the
@@ -40,6 +42,7 @@ from datatree.log.epochs import (
     MemberRecord,
     load_member,
     load_record,
+    save_record,
 )
 from datatree.log.founding import found
 from datatree.log.session_keys import SESSION_KEYS
@@ -58,6 +61,7 @@ from datatree.snapshot import (
 )
 
 RESTORED: Final = f"{DIRECTORY}.restored"
+_OF: Final = "stagedOf"
 BEFORE: Final = f"{DIRECTORY}.before-"
 _DOMAIN: Final = b"zab restored"
 _EPOCH_MAX: Final = EPOCH_MAX >> 1
@@ -98,6 +102,7 @@ def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> 
     drop_staged(disk)
     new = restored_lineage(lineage, header.zxid, tree.digest, configuration)
     try:
+        save_record(disk, _OF, lineage.hex())
         return write_beginning(disk, tree, new, RESTORED).header
     except OSError:
         # It may have its name already.
@@ -111,6 +116,37 @@ def drop_staged(disk: Disk) -> None:
     for zxid in snapshot_files(disk, RESTORED):
         disk.remove(snapshot_path(zxid, RESTORED))
         disk.sync_directory(RESTORED)
+    _forget_of(disk)
+
+
+def drop_foreign(disk: Disk) -> bool:
+    """Whether something is staged that is not for the history that is here, as where all of that was removed, or forced
+    recovery has made another one: what was promised went with it, so it is dropped. Raises OSError."""
+    staged = _staged(disk)
+    is_foreign = staged is not None and not _is_of_here(disk, staged)
+    if is_foreign:
+        drop_staged(disk)
+    return is_foreign
+
+
+def goes_on_with(disk: Disk) -> str | None:
+    """The path of what the next start goes on with in place of what is here."""
+    staged = _staged(disk)
+    return None if staged is None or not _is_of_here(disk, staged) else snapshot_path(staged.zxid, RESTORED)
+
+
+def _staged(disk: Disk) -> SnapshotHeader | None:
+    """What is staged, as far as that can be read."""
+    staged = snapshot_files(disk, RESTORED)
+    return read_snapshot_header(disk, snapshot_path(staged[-1], RESTORED)) if staged else None
+
+
+def _is_of_here(disk: Disk, staged: SnapshotHeader) -> bool:
+    member, of = load_member(disk), load_record(disk, _OF)
+    if member is None:
+        # A start has begun to set all of it aside.
+        return of is not None and disk.exists(f"{BEFORE}{staged.lineage.hex()}/{MEMBER}")
+    return member.lineage == staged.lineage or member.lineage.hex() == of
 
 
 def take_staged(disk: Disk, server_id: int) -> Taken | None:
@@ -133,7 +169,13 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
     disk.rename(path, snapshot_path(header.zxid))
     for directory in (DIRECTORY, RESTORED):
         disk.sync_directory(directory)
+    _forget_of(disk)
     return Taken(header.lineage, header.zxid, before)
+
+
+def _forget_of(disk: Disk) -> None:
+    if disk.exists(f"{DIRECTORY}/{_OF}"):
+        disk.remove(f"{DIRECTORY}/{_OF}")
 
 
 def _set_aside(disk: Disk, before: str) -> None:

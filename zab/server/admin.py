@@ -311,7 +311,7 @@ class Admin:
     async def _restore(self, request: Request) -> Response:
         config, metrics, peer = self.member.config, self.member.metrics, self.member.peer
         await whole_state(self.member)
-        if peer.amnesiac or not peer.lineage:
+        if peer.needs_member_record() or not peer.lineage:
             return _answer(RESTORE, 503, error=NO_HISTORY)
         if peer.settings.sid not in peer.memberships.in_force.servers:
             return _answer(RESTORE, 503, error=NOT_IN_FORCE)

@@ -14,7 +14,7 @@ from datatree.log.aside import DAMAGED_DIRECTORY
 from datatree.log.epochs import DIRECTORY
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
-from datatree.recovery.restoring import RESTORED, take_staged
+from datatree.recovery.restoring import RESTORED, drop_foreign, take_staged
 from datatree.snapshot import SnapshotError
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
@@ -100,14 +100,16 @@ def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[R
 
 
 def _take(disk: RealDisk, config: Config) -> None:
+    if drop_foreign(disk):
+        journal.warning("what was restored is not for the history that is here -> without it")
     try:
         taken = take_staged(disk, config.server_id)
     except SnapshotError as error:
         reason = f"what was restored cannot be read: {error}; without that file the start goes on as before"
         raise ServerFailedError(DATA_DIRECTORY_ERROR, reason) from error
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.join(config.data_dir, RESTORED))
     if taken is not None:
-        with contextlib.suppress(OSError):
-            os.rmdir(os.path.join(config.data_dir, RESTORED))
         journal.warning(
             "this member goes on with a snapshot that was restored",
             zxid=f"{taken.zxid:#x}",

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from datatree.recovery.restoring import RESTORED, stage
+from datatree.snapshot import snapshot_path
 from tests.cli.commands import Result, call
 from tests.cli.files.test_recover import below, cut_short, damaged, lived
-from tests.datatree.histories import snapshot
+from tests.datatree.histories import LINEAGE, snapshot
 from tests.tidy.sources import ROOT
 from zab.host.disk import RealDisk
 
@@ -59,6 +61,20 @@ def test_what_is_whole_is_called_that(zab: Zab, tmp_path: Path) -> None:
     assert f"history up to zxid {author.last[0]:#x}, " in done.out
     assert done.out.splitlines()[-1] == "whole"
     assert below(tmp_path) == before
+
+
+def test_what_it_was_given_and_has_not_begun_with_is_said(zab: Zab, tmp_path: Path) -> None:
+    author = lived(tmp_path)
+    disk = RealDisk(str(tmp_path))
+    staged = stage(disk, snapshot(disk, author.tree, author.last[1]), LINEAGE)  # type: ignore[arg-type]
+    disk.close()
+    path = snapshot_path(staged.zxid, RESTORED)
+    done = zab(tmp_path)
+    assert done.out.splitlines()[-1] == (
+        f"at its next start it sets all of this aside, and goes on with {path}, which was restored"
+    )
+    (tmp_path / "version-1" / "stagedOf").unlink()
+    assert zab(tmp_path).out.splitlines()[-1] == "whole"
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from datatree.log.epochs import MemberRecord, load_epochs, load_member, load_record, save_epochs
+from datatree.log.epochs import MemberRecord, load_epochs, load_member, load_record, save_epochs, save_member
 from datatree.log.zxid import EPOCH_MAX
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
 from datatree.record import Txn
 from datatree.recovery.recover import recover
-from datatree.recovery.restoring import BEFORE, RESTORED, Taken, restored_lineage, stage, take_staged
+from datatree.recovery.restoring import BEFORE, RESTORED, Taken, drop_foreign, restored_lineage, stage, take_staged
 from datatree.snapshot import SnapshotError, SnapshotHeader, SnapshotWriter, load_snapshot, snapshot_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
@@ -278,7 +278,31 @@ def test_what_the_disk_does_not_keep_is_not_staged(monkeypatch: pytest.MonkeyPat
     assert take_staged(disk, 1) is None
 
 
+def test_what_is_staged_is_for_the_history_that_is_here() -> None:
+    """Who was emptied, to be filled by the others, has promised nothing any more; and what forced recovery has made is
+    what somebody wanted."""
+    disk, path = given(Author())
+    stage(disk, path, lineage_of(disk))
+    assert not drop_foreign(disk)
+    save_member(disk, MemberRecord(bytes(16), 1))
+    assert drop_foreign(disk)
+    assert take_staged(disk, 1) is None
+    assert load_member(disk) == MemberRecord(bytes(16), 1)
+    staged = stage(disk, path, lineage_of(disk))
+    for name in disk.list("version-1"):
+        disk.remove(f"version-1/{name}")
+    assert disk.exists(snapshot_path(staged.zxid, RESTORED))
+    assert drop_foreign(disk)
+    assert take_staged(disk, 1) is None
+    assert disk.list("version-1") == []
+
+
 # Power cuts.
+
+
+def start(disk: FaultyDisk) -> Taken | None:
+    assert not drop_foreign(disk)
+    return take_staged(disk, 1)
 
 
 def is_old(disk: FaultyDisk, author: Author) -> bool:
@@ -300,7 +324,7 @@ def test_a_power_cut_while_it_is_staged_leaves_the_one_or_the_other() -> None:
             disk.crash(Random(point))
         else:
             break
-        taken = take_staged(disk, 1)
+        taken = start(disk)
         assert is_old(disk, author) == (taken is None), point
         outcomes.add(taken is None)
     assert outcomes == {True, False}
@@ -317,18 +341,18 @@ def test_after_a_power_cut_at_any_step_the_next_start_goes_on(seed: int) -> None
         disk.crash_after(point)
         is_cut = False
         try:
-            take_staged(disk, 1)
+            start(disk)
         except PowerLossError:
             is_cut = True
             disk.crash(rng)
             assert load_record(disk, "acceptedEpoch") == "7", "a promise is never lost"
             disk.crash_after(rng.randint(1, 12))
             try:
-                take_staged(disk, 1)
+                start(disk)
             except PowerLossError:
                 disk.crash(rng)
             disk.crash_after(None)
-            take_staged(disk, 1)
+            start(disk)
         disk.crash_after(None)
         disk.crash(rng)
         recovered = recover(disk, 1)

@@ -23,6 +23,7 @@ from datatree.log.epochs import DIRECTORY
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole, find_hole
 from datatree.recovery.recover import Recovered, examine
+from datatree.recovery.restoring import goes_on_with
 from datatree.recovery.scrub import Scrub
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
@@ -68,10 +69,10 @@ def fsck_command(
         _check(roots)
         disk = RealDisk(str(roots[0]), str(roots[-1]), lock=False)
         recovered = examine(disk)
-        hole, findings = find_hole(disk, recovered), _findings(disk, recovered)
+        hole, findings, given = find_hole(disk, recovered), _findings(disk, recovered), goes_on_with(disk)
     except OSError as error:
         fail(f"{error.filename or roots[0]}: {error.strerror or error}")
-    verdict = _verdict(recovered, hole, findings)
+    verdict = _verdict(recovered, hole, findings) if given is None else _verdict_of_given(given)
     for line in _json(recovered, findings, verdict) if json else _text(recovered, findings, verdict):
         print(line)
     sys.stdout.flush()
@@ -139,6 +140,10 @@ def _verdict(recovered: Recovered, hole: Hole | None, findings: list[Finding]) -
     if findings:
         return "at its next start it goes on: nothing depends on what is named here"
     return "whole"
+
+
+def _verdict_of_given(path: str) -> str:
+    return f"at its next start it sets all of this aside, and goes on with {path}, which was restored"
 
 
 def _text(recovered: Recovered, findings: list[Finding], verdict: str) -> Iterator[str]:
