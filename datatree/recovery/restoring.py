@@ -54,6 +54,7 @@ from datatree.snapshot import (
     FETCH,
     SnapshotError,
     SnapshotHeader,
+    SnapshotReader,
     load_snapshot,
     read_snapshot_header,
     snapshot_files,
@@ -78,11 +79,20 @@ class Taken:
     """The directory of what was there."""
 
 
-def restored_lineage(before: bytes, zxid: int, digest: int, configuration: bytes) -> bytes:
-    """The lineage of what members of the lineage `before` go on with, when they are given this state. `configuration`:
-    that in force, as the history has it; empty where that has none."""
-    data = b"".join((before, zxid.to_bytes(8, "big"), digest.to_bytes(8, "big"), configuration))
+def restored_lineage(before: bytes, zxid: int, state: bytes, configuration: bytes) -> bytes:
+    """The lineage of what members of the lineage `before` go on with, when they are given this state. `state`: see
+    `hash_of`; `configuration`: that in force, as the history has it; empty where that has none."""
+    data = b"".join((before, zxid.to_bytes(8, "big"), state, configuration))
     return blake2b(data, digest_size=LINEAGE_BYTES, person=_DOMAIN).digest()
+
+
+def hash_of(disk: Disk, path: str) -> bytes:
+    """Of all entries of a snapshot. The digest of a tree guards against accidents, and does not cover all of it: who
+    wants it has two states with one, and members that would be one ensemble with them. Raises SnapshotError."""
+    entries = blake2b(digest_size=32)
+    for _, _, data in SnapshotReader.open(disk, path).chunks():
+        entries.update(data)
+    return entries.digest()
 
 
 def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> SnapshotHeader:
@@ -100,7 +110,7 @@ def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> 
     if reason is not None:
         raise SnapshotError(path, 0, reason)
     drop_staged(disk)
-    new = restored_lineage(lineage, header.zxid, tree.digest, configuration)
+    new = restored_lineage(lineage, header.zxid, hash_of(disk, path), configuration)
     try:
         save_record(disk, _OF, lineage.hex())
         return write_beginning(disk, tree, new, RESTORED).header

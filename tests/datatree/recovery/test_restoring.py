@@ -16,7 +16,16 @@ from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
 from datatree.record import Txn
 from datatree.recovery.recover import recover
-from datatree.recovery.restoring import BEFORE, RESTORED, Taken, drop_foreign, restored_lineage, stage, take_staged
+from datatree.recovery.restoring import (
+    BEFORE,
+    RESTORED,
+    Taken,
+    drop_foreign,
+    hash_of,
+    restored_lineage,
+    stage,
+    take_staged,
+)
 from datatree.snapshot import SnapshotError, SnapshotHeader, SnapshotWriter, load_snapshot, snapshot_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
@@ -145,22 +154,21 @@ def test_the_same_state_again_is_another_history() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        restored_lineage(bytes(16), 1, 2, b"c"),
-        restored_lineage(LINEAGE, 3, 2, b"c"),
-        restored_lineage(LINEAGE, 1, 3, b"c"),
-        restored_lineage(LINEAGE, 1, 2, b"d"),
+        restored_lineage(bytes(16), 1, b"2", b"c"),
+        restored_lineage(LINEAGE, 3, b"2", b"c"),
+        restored_lineage(LINEAGE, 1, b"3", b"c"),
+        restored_lineage(LINEAGE, 1, b"2", b"d"),
     ],
-    ids=["lineage", "zxid", "digest", "configuration"],
+    ids=["lineage", "zxid", "state", "configuration"],
 )
 def test_its_lineage_follows_from_all_of_it(other: bytes) -> None:
-    assert restored_lineage(LINEAGE, 1, 2, b"c") == restored_lineage(LINEAGE, 1, 2, b"c") != other
+    assert restored_lineage(LINEAGE, 1, b"2", b"c") == restored_lineage(LINEAGE, 1, b"2", b"c") != other
 
 
 def test_what_is_staged_is_of_the_configuration_in_force() -> None:
     disk, path = given(Author())
-    header, tree = load_snapshot(disk, path)
     staged = stage(disk, path, LINEAGE, b"server.1=here\nversion=1")
-    assert staged.lineage == restored_lineage(LINEAGE, header.zxid, tree.digest, b"server.1=here\nversion=1")
+    assert staged.lineage == restored_lineage(LINEAGE, staged.zxid, hash_of(disk, path), b"server.1=here\nversion=1")
 
 
 def test_of_two_that_were_given_the_later_one_counts() -> None:
@@ -328,7 +336,7 @@ def test_a_power_cut_while_it_is_staged_leaves_the_one_or_the_other() -> None:
         assert is_old(disk, author) == (taken is None), point
         outcomes.add(taken is None)
     assert outcomes == {True, False}
-    assert staged.lineage == restored_lineage(lineage, staged.zxid, load_snapshot(disk, path)[1].digest, b"")
+    assert staged.lineage == restored_lineage(lineage, staged.zxid, hash_of(disk, path), b"")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -107,6 +107,19 @@ def test_what_is_odd_and_can_be_gone_on_with_is_taken() -> None:
     assert unsound(tree) is None
 
 
+def test_two_states_of_one_digest_are_two_histories() -> None:
+    """Else members with different trees would be one ensemble."""
+    trees = [made({b"/a": {"cversion": cversion}}) for cversion in (0, -(1 << 31))]
+    assert trees[0].digest == trees[1].digest
+    assert [unsound(tree) for tree in trees] == [None, None]
+    lineages = set()
+    for tree in trees:
+        disk, other = lived(Author()), FaultyDisk()
+        path = received(disk, other.read(snapshot(other, tree, bytes(16))), ZXID)
+        lineages.add(stage(disk, path, LINEAGE).lineage)
+    assert len(lineages) == 2
+
+
 def test_every_state_of_a_history_is_sound() -> None:
     author = Author(seed=4)
     assert unsound(DataTree()) is None
