@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
+from datatree.snapshot import HEADER_BYTES, parse_snapshot_header
 from tests.rigs.zab_server import zab_servers
 from tests.server.test_admin import lines_of
 from zab.backup import taking
@@ -282,6 +283,46 @@ def test_a_log_that_begins_later_leaves_a_gap_that_is_said(member: tuple[_Member
     assert taken.has_gap
     catalogue = whole(store)
     assert len(catalogue.backups) == 2
+
+
+def test_nothing_of_another_history_is_written_beside_the_backups(
+    member: tuple[_Member, KazooClient], tmp_path: Path
+) -> None:
+    """The log of an ensemble that was restored begins later, too: a snapshot comes first."""
+    source, client = member
+    store = LocalStore(tmp_path)
+    before = take(store, source, 0).catalogue
+    grow(client)
+    files = sorted(tmp_path.rglob("*"))
+
+    class Restored(Wrapped):
+        def snapshot(self, path: str) -> int:
+            zxid = self.source.snapshot(path)
+            data = bytearray(Path(path).read_bytes())
+            header = parse_snapshot_header(bytes(data[:HEADER_BYTES]), path)
+            data[:HEADER_BYTES] = attrs.evolve(header, lineage=bytes(16)).pack()
+            Path(path).write_bytes(data)
+            return zxid
+
+        def log(self, after: int) -> LogPage:
+            raise LogTooYoungError
+
+    with pytest.raises(BackupError, match="name another directory"):
+        take(store, Restored(source), 1)
+    assert sorted(tmp_path.rglob("*")) == files
+    assert catalogue_of(store) == before
+
+
+@pytest.mark.parametrize("sent", [b"", b"{}" * 100], ids=["nothing", "else"])
+def test_what_is_no_snapshot_is_no_backup(member: tuple[_Member, KazooClient], tmp_path: Path, sent: bytes) -> None:
+    class Other(Wrapped):
+        def snapshot(self, path: str) -> int:
+            Path(path).write_bytes(sent)
+            return 1
+
+    with pytest.raises(BackupError, match="no snapshot"):
+        take(LocalStore(tmp_path), Other(member[0]), 1)
+    assert catalogue_of(LocalStore(tmp_path)) is None
 
 
 def test_who_may_have_the_log(member: tuple[_Member, KazooClient], tmp_path: Path) -> None:

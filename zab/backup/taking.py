@@ -31,7 +31,7 @@ from datatree.log.epochs import COMMITTED, DIRECTORY, pack_mark
 from datatree.log.frame import pack_frame, seed_of
 from datatree.log.segment import SegmentHeader, log_path
 from datatree.log.zxid import Zxid
-from datatree.snapshot import snapshot_path
+from datatree.snapshot import HEADER_BYTES, SnapshotError, parse_snapshot_header, snapshot_path
 from zab.backup.stores import Store
 from zab.backup.verifying import digest_of_file, fault_of, restored
 from zab.upkeep.backups import CATALOGUE, Backup, BackupFile, Catalogue, kept, pruned
@@ -126,7 +126,7 @@ def take(
                 snapshot, log = _begun(store, source, aside, old)
         new = _added(old, snapshot, log)
         if snapshot is None and (full or _is_due(new, now_ms, full_every_ms)):
-            snapshot = _snapshot(store, source, aside)
+            snapshot = _snapshot(store, source, aside, new.lineage)
             log = _extended(store, source, aside, log, snapshot.last)
             new = _added(old, snapshot, log)
         if old is not None and new.end == old.end and snapshot is None:
@@ -150,23 +150,31 @@ def _is_due(catalogue: Catalogue, now_ms: int, full_every_ms: int | None) -> boo
 
 def _begun(store: Store, source: Source, aside: str, old: Catalogue | None) -> tuple[BackupFile, _Log]:
     """A snapshot, and the log behind it."""
-    snapshot = _snapshot(store, source, aside)
+    snapshot = _snapshot(store, source, aside, None if old is None else old.lineage)
     first = source.log(snapshot.last)
     if old is not None and first.lineage.hex() != old.lineage:
-        raise _elsewhere(old.lineage, first)
+        raise _elsewhere(old.lineage, first.lineage)
     return snapshot, _log_after(store, source, aside, first.lineage.hex(), first.previous)
 
 
-def _elsewhere(lineage: str, page: LogPage) -> BackupError:
+def _elsewhere(lineage: str, found: bytes) -> BackupError:
     return BackupError(
-        f"the backups are of the history {lineage}, and the member has {page.lineage.hex()}: an ensemble that was "
+        f"the backups are of the history {lineage}, and the member has {found.hex()}: an ensemble that was "
         "restored is a new one; name another directory for it"
     )
 
 
-def _snapshot(store: Store, source: Source, aside: str) -> BackupFile:
+def _snapshot(store: Store, source: Source, aside: str, lineage: str | None) -> BackupFile:
+    """`lineage`: of the backups that are there; one of another is not written beside them."""
     path = os.path.join(aside, "snapshot")
     zxid = source.snapshot(path)
+    try:
+        with open(path, "rb") as file:
+            header = parse_snapshot_header(file.read(HEADER_BYTES), source.name)
+    except SnapshotError as error:
+        raise BackupError(f"what is sent is no snapshot: {error}") from None
+    if lineage is not None and header.lineage.hex() != lineage:
+        raise _elsewhere(lineage, header.lineage)
     name = snapshot_path(zxid)
     store.put_file(name, path)
     os.unlink(path)
@@ -180,7 +188,7 @@ def _log_after(store: Store, source: Source, aside: str, lineage: str, end: Posi
     while upto is None or log.end[0] < upto:
         page = source.log(log.end[0])
         if page.lineage.hex() != lineage:
-            raise _elsewhere(lineage, page)
+            raise _elsewhere(lineage, page.lineage)
         if page.previous != log.end:
             raise BackupError(f"{source.name} has another history at {log.end[0]:#x} than the backups")
         upto = page.applied if upto is None else upto

@@ -14,8 +14,8 @@ Where members speak TLS, its handshake comes before all that (`zab.host.tls_stre
 Until it is proven who has dialled, no older connection gives way, and nothing is believed.
 
 Who belongs to the ensemble may change (`meet`). A server of no configuration, where such may come at all, cannot be
-dialled: nobody knows where it is. It is answered on the connection that it has opened, and so it is told who decides. So
-does one that has left the ensemble; it has to open a new one for that.
+dialled: nobody knows where it is. It is answered on the connection that it has opened, and so it is told who decides.
+One that has left the ensemble is, too; it has to open another connection for that.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
