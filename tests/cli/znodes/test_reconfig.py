@@ -105,6 +105,7 @@ def test_what_is_refused_says_what_to_do(hosts: str, run: Run) -> None:
     assert run("-s", hosts, "reconfig", "add", new, f"5=127.0.0.1:{client}:{quorum};{election}") == 2
     assert "is already that of server.4" in run.err
     assert run("-s", hosts, "reconfig", "remove", "1", "2") == 1
+    assert "1 participant would be left, and an ensemble has two, unless standaloneEnabled=false" in run.err
     assert run("-s", hosts, "reconfig", "remove", "3,9") == 2
     assert "server 9 is in no server line" in run.err
     assert run("-s", hosts, "reconfig", "add", new, "-v", "77") == 1

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from zab.cli.exits import REFUSED, USAGE, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
-from zab.cli.terminal import say, say_data
+from zab.cli.terminal import count_of, say, say_data
 from zab.cli.znodes.caller import Caller, options_of, perform
 from zab.cli.znodes.opening import tls_of
 from zab.client import (
@@ -208,6 +208,9 @@ def _explained(error: RequestError, after: Ensemble) -> RequestError:
         return NewConfigNoQuorumError(
             error.path, detail=f"no quorum of the new configuration follows: {_rule(after)}; --plan says who does"
         )
+    if isinstance(error, BadArgumentsError) and len(after.participants) < 2:
+        detail = f"{count_of(len(after.participants), 'participant')} would be left, and an ensemble has two"
+        return BadArgumentsError(error.path, detail=f"{detail}, unless standaloneEnabled=false allows one")
     return error
 
 
