@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.conformance.wire import CLOSE, Wire, connect_request, create, delete, exists, get, i32, multi, set_data
+from tests.conformance.wire import CLOSE, PING, Wire, connect_request, create, delete, exists, get, i32, multi, set_data
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word, zookeeper
 
@@ -69,9 +69,13 @@ def counts(member: ZooKeeperMember) -> tuple[str, str]:
     return lines["zk_local_sessions"], lines["zk_global_sessions"]
 
 
-def settled(member: ZooKeeperMember, wanted: tuple[str, str]) -> tuple[str, str]:
-    deadline = time.monotonic() + 30
+def settled(member: ZooKeeperMember, wanted: tuple[str, str], wire: Wire | None = None) -> tuple[str, str]:
+    """The counts, once they are these. A local session of the test before may have to expire, and this one, of `wire`,
+    must not meanwhile."""
+    deadline = time.monotonic() + 60
     while (found := counts(member)) != wanted and time.monotonic() < deadline:
+        if wire is not None:
+            wire.ask(PING, b"")
         time.sleep(0.02)
     return found
 
@@ -94,7 +98,8 @@ def test_local_sessions_write_own_nothing_and_do_not_move(refusing: list[ZooKeep
         member, other = pair_of(ensemble, role)
         path = f"/{role}"
         with Wire(member.client_port) as wire:
-            told: list[tuple[object, object]] = [settled(member, ("1", "0")), settled(other, ("0", "0"))]
+            told: list[tuple[object, object]] = [settled(member, ("1", "0"), wire)]
+            told.append(settled(other, ("0", "0"), wire))
             for request in (
                 create(path, b"a"),
                 create(f"{path}/e", flags=EPHEMERAL),
@@ -143,7 +148,7 @@ def test_an_ephemeral_upgrades_the_session_which_moves_then(upgrading: list[ZooK
         member, other = pair_of(ensemble, role)
         path = f"/{role}"
         with Wire(member.client_port) as wire:
-            told: list[object] = [settled(member, ("1", "0"))]
+            told: list[object] = [settled(member, ("1", "0"), wire)]
             for request in (
                 create(path),
                 create(f"{path}/e", flags=EPHEMERAL),
@@ -154,7 +159,7 @@ def test_an_ephemeral_upgrades_the_session_which_moves_then(upgrading: list[ZooK
                 told.append(wire.ask(*request).error)
             # One transaction between the two creates: the session becomes global once.
             told.append(czxid(wire, f"{path}/e") - czxid(wire, path))
-            told += [settled(member, ("0", "1")), settled(other, ("0", "1")), reattached(other, wire)]
+            told += [settled(member, ("0", "1"), wire), settled(other, ("0", "1"), wire), reattached(other, wire)]
         with Wire(other.client_port, session=wire.session, password=wire.password) as moved:
             told += [moved.ask(CLOSE, b"").error]
         with Wire(member.client_port) as wire:
