@@ -95,6 +95,24 @@ def test_what_cannot_be_reached_is_said(tmp_path: Path, run: Run) -> None:
     assert run("-s", f"127.0.0.1:{one}", "--wait", "1", "support", "--to", tmp_path / "no" / "b") == 1
 
 
+def test_a_journal_that_no_configuration_names_is_given(tmp_path: Path, run: Run) -> None:
+    journal, file = tmp_path / "server.log", tmp_path / "zoo.cfg"
+    journal.write_text("it began\nDigestAuthenticationProvider.superDigest=a:b password=geheim99\n")
+    file.write_text(f"dataDir={tmp_path}\nclientPort=1\n")
+    [port] = free_ports(1)
+    words = ("-s", f"127.0.0.1:{port}", "--wait", "1", "support", file)
+    assert run(*words, "--to", tmp_path / "without") == 0
+    assert f"{file} names no log.file: its journal is where its standard error goes" in run.err
+    assert not any(name.startswith("logs/") for name in texts(tmp_path / "without"))
+    to = tmp_path / "with"
+    assert run(*words, "--to", to, "--log", journal, "--log", tmp_path / "nowhere") == 0
+    assert "names no log.file" not in run.err
+    found = texts(to)
+    assert found["logs/given-1-server.log"].startswith("it began\n")
+    assert "geheim99" not in found["logs/given-1-server.log"]
+    assert "it cannot be read" in found["logs/given-2-nowhere"]
+
+
 def test_only_the_end_of_a_long_journal(tmp_path: Path, run: Run) -> None:
     journal, file = tmp_path / "j.log", tmp_path / "zoo.cfg"
     journal.write_text("".join(f"line {number}\n" for number in range(1000)))

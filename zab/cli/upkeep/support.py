@@ -4,7 +4,7 @@
     admin/<member>/…        of each admin port: what it says of itself, of its figures, of the others
     configuration/…         each zoo.cfg and the dynamic file that it names; values of keys that hold no secret
     check/…                 zab server --check of each
-    logs/…                  the end of each journal that log.file names, with its older files
+    logs/…                  the end of each journal that log.file names, with its older files; and of those of --log
     about.json              versions and times
 
 All text goes through `zab.upkeep.redaction`; what the files of secrets, users and passwords hold is known to it. No
@@ -66,6 +66,15 @@ def support_command(
         Path, typer.Option("--to", metavar="FILE", help="The file to write; it must not exist.", dir_okay=False)
     ] = Path("zab-support.tar.gz"),
     admin: AdminOption = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="A journal that no log.file names; once for each.",
+            show_default=False,
+        ),
+    ] = None,
     log_bytes: Annotated[
         int, typer.Option("--log-bytes", metavar="N", min=0, help="At most, of the end of each journal file.")
     ] = 4 << 20,
@@ -102,6 +111,11 @@ def support_command(
     for number, (file, each) in enumerate(checked.items(), 1):
         found |= _of_configuration(f"{number}-{_safe(Path(file).name)}", file, each)
         found |= _of_journals(str(number), each, log_bytes, with_audit=audit)
+        if not log and each.config is not None and each.config.log_file is None:
+            reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
+            say(f"zab: {file} names no log.file: {reason}", sys.stderr)
+    for number, path in enumerate(log or (), 1):
+        found[f"logs/given-{number}-{_safe(os.path.basename(path))}"] = _text_of(path, log_bytes, from_end=True)
     about = {"zab": version("zab"), "python": sys.version, "machine": platform.platform()}
     found["about.json"] = json_line({**about, "time": time_text(time.time_ns() // 1_000_000)}) + "\n"
     try:
