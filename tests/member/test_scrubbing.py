@@ -36,6 +36,7 @@ def test_a_snapshot_is_taken_where_one_is_needed_and_not_elsewhere() -> None:
     server.answers.append(found(server.member.applied))
     ensemble.settle()
     assert [taken.zxid for taken in server.snapshots] == [server.member.applied]
+    assert server.member.metrics.damage_found == 2
 
 
 def test_none_is_taken_below_what_it_has_to_take_the_place_of_nor_beside_another_one() -> None:

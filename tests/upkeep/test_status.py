@@ -66,6 +66,7 @@ def test_a_member_in_an_older_epoch_is_behind_by_all_of_the_new_one() -> None:
         ({"writes_refused_for_room": 1}, (CRITICAL, "writes_refused")),
         ({"avg_fsynctime": FSYNC_MS_MAX + 0.5}, (WARNING, "disk_slow")),
         ({"digest_mismatches_count": 1}, (CRITICAL, "wrong_tree")),
+        ({"damage_found": 1}, (WARNING, "damage_found")),
         ({"audit_records_lost": 2}, (WARNING, "audit_lost")),
         ({"num_alive_connections": 86, "connection_limit": 100}, (WARNING, "limit_near")),
         ({"most_watches": 86, "watch_limit": 100}, (WARNING, "limit_near")),

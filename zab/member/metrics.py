@@ -172,6 +172,8 @@ class Metrics:
     too."""
     connections_closed_for_input: int = 0
     """Ours: for unfinished frames, with which all together were beyond `totalInputLimitBytes`; likewise."""
+    damage_found: int = 0
+    """Ours: damaged files, as the rounds of scrubbing find them; one that stays is found by each round."""
     audit_records_lost: int = 0
     """Ours: of the audit log, since it could not be written fast enough, or at all."""
 

@@ -22,7 +22,8 @@ AGAIN_SECONDS: Final = 60
 
 
 def on_damage_found(member: snapshots.Member, event: DamageFound) -> None:
-    """Take a snapshot, if one is needed and can be taken now."""
+    """Count it; and take a snapshot, if one is needed and can be taken now."""
+    member.metrics.damage_found += 1
     is_writing = member.processor.schedule.writing is not None
     if event.needs and member.applied >= event.needs and not is_writing and member.repair is None:
         member.trace(f"damaged files up to {event.needs:#x} -> a snapshot of the tree at {member.applied:#x}")

@@ -218,6 +218,10 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
     if answer.number("digest_mismatches_count"):
         reason = f"its tree was wrong {answer.number('digest_mismatches_count')} times since its start"
         yield alarm(CRITICAL, "wrong_tree", reason, "see the lines of trouble in docs/operations.md; check its memory")
+    if answer.number("damage_found"):
+        reason = "files of it were found damaged since its start"
+        action = "its journal names them, and mends what it can; see its disk, and zab fsck"
+        yield alarm(WARNING, "damage_found", reason, action)
     if answer.number("audit_records_lost"):
         reason = f"{answer.number('audit_records_lost')} records of its audit log are lost"
         yield alarm(WARNING, "audit_lost", reason, "see the disk of audit.file")
