@@ -45,17 +45,11 @@ def test_what_no_quorum_of_the_new_servers_has_waits_for_them_whoever_is_restart
         for sid in old:
             servers.move(sid, QUORUM, ELECTION)
         after = [*(servers.line(sid, "observer") for sid in old), *(servers.line(sid) for sid in new)]
-        asked = threading.Thread(target=ask, args=(servers, leader, after))
-        asked.start()
-        until(lambda: has_logged_more(servers, leader) or not asked.is_alive(), "it is proposed")
-        while not has_logged_more(servers, leader):
+        while (asked := proposed(servers, leader, after)) is None:
             # The machine stood still for so long that those which are held were given up before it was asked for.
             released(servers, *new)
             servers.wait(*new)
             held(servers, *new)
-            asked = threading.Thread(target=ask, args=(servers, leader, after))
-            asked.start()
-            until(lambda asked=asked: has_logged_more(servers, leader) or not asked.is_alive())  # type: ignore[misc]
         # All three have it, and know that it is not decided.
         for sid in old:
             until(lambda sid=sid: has_logged_more(servers, sid), f"server {sid} has it")  # type: ignore[misc]
@@ -76,6 +70,14 @@ def test_what_no_quorum_of_the_new_servers_has_waits_for_them_whoever_is_restart
         servers.work(1, 4, 5)
         servers.kill(*old)
         servers.work(*new)
+
+
+def proposed(servers: Growing, leader: int, lines: list[str]) -> threading.Thread | None:
+    """Who waits for the answer to what the leader has logged; None: it has refused it."""
+    asked = threading.Thread(target=ask, args=(servers, leader, lines))
+    asked.start()
+    until(lambda: has_logged_more(servers, leader) or not asked.is_alive(), "it is proposed, or refused")
+    return asked if has_logged_more(servers, leader) else None
 
 
 def ask(servers: Growing, sid: int, lines: list[str]) -> None:

@@ -50,6 +50,15 @@ def snapshot_of(ensemble: Running, sid: int = 1) -> bytes:
     return answer.content
 
 
+def left_behind(ensemble: Running) -> bytes:
+    """A state with /kept as it was before it was written again."""
+    with kazoo(ensemble) as client:
+        client.create("/kept", b"old")
+        snapshot = snapshot_of(ensemble)
+        client.set("/kept", b"new")
+    return snapshot
+
+
 def restore(ensemble: Running, sid: int, snapshot: bytes) -> dict[str, Any]:
     """Its answer, once it has begun anew."""
     log = ensemble.servers.members[sid - 1].log_text
@@ -100,10 +109,7 @@ def test_a_server_by_itself_goes_on_with_it() -> None:
 
 def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
     with running(3) as three:
-        with kazoo(three) as client:
-            client.create("/kept", b"old")
-            snapshot = snapshot_of(three)
-            client.set("/kept", b"new")
+        snapshot = left_behind(three)
         lineage = restore(three, 1, snapshot)["lineage"]
         # The others go on with what they have, and nobody serves what the first one has.
         with kazoo(three, 2, 3) as client:
@@ -133,10 +139,7 @@ def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
 
 def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
     with running(3) as three:
-        with kazoo(three) as client:
-            client.create("/kept", b"old")
-            snapshot = snapshot_of(three)
-            client.set("/kept", b"new")
+        snapshot = left_behind(three)
         for sid in (1, 2):
             restore(three, sid, snapshot)
         last = three.servers.members[2]

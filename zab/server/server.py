@@ -62,7 +62,7 @@ from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.host.tls import TlsSide
-from zab.ids import Link, ServerId
+from zab.ids import Link
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
 from zab.member.inputs import (
@@ -397,8 +397,8 @@ class Server:
         self._scope.cancel()
 
     async def _fill(self, hole: Hole, greeting: Greeting) -> None:
-        sid, members = ServerId(self.config.server_id), self.addresses.quorum
-        filler = HoleFiller(hole, sid, members, greeting, self._stall_ms / 1000, self.member.peer)
+        member, members = self.member, self.addresses.quorum
+        filler = HoleFiller(hole, member.server_id, members, greeting, self._stall_ms / 1000, member.peer)
         self.filled = await filler.run()
         if self.filled is not None:
             self._scope.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,6 +126,30 @@ def test_members_of_different_histories_are_told(zab: Callable[..., Result], bac
         done = zab(backup, *into)
     assert done.code == 3
     assert f"no ensemble now: {members[0].name}: {LINEAGE}, {members[1].name}: {'f' * 32}" in done.err
+
+
+@pytest.mark.parametrize("lineage", [None, 7, "", "no number"])
+def test_who_says_no_lineage_is_no_member_of_ours(zab: Callable[..., Result], backup: Path, lineage: object) -> None:
+    with running(Member(200, {"last_zxid": 1, "lineage": lineage, "error": None})) as into:
+        done = zab(backup, *into)
+    assert done.code == 3
+    assert "names no lineage: is that an admin port of zab?" in done.err
+
+
+def test_a_disk_without_room_for_what_is_sent_is_told(
+    zab: Callable[..., Result], backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zab.pipeline.state import snapshot_output
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(snapshot_output, "write_native", full)
+    member = takes()
+    with running(member) as into:
+        done = zab(backup, *into)
+    assert (done.code, member.sent) == (1, [])
+    assert "the snapshot that is sent: No space left on device" in done.err
 
 
 @pytest.mark.parametrize(

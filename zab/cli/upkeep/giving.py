@@ -11,18 +11,20 @@ Not here: which state; what a member makes of it (`datatree.recovery.restoring`)
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import TYPE_CHECKING, Final
 
 from datatree.log.epochs import DIRECTORY
 from zab.cli.terminal import count_of
-from zab.cli.upkeep.admin_client import AdminError, AdminPort
+from zab.cli.upkeep.admin_client import AdminError, AdminPort, Told
 
 if TYPE_CHECKING:
     from zab.pipeline.state.snapshot_output import State, Written
 
 __all__ = ["NotGivenError", "give"]
 
+_LINEAGE: Final = re.compile("[0-9a-f]{32}")
 SILENCE_SECONDS: Final = 660.0
 """For how long a member may say nothing: it builds the tree before it answers."""
 
@@ -44,13 +46,20 @@ def give(ports: list[AdminPort], state: State) -> tuple[Written, bytes]:
         for port in ports:
             try:
                 told = port.send("restore", os.path.join(aside, written.path), SILENCE_SECONDS)
+                given[str(port)] = _lineage(port, told)
             except AdminError as error:
                 raise NotGivenError(_so_far(error, list(given), len(ports))) from None
-            given[str(port)] = str(told.value.get("lineage"))
     if len(set(given.values())) != 1:
         each = ", ".join(f"{port}: {lineage}" for port, lineage in given.items())
         raise NotGivenError(f"these had not the same history before, so they are no ensemble now: {each}")
     return written, bytes.fromhex(given[str(ports[0])])
+
+
+def _lineage(port: AdminPort, told: Told) -> str:
+    lineage = told.value.get("lineage")
+    if not isinstance(lineage, str) or not _LINEAGE.fullmatch(lineage):
+        raise AdminError(f"{port}: what it answers to restore names no lineage: is that an admin port of zab?")
+    return lineage
 
 
 def _so_far(error: AdminError, given: list[str], count: int) -> str:

@@ -116,7 +116,8 @@ def restore_command(
     except PipelineError as error:
         fail(error)
     except OSError as error:
-        fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
+        place = targets[0].directory if targets else "the snapshot that is sent"
+        fail(f"{error.filename or place}: {error.strerror or error}")
     except NotGivenError as error:
         fail(error, UNREACHABLE)
     _report(moment, written, lineage, targets, ports, output, json=json)
