@@ -51,6 +51,7 @@ from zab.member.inputs import (
     StorageEffect,
     TakeSnapshot,
 )
+from zab.member.long_requests import LongRequests
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.space import DiskSpace
@@ -76,7 +77,8 @@ class Client:
         """`subject`: of the certificate that TLS verified; empty: there is none."""
         self.server = server
         config = server.member.config
-        frames = FrameReader(config.jute_max_buffer_bytes, config.oversize_request_bytes)
+        longs = LongRequests(config.jute_max_buffer_bytes, config.oversize_request_bytes)
+        frames = FrameReader(config.jute_max_buffer_bytes, longs)
         self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, frames)
         self.connection.identify(*identities_of_subject(config, subject))
         self.received: list[tuple[Any, ...]] = []

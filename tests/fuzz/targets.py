@@ -28,8 +28,10 @@ from datatree.log.batch import Batch, BatchError, parse
 from datatree.log.epochs import DIRECTORY, load_epochs, load_mark, load_member, save_epochs
 from datatree.log.frame import scan
 from datatree.log.segment import read_index, read_segment_header
+from datatree.opcodes import OpCode
 from datatree.paths import is_valid, validate
 from datatree.record import RecordError, Txn, decode_all, decode_in_slices, encode
+from datatree.requests import SetWatches
 from datatree.snapshot import SnapshotError, guarded_znodes, load_snapshot, snapshot_path
 from datatree.zookeeper.files import ZooKeeperFileError
 from datatree.zookeeper.log import LogReader, decode_payload, encode_record
@@ -44,6 +46,7 @@ from zab import message as msg
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.ids import ServerId
 from zab.jute.change_pages import read_page
+from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
 from zab.member.config import ConfigError
@@ -51,6 +54,7 @@ from zab.member.config import parse as parse_config
 from zab.member.election_receiver import ElectionReceiver
 from zab.member.four_letter import WORDS
 from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
+from zab.member.long_requests import LongRequests
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire import plain
@@ -168,10 +172,13 @@ def client_bytes(data: bytes) -> None:
     assert ensemble.servers[1].member.serving
 
 
-@target(lambda: [frame(b"abc") + frame(b""), b"\xff\xff\xff\xff", frame(bytes(300))], FrameError)
+_WATCHED_AGAIN = request_frame(-8, OpCode.SET_WATCHES, SetWatches(1, (b"/" * 99,) * 3, (), ()).encode())
+
+
+@target(lambda: [frame(b"abc") + frame(b""), b"\xff\xff\xff\xff", frame(bytes(300)), _WATCHED_AGAIN], FrameError)
 def frames(data: bytes) -> None:
     """Cut in two ways, they are the same."""
-    whole, pieces = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX)
+    whole, pieces = (FrameReader(200, LongRequests(200, 400)) for _ in range(2))
     found: list[bytes] = []
     try:
         expected = whole.feed(data)

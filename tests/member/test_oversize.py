@@ -5,6 +5,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import SetWatches
+from datatree.watches import NODE_CREATED, NODE_DATA_CHANGED
 from tests.direct.members import Ensemble
 
 
@@ -71,7 +72,26 @@ def test_an_opcode_that_looks_like_the_mark_is_unknown() -> None:
     assert client.is_closed
 
 
-def test_watches_are_not_dropped_for_a_client_that_does_not_look_at_the_error() -> None:
+def test_watches_of_a_connection_before_are_set_again_however_many_they_are() -> None:
+    """As the C client and others send them: all in one setWatches, which may be far above jute.maxbuffer."""
+    ensemble = Ensemble(1, jute__maxbuffer=900)
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/there"), client.create(b"/late"))
+    names = [b"/absent-%06d" % number for number in range(20_000)]
+    watches = SetWatches(1, (b"/there", b"/late"), tuple(names), (), (), (b"/",))
+    client.say(client.request(OpCode.SET_WATCHES2, watches.encode(), xid=-8) + client.get(b"/there"))
+    ensemble.settle()
+    assert [each[:2] for each in client.received] == [("event", -1), ("event", -1), ("reply", -8), ("reply", 3)]
+    assert [error for _, error, _ in client.replies()] == [0, 0]
+    assert client.events() == [(NODE_DATA_CHANGED, b"/there"), (NODE_DATA_CHANGED, b"/late")]
+    another = ensemble.session()
+    for name in (names[0], names[-1], b"/late/below"):
+        ensemble.do(another, another.create(name))
+    assert client.events() == [(NODE_CREATED, name) for name in (names[0], names[-1], b"/late/below")]
+    assert client.server.member.metrics.large_requests_rejected == 0
+
+
+def test_watches_that_cannot_be_read_end_the_connection() -> None:
     ensemble = Ensemble(1, jute__maxbuffer=900)
     client = ensemble.session()
     client.replies()
@@ -79,3 +99,15 @@ def test_watches_are_not_dropped_for_a_client_that_does_not_look_at_the_error() 
     ensemble.settle()
     assert client.replies() == []
     assert client.is_closed
+
+
+def test_more_watches_than_one_may_have_end_the_connection() -> None:
+    ensemble = Ensemble(1, jute__maxbuffer=900, maxWatchesPerConnection=5_000)
+    client = ensemble.session()
+    client.replies()
+    names = tuple(b"/absent-%06d" % number for number in range(20_000))
+    client.say(client.request(OpCode.SET_WATCHES, SetWatches(1, (), names, ()).encode(), xid=-8))
+    ensemble.settle()
+    assert client.replies() == []
+    assert client.is_closed
+    assert client.server.member.processor.state.watches.count(client.connection) == 0

@@ -630,7 +630,7 @@ def test_frame_longer_than_the_limit_ends_the_connection_behind_the_good_ones() 
     ensemble = Ensemble(1, jute__maxbuffer=1000, oversizeRequestBytes=0)
     client = ensemble.session()
     client.take_received()
-    client.say(client.get(b"/") + b"\x00\x00\x10\x00")
+    client.say(client.get(b"/") + client.create(b"/a", bytes(1000))[:12])
     ensemble.settle()
     assert [xid for xid, _, _ in client.replies()] == [1]
     assert client.is_closed

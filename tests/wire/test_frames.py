@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zab.wire.frames import CUT_FIRST_BYTE_MAX, CUT_MARK, Cut, FrameError, FrameReader, frame
+from zab.wire.frames import LONG_HEAD_BYTES, FrameError, FrameReader, frame
 
 LIMIT = 40
 
@@ -124,16 +124,61 @@ def test_the_largest_frame_fed_byte_by_byte_takes_time_in_proportion_to_its_leng
     assert Counted.copied_bytes <= len(payload) + 8
 
 
-def is_refused(payload: bytes) -> bool:
-    return len(payload) > 2 * LIMIT or (len(payload) > LIMIT and payload[0] > CUT_FIRST_BYTE_MAX)
+class Half:
+    """Gives back what it is fed, in pieces of two bytes; ends the stream at a byte 7."""
+
+    def __init__(self):
+        self.kept = b""
+
+    @property
+    def kept_bytes(self):
+        return len(self.kept)
+
+    def feed(self, data):
+        frames = []
+        for byte in data:
+            self.kept += bytes([byte])
+            if byte == 7:
+                raise FrameError(7, LIMIT, frames)
+            if len(self.kept) == 2:
+                frames.append(self.kept)
+                self.kept = b""
+        return frames
 
 
-@given(st.lists(st.binary(max_size=3 * LIMIT), max_size=12), st.lists(st.integers(1, 200), min_size=1, max_size=20))
-@example([b"\x80" + bytes(LIMIT)], [1])
-def test_frames_that_are_too_long_are_cut_and_passed_over(payloads, sizes):
-    """However they arrive; and nothing of them is kept."""
+def halved(payload):
+    """What comes of it, and whether it ends the stream."""
+    if len(payload) <= LIMIT:
+        return [payload], False
+    if payload[0] == 9:
+        return [], True
+    end = payload.find(7)
+    whole = payload if end < 0 else payload[:end]
+    return [whole[at : at + 2] for at in range(0, len(whole) - 1, 2)], end >= 0
+
+
+LONG = st.integers(LIMIT + 1, 3 * LIMIT).flatmap(
+    lambda size: st.builds(
+        lambda first, at, byte: bytes([first, *([0] * at), byte, *([0] * size)])[:size],
+        st.sampled_from([0, 9]),
+        st.integers(0, size),
+        st.sampled_from([0, 7]),
+    )
+)
+
+
+@given(st.lists(st.binary(max_size=LIMIT) | LONG, max_size=12), st.lists(st.integers(1, 200), min_size=1, max_size=20))
+@example([bytes([9, *bytes(LIMIT)])], [1])
+@example([b"good", bytes(LIMIT + 1) + b"\x07" + bytes(LIMIT), b"never"], [1000])
+def test_whoever_takes_frames_that_are_too_long_gets_their_bytes_as_they_come(payloads, sizes):
     stream = b"".join(map(frame, payloads))
-    reader = FrameReader(LIMIT, 2 * LIMIT)
+    heads = []
+
+    def take(head, length):
+        heads.append((head, length))
+        return None if head[0] == 9 else Half()
+
+    reader = FrameReader(LIMIT, take)
     frames, at, turn, ended = [], 0, 0, False
     try:
         while at < len(stream):
@@ -143,15 +188,31 @@ def test_frames_that_are_too_long_are_cut_and_passed_over(payloads, sizes):
             turn += 1
     except FrameError as error:
         frames, ended = frames + error.frames, True
-    good = next((index for index, payload in enumerate(payloads) if is_refused(payload)), len(payloads))
-    expected = [payload if len(payload) <= LIMIT else payload[:4] + CUT_MARK for payload in payloads[:good]]
+    expected, asked = [], []
+    for payload in payloads:
+        if len(payload) > LIMIT:
+            asked.append((payload[:LONG_HEAD_BYTES], len(payload)))
+        found, is_end = halved(payload)
+        expected += found
+        if is_end:
+            break
+    else:
+        is_end = False
     assert frames == expected
-    assert [type(payload) is Cut for payload in frames] == [len(payload) > LIMIT for payload in payloads[:good]]
-    assert ended == (good < len(payloads))
+    assert heads == asked
+    assert ended == is_end
 
 
-def test_a_frame_is_cut_before_the_rest_of_it_is_there():
-    reader = FrameReader(LIMIT, 1 << 30)
-    assert reader.feed(frame(bytes(1000))[:7]) == []
-    assert reader.feed(b"\x05" + bytes(995)) == [b"\0\0\0\x05" + CUT_MARK]
-    assert reader.feed(b"\0" + frame(b"next")) == [b"next"]
+def test_a_frame_that_is_too_long_and_shorter_than_a_head_is_refused():
+    reader = FrameReader(4, lambda head, length: Half())
+    with pytest.raises(FrameError):
+        reader.feed(b"\0\0\0\x07")
+
+
+def test_what_is_kept_of_a_long_frame_counts():
+    reader = FrameReader(LIMIT, lambda head, length: Half())
+    assert reader.feed(frame(bytes(99))[:11]) == []
+    assert reader.feed(b"") == []
+    assert reader.kept_bytes == 11
+    assert reader.feed(bytes(2)) == [bytes(2)] * 4
+    assert reader.kept_bytes == 1

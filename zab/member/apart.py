@@ -26,9 +26,9 @@ from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Create, decode, parts_of
 from zab.member.connection import ClientConnection, Stage
 from zab.member.local import EPHEMERAL_REFUSED, LOCAL_CLOSE, NOT_READ_ONLY
+from zab.member.long_requests import Cut
 from zab.member.metrics import Metrics
 from zab.member.sessions import Sessions
-from zab.wire.frames import Cut
 
 PARTS_MAX: Final = 250
 """A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""

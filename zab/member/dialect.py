@@ -12,6 +12,7 @@ from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.member.authentication import identities_of_subject
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
+from zab.member.long_requests import LongRequests
 from zab.member.settings import Config
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
@@ -66,7 +67,8 @@ def client_manners(config: Config) -> Manners[ClientConnection, Input]:
     numbers = count(1)
 
     def connect(host: str, port: int, subject: str) -> ClientConnection:
-        frames = FrameReader(config.jute_max_buffer_bytes, config.oversize_request_bytes)
+        longs = LongRequests(config.jute_max_buffer_bytes, config.oversize_request_bytes)
+        frames = FrameReader(config.jute_max_buffer_bytes, longs)
         connection = ClientConnection(next(numbers), host, port, frames)
         connection.identify(*identities_of_subject(config, subject))
         return connection

@@ -6,13 +6,13 @@
     addWatch                always succeeds; an unknown mode is MARSHALLINGERROR
     check-, removeWatches   NOWATCHER if nothing matched; an unknown kind is MARSHALLINGERROR
     setWatches(2)           the watches of an earlier connection: what changed since is told at once, in made-up
-                            events, the rest is watched again
+                            events, the rest is watched again; of the pieces of a long one the last has the reply
     whoAmI                  the identities of the connection, of digest ones the user only
     ping                    nothing but the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
     sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
                             one, and ends the connection
-    above jute.maxbuffer    BADARGUMENTS; the connection ends if it is of a special xid, as a setWatches is
+    above jute.maxbuffer    BADARGUMENTS; the connection ends if it is of a special xid
     what `apart` refuses    NOTREADONLY, EPHEMERALONLOCALSESSION; a local session's closeSession is answered here
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
@@ -40,6 +40,7 @@ from zab.jute.replies import identities_body, int_body, notification, path_body,
 from zab.member.authentication import SaslFailed, Verdict
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import LoginStepped
+from zab.member.long_requests import Piece
 from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit
 from zab.member.settings import Config
 
@@ -106,7 +107,8 @@ def _watched_again(state: ReadState, connection: ClientConnection, xid: int, fra
             check_watch_limit(state, connection)
             yield
     check_watch_limit(state, connection)
-    return b"".join((*frames, reply(xid, state.tree.applied)))
+    answered = b"" if type(frame) is Piece else reply(xid, state.tree.applied)
+    return b"".join((*frames, answered))
 
 
 def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
@@ -156,8 +158,6 @@ def local_close(state: ReadState, connection: ClientConnection, xid: int, _frame
 
 
 def too_large(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
-    """None is of a special xid, as a setWatches is: who sends too many watches at once may pass over the error, and
-    would hear of none of them, so that is no frame (`zab.wire.frames`)."""
     state.metrics.large_requests_rejected += 1
     return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
 

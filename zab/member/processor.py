@@ -56,6 +56,7 @@ from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Waiting
 from zab.member.forwarding import Forwarded, unknown_to, writes_of
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
+from zab.member.long_requests import Cut
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
@@ -63,7 +64,6 @@ from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed, Write
 from zab.member.watch_events import notify
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
-from zab.wire.frames import Cut
 
 PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""

@@ -345,7 +345,8 @@ class Config(AdminSettings):
         16 * _MIB,
         integer(0, INT_MAX),
         "bytes",
-        "Ours. A request above jute.maxbuffer up to so many bytes gets an error; a longer one ends its connection.",
+        "Ours. A request above jute.maxbuffer up to so many bytes gets an error; a longer one ends its connection. "
+        "A setWatches may have 256 MiB.",
     )
     max_acl_entries: int = setting(
         "maxAclEntries",

@@ -12,33 +12,27 @@ Invariants:
 - `feed` keeps no more than one unfinished frame, so at most limit + 3 bytes, and keeping it costs time in proportion
   to the bytes that arrive, however small the pieces.
 
-Limit: the payload of one frame. A longer frame, or a length below 0, is refused as soon as its length is there. A
-reader may pass over frames that are too long, up to another limit: of each comes out a `Cut`, as soon as its first
-bytes are there, and the others are dropped as they come.
+Limits: the payload of one frame. A length below 0 is refused as soon as it is there, and so is a longer frame, unless
+the reader was given somebody who may take it (`LongFrames`), up to `LONG_BYTES_MAX`: he is asked when its first bytes
+are there, gets its bytes as they come, and makes frames of them.
 
 Not here: what a payload means.
 """
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 LENGTH: Final = Struct(">i")
 LENGTH_BYTES: Final = 4
 GREETING_BYTES_MAX: Final = 4096
 """The limit for the first frame of a connection, which says who speaks: of a server, or of a client."""
 
-CUT_HEAD_BYTES: Final = 4
-CUT_FIRST_BYTE_MAX: Final = 0x7F
-"""A frame that begins with more, as a negative number does, is refused and never cut."""
-CUT_MARK: Final = b"\x80\x00\x00\x00"
+LONG_HEAD_BYTES: Final = 8
+LONG_BYTES_MAX: Final = 1 << 28
+"""No frame is longer, whoever takes it: letters that stand where a length should be are refused at once."""
 
 _read_length: Final = LENGTH.unpack_from
-
-
-class Cut(bytes):
-    """Stands for a payload that was too long: its first four bytes, then `CUT_MARK`."""
-
-    __slots__ = ()
 
 
 class FrameError(Exception):
@@ -50,6 +44,21 @@ class FrameError(Exception):
         self.frames = frames
 
 
+class LongFrame(Protocol):
+    """A frame that is too long, which somebody takes as it comes."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many of its bytes are in no frame yet."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that these next bytes of its payload complete. Raises FrameError."""
+
+
+LongFrames: TypeAlias = Callable[[bytes, int], LongFrame | None]
+"""Who takes a frame with these first `LONG_HEAD_BYTES` and of this length; they are fed with the rest. None: nobody."""
+
+
 def frame(payload: bytes) -> bytes:
     """The payload with its length before it."""
     return LENGTH.pack(len(payload)) + payload
@@ -58,14 +67,14 @@ def frame(payload: bytes) -> bytes:
 class FrameReader:
     """Cuts the bytes of one connection. The limit may be changed between two calls."""
 
-    __slots__ = ("_cut_bytes_max", "_dropping", "_kept", "_needed", "frame_bytes_max")
+    __slots__ = ("_kept", "_long", "_long_frames", "_long_left", "_needed", "frame_bytes_max")
 
-    def __init__(self, frame_bytes_max: int, cut_bytes_max: int = 0) -> None:
-        """`cut_bytes_max`: a longer frame than that is refused, one between the two limits is cut."""
+    def __init__(self, frame_bytes_max: int, long_frames: LongFrames | None = None) -> None:
         assert frame_bytes_max > 0
         self.frame_bytes_max = frame_bytes_max
-        self._cut_bytes_max = cut_bytes_max
-        self._dropping = 0
+        self._long_frames = long_frames
+        self._long: LongFrame | None = None
+        self._long_left = 0
         """Bytes still to come of a frame that is too long."""
         # Bytes in no frame yet; whether they are one is worth a look once there are `_needed` of them.
         self._kept = bytearray()
@@ -73,27 +82,25 @@ class FrameReader:
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes `rest` has."""
-        return len(self._kept)
+        """How many bytes were fed and are in no frame yet."""
+        return len(self._kept) if self._long is None else self._long.kept_bytes
 
     def rest(self) -> bytes:
-        """The bytes that were fed and are in no frame yet."""
+        """The bytes that were fed and are in no frame yet, between two frames or in one that is not too long."""
         return bytes(self._kept)
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the frames that `data` completes, in order. Raises FrameError: feed it nothing after that."""
-        if self._dropping:
-            dropped = min(self._dropping, len(data))
-            self._dropping -= dropped
-            data = data[dropped:]
+        frames: list[bytes] = []
+        if self._long_left:
+            data = data[self._go_on(data, frames) :]
         kept = self._kept
         if kept:
             kept += data
             if len(kept) < self._needed:
-                return []
+                return frames
             data = bytes(kept)
             kept.clear()
-        frames: list[bytes] = []
         at = 0
         limit = self.frame_bytes_max
         size = len(data)
@@ -104,16 +111,16 @@ class FrameReader:
             start = at + LENGTH_BYTES
             end = start + length
             if not 0 <= length <= limit:
-                if not limit < length <= self._cut_bytes_max:
+                if self._long_frames is None or not LONG_HEAD_BYTES <= length <= LONG_BYTES_MAX:
                     raise FrameError(length, limit, frames)
-                if start + CUT_HEAD_BYTES > size:
-                    self._needed = LENGTH_BYTES + CUT_HEAD_BYTES
+                head = data[start : start + LONG_HEAD_BYTES]
+                if len(head) < LONG_HEAD_BYTES:
+                    self._needed = LENGTH_BYTES + LONG_HEAD_BYTES
                     break
-                if data[start] > CUT_FIRST_BYTE_MAX:
+                self._long, self._long_left = self._long_frames(head, length), length
+                if self._long is None:
                     raise FrameError(length, limit, frames)
-                frames.append(Cut(data[start : start + CUT_HEAD_BYTES] + CUT_MARK))
-                self._dropping = max(0, end - size)
-                at = min(end, size)
+                at = start + self._go_on(data[start:], frames)
                 continue
             if end > size:
                 self._needed = LENGTH_BYTES + length
@@ -124,6 +131,20 @@ class FrameReader:
             kept += data[at:] if at else data
             assert len(kept) < self._needed
         return frames
+
+    def _go_on(self, data: bytes, frames: list[bytes]) -> int:
+        """How many of these bytes belong to the frame that is too long. What comes of them is added to the frames."""
+        assert self._long is not None
+        part = data[: self._long_left]
+        try:
+            frames += self._long.feed(part)
+        except FrameError as error:
+            error.frames[:0] = frames
+            raise
+        self._long_left -= len(part)
+        if not self._long_left:
+            self._long = None
+        return len(part)
 
     def feed_one(self, data: bytes) -> bytes | None:
         """The payload of the first frame, None before it is complete. What follows it is kept. Raises FrameError."""
