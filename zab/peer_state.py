@@ -82,6 +82,8 @@ class Settings:
     """Followers take links of observers, and an observer dials one of them before it turns to the leader."""
     observer_bytes_max: int = 32 << 20
     """What a master has sent to an observer, and that one has not acknowledged: with more it is let go."""
+    near_observer_masters: tuple[ServerId, ...] = ()
+    """Whom an observer dials before all others, in this order."""
     reconnect_delay_ms: int = 0
     """An observer waits for less than this, by chance, before it dials."""
 

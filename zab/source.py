@@ -1,10 +1,11 @@
 """Whom a learner dials: its leader, or an observer one of the followers that take observers (`observer_master`).
 
     a follower              its leader, again and again for a while: it may not know yet that it leads
-    an observer             voters that are not the leader, in an order that is drawn, each once; then the leader
+    an observer             the voters that are near to it (`observerMaster.near`), the nearest first; the others, in
+                            an order that is drawn; then the leader. A leader that is near is the last one
 
-So observers spread over the masters, also when one of them ends. Before it dials for the first time an observer waits
-for a while that is drawn, up to `observer.reconnectDelayMs`.
+So observers spread over the masters, also when one of them ends, and the history crosses long lines seldom. Before it
+dials for the first time an observer waits for a while that is drawn, up to `observer.reconnectDelayMs`.
 
 Variables: `following.source`, `following.untried`. Invariant: an observer that has accepted the epoch of its source
 elects before it turns to another one.
@@ -13,6 +14,7 @@ Not here: what is said then (`discovery`).
 """
 
 from zab import events as ev
+from zab.ids import ServerId
 from zab.peer_state import PeerState
 from zab.roles import Following
 from zab.states import OBSERVING
@@ -22,8 +24,7 @@ def begin(peer: PeerState, now: int, following: Following) -> None:
     """The election named a leader."""
     settings = peer.settings
     if peer.state is OBSERVING and settings.has_observer_masters:
-        others = peer.quorum.voters - {following.leader, settings.sid}
-        following.untried = peer.rng.sample(sorted(others), len(others))
+        following.untried = _observer_masters(peer, following.leader)
     _choose(following)
     if peer.state is OBSERVING and settings.reconnect_delay_ms:
         following.redial_at = now + peer.rng.randrange(settings.reconnect_delay_ms)
@@ -31,6 +32,15 @@ def begin(peer: PeerState, now: int, following: Following) -> None:
         following.dialled = 0
     else:
         dial(peer, following)
+
+
+def _observer_masters(peer: PeerState, leader: ServerId) -> list[ServerId]:
+    """In the order in which they are tried, before the leader."""
+    near = [sid for sid in peer.settings.near_observer_masters if sid in peer.quorum.voters]
+    if leader in near:
+        return near[: near.index(leader)]
+    others = peer.quorum.voters - {leader, *near}
+    return near + peer.rng.sample(sorted(others), len(others))
 
 
 def dial(peer: PeerState, following: Following) -> None:

@@ -14,9 +14,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from datatree.log.zxid import Epoch, Zxid
-from tests.direct.members import Ensemble, Server
+from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.host import test_links
 from tests.host.service import Server as ClientService
 from tests.host.service import give, running
@@ -24,6 +25,7 @@ from zab.events import MessageReceived
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.message import Ack, Commit
+from zab.server.exposition import Figures
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
@@ -38,6 +40,8 @@ MANY = {"setData": (20_400, 9_240), "create": (29_390, 12_230)}
 and sends: at the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 17, 16, 14
 """Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
+SCRAPE = 635
+"""Of the figures of a leader, as Prometheus reads them; what they cost in time says `make bench-scrape`."""
 MORE, FEWER = 1.02, 0.9
 """A call more in each turn is too many. Far fewer are to be written down here."""
 
@@ -167,3 +171,20 @@ def test_a_request_of_a_client_and_its_answer() -> None:
             with counted(counts):
                 service.turn(dirty=[connection])
         check(counts, ANSWERED)
+
+
+def test_a_scrape_costs_the_same_however_much_a_member_holds() -> None:
+    ensemble = Ensemble(3)
+    member = ensemble.leader.member
+    member.surroundings = SURROUNDINGS
+    registry = CollectorRegistry()
+    registry.register(Figures(member))
+    for znodes in (10, 1000):
+        client = ensemble.session(ensemble.leader)
+        ensemble.do(client, *(client.create(b"/%d-%d" % (znodes, number)) for number in range(znodes)))
+        ensemble.do(client, *(client.get(b"/%d-%d" % (znodes, number), watch=True) for number in range(znodes)))
+        generate_latest(registry)
+        counts: Counter[str] = Counter()
+        with counted(counts):
+            generate_latest(registry)
+        check(counts, SCRAPE)

@@ -17,7 +17,7 @@ from zab.states import OBSERVING
 OBSERVER = ServerId(4)
 
 
-def begin(size: int = 3, observers: int = 1, **settings: int) -> Ensemble:
+def begin(size: int = 3, observers: int = 1, **settings: Any) -> Ensemble:
     """Voters 1 to `size`, and observers after them, which all follow and serve."""
     sids = frozenset(ServerId(size + number) for number in range(1, observers + 1))
     ensemble = Ensemble(size, observers=sids, has_observer_masters=1, **settings)
@@ -133,6 +133,39 @@ def test_observers_spread_over_the_masters() -> None:
     ensemble = begin(observers=8)
     sources = [source(ensemble, ServerId(sid)) for sid in range(4, 12)]
     assert set(sources) == {1, 2, 3} - {leader_of(ensemble)}
+
+
+def test_masters_that_are_near_are_tried_first() -> None:
+    """All dial the nearest; when it ends they go on with the next one, and then with somebody else."""
+    ensemble = begin(size=5, observers=4)
+    leader = leader_of(ensemble)
+    near = [sid for sid in (5, 4, 3, 2, 1) if sid != leader][:2]
+    again = begin(size=5, observers=4, near_observer_masters=tuple(near))
+    assert leader_of(again) == leader
+    observers = [ServerId(sid) for sid in range(6, 10)]
+    assert [source(again, sid) for sid in observers] == [near[0]] * 4
+    again.crash(ServerId(near[0]))
+    again.run(40 * TICK_MS)
+    assert [source(again, sid) for sid in observers] == [near[1]] * 4
+    again.crash(ServerId(near[1]))
+    again.run(40 * TICK_MS)
+    assert {source(again, sid) for sid in observers} <= set(again.up()) - {leader}
+    assert all(again.peer(sid).serving for sid in observers)
+
+
+def test_a_leader_that_is_near_is_followed_itself_before_those_that_are_far() -> None:
+    leader = leader_of(begin(size=5))
+    nearest, other = [ServerId(sid) for sid in (1, 2, 3, 4, 5) if sid != leader][:2]
+    ensemble = begin(size=5, near_observer_masters=(nearest, leader, other))
+    assert source(ensemble, ServerId(6)) == nearest
+    ensemble.crash(nearest)
+    ensemble.run(40 * TICK_MS)
+    assert source(ensemble, ServerId(6)) == leader_of(ensemble) == leader
+
+
+def test_who_is_near_and_no_voter_is_passed_over() -> None:
+    ensemble = begin(observers=2, near_observer_masters=(5, 77, 4))
+    assert {source(ensemble, ServerId(sid)) for sid in (4, 5)} <= {1, 2, 3} - {leader_of(ensemble)}
 
 
 def test_the_leader_is_the_last_one_that_is_tried() -> None:

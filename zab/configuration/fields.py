@@ -81,6 +81,12 @@ def words(text: str) -> frozenset[str]:
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
+def whole_numbers(low: int, high: int) -> Read:
+    """Whole numbers in [low, high] between commas, in their order."""
+    number = integer(low, high)
+    return lambda text: tuple(number(word.strip()) for word in text.split(","))
+
+
 BOOLEAN = choice(true=True, false=False)
 YES_NO = choice(yes=True, no=False)
 COUNT = integer(1, INT_MAX)

@@ -87,6 +87,8 @@ def validate(config: Config) -> None:
     _validate_members(config)
     if config.client_port is None and config.client_port_address != _default("client_port_address"):
         raise RuleError(("clientPortAddress",), "clientPortAddress is set but clientPort is not")
+    if config.observer_masters_near and not config.observer_master_port:
+        raise RuleError(("observerMaster.near",), "observerMaster.near is set but observerMasterPort is not")
     _validate_tls(config)
     _validate_quorum_tls(config)
     _validate_admin(config)

@@ -56,6 +56,7 @@ def settings_of(config: Config) -> Settings:
         takes_strangers=config.reconfig_enabled,
         has_observer_masters=config.observer_master_port > 0 and not config.is_standalone,
         observer_bytes_max=config.observer_master_size_limit_bytes,
+        near_observer_masters=tuple(map(ServerId, config.observer_masters_near)),
         reconnect_delay_ms=config.observer_reconnect_delay_ms,
     )
 

@@ -14,7 +14,7 @@ from attrs import NOTHING, Factory, frozen
 from datatree.acl import ACL_COUNT_MAX
 from datatree.prepare_settings import MULTI_PARTS_MAX
 from datatree.requests import ACL_ENTRIES_MAX
-from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
+from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, SERVER_ID_MAX, Ensemble, Role, ServerLine
 from zab.configuration.fields import (
     BOOLEAN,
     BYTES,
@@ -29,6 +29,7 @@ from zab.configuration.fields import (
     integer,
     setting,
     text_of,
+    whole_numbers,
     words,
 )
 from zab.member.admin_settings import AdminSettings
@@ -221,6 +222,14 @@ class Config(AdminSettings):
         COUNT,
         "bytes",
         "Sent to one observer and not acknowledged; a slower one is let go, and comes again.",
+    )
+    observer_masters_near: tuple[int, ...] = setting(
+        "observerMaster.near",
+        (),
+        whole_numbers(0, SERVER_ID_MAX),
+        "ids",
+        "Ours. Members that an observer dials before all others, the nearest first; between commas.",
+        shown="none",
     )
     observer_reconnect_delay_ms: int = setting(
         "observer.reconnectDelayMs",

@@ -206,7 +206,8 @@ def with_observer_masters(profile: Profile) -> Profile:
     rng = Random(f"{profile.seed}/masters")
     lines = ("observerMasterPort", 2191), ("observerMaster.sizeLimit", rng.choice((3000, 1 << 25)))
     delay = ("observer.reconnectDelayMs", rng.choice((0, profile.tick_ms)))
-    return attrs.evolve(profile, observers=2, further=(*profile.further, *lines, delay))
+    near = rng.choice(((), (("observerMaster.near", "2,1"),)))
+    return attrs.evolve(profile, observers=2, further=(*profile.further, *lines, delay, *near))
 
 
 def changing(profile: Profile) -> Profile:
