@@ -17,6 +17,7 @@ from zab.server.restoring import RestoreError, Restorer
 from zab.simulator.world.disk import FaultyDisk
 
 IDLE_SECONDS = 60.0
+WHOLE_SECONDS = 600.0
 LOW_BYTES = 1000
 
 
@@ -30,8 +31,14 @@ def a_snapshot(data_bytes: int = 20) -> bytes:
 SNAPSHOT = a_snapshot()
 
 
-def restorer(disk: FaultyDisk, *, idle_seconds: float = IDLE_SECONDS, low_bytes: int = LOW_BYTES) -> Restorer:
-    return Restorer(disk, lambda: (LINEAGE, b""), low_bytes, idle_seconds, lambda: None)
+def restorer(
+    disk: FaultyDisk,
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+    whole_seconds: float = WHOLE_SECONDS,
+    low_bytes: int = LOW_BYTES,
+) -> Restorer:
+    return Restorer(disk, lambda: (LINEAGE, b""), low_bytes, idle_seconds, whole_seconds, lambda: None)
 
 
 async def pieces(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -110,6 +117,28 @@ async def test_who_goes_silent_is_given_up() -> None:
 
     error = await refusal(lived(Author()), silent(), idle_seconds=0.05)
     assert str(error) == "nothing came for 0.05 s"
+
+
+@pytest.mark.parametrize("begun", [b"", SNAPSHOT[: HEADER_BYTES + 1]], ids=["head", "body"])
+async def test_who_trickles_is_given_up(begun: bytes) -> None:
+    """A byte now and then would have the one place for ever."""
+
+    async def trickle() -> AsyncIterator[bytes]:
+        yield begun
+        while True:
+            await trio.sleep(0.01)
+            yield SNAPSHOT[:1] if begun else b""
+
+    error = await refusal(lived(Author()), trickle(), idle_seconds=30.0, whole_seconds=0.1)
+    assert error.is_sent
+    assert str(error) == "not all of it came within 0.1 s (admin.restore.timeoutInMS)"
+
+
+async def test_after_one_that_was_taken_there_is_no_other() -> None:
+    """Its sender was told what the member begins anew with."""
+    used = restorer(lived(Author()))
+    await used.receive(pieces([SNAPSHOT]))
+    assert used.is_busy
 
 
 async def test_who_goes_away_is_given_up() -> None:

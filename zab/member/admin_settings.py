@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, fraction, integer, setting
+from zab.configuration.fields import BOOLEAN, COUNT, COUNT_OR_0, INT_MAX, fraction, integer, setting
 from zab.member.client_settings import client_host
 from zab.member.journal_settings import JournalSettings
 
@@ -66,8 +66,15 @@ class AdminSettings(JournalSettings):
     admin_restore_enabled: bool = setting(
         "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore may be given a snapshot."
     )
+    admin_restore_timeout_ms: int = setting(
+        "admin.restore.timeoutInMS",
+        600_000,
+        COUNT,
+        "ms",
+        "Ours. For all of a snapshot that is restored to come, however it trickles.",
+    )
     admin_rate_limiter_interval_ms: int = setting(
-        "admin.rateLimiterIntervalInMS", 300_000, COUNT, "ms", "Between two snapshots; between two to be restored."
+        "admin.rateLimiterIntervalInMS", 300_000, COUNT_OR_0, "ms", "Between two snapshots; between two to be restored."
     )
     admin_port_unification: bool = setting(
         "admin.portUnification", False, BOOLEAN, "true/false", "true: HTTPS is taken on the port, too."

@@ -148,6 +148,7 @@ class HttpPorts:
                 lambda: (self._member.peer.lineage, self._member.peer.memberships.in_force.text),
                 config.disk_low_bytes,
                 config.admin_idle_timeout_ms / 1000,
+                config.admin_restore_timeout_ms / 1000,
                 self._begin_anew,
             )
             admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed, restorer)

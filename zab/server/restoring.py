@@ -7,7 +7,8 @@ restored members).
 The bytes come into a file, so memory holds a piece of them; then the tree is made of it as at a start, beside the one
 that serves, in a worker. A snapshot that is not whole, or not ours, changes nothing.
 
-Limits: one at a time; `admin.idleTimeout` for each piece to come; the disk keeps `diskLowBytes` free.
+Limits: one at a time, and none after one that was taken; `admin.idleTimeout` for each piece to come, and
+`admin.restore.timeoutInMS` for all of them; the disk keeps `diskLowBytes` free.
 
 Not here: who may have it done (`zab.server.admin`), and what is made of it (`datatree.recovery.restoring`).
 """
@@ -50,32 +51,44 @@ class RestoreError(Exception):
 @attrs.define
 class Restorer:
     """Of one server. before: the lineage of its member at the moment, and the configuration in force, as the history
-    has it; idle_seconds: for each piece to come."""
+    has it; idle_seconds: for each piece to come; whole_seconds: for all of them."""
 
     disk: Disk
     before: Callable[[], tuple[bytes, bytes]]
     low_bytes: int
     idle_seconds: float
+    whole_seconds: float
     begin_anew: Callable[[], None]
     is_busy: bool = False
+    """One is on its way; or was taken, and its sender is told what the member begins anew with."""
     begun_at: float = -math.inf
     """When something came last that looked like a snapshot: from there on it costs something."""
+    _due_at: float = math.inf
+    """When all of it has to be there."""
 
     async def receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
         """Where the member begins anew, and the lineage that it has then. Raises RestoreError."""
-        self.is_busy = True
+        self.is_busy, is_taken = True, False
+        self._due_at = trio.current_time() + self.whole_seconds
         try:
-            return await self._receive(pieces)
+            header = await self._receive(pieces)
+            is_taken = True
+            return header
         except SnapshotError as error:
             raise RestoreError(f"no snapshot that can be restored: {error}", is_sent=True) from error
         except ClientDisconnect as error:
             raise RestoreError("the connection ended before the snapshot did", is_sent=True) from error
         except trio.TooSlowError as error:
-            raise RestoreError(f"nothing came for {self.idle_seconds:g} s", is_sent=True) from error
+            raise RestoreError(self._too_slow(), is_sent=True) from error
         except OSError as error:
             raise RestoreError(f"it cannot be written: {error.strerror or error}", is_sent=False) from error
         finally:
-            self.is_busy = False
+            self.is_busy = is_taken
+
+    def _too_slow(self) -> str:
+        if trio.current_time() < self._due_at:
+            return f"nothing came for {self.idle_seconds:g} s"
+        return f"not all of it came within {self.whole_seconds:g} s (admin.restore.timeoutInMS)"
 
     async def _receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
         received = bytearray()
@@ -109,7 +122,7 @@ class Restorer:
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes:
         """Empty at the end. Raises TooSlowError."""
-        with trio.fail_after(self.idle_seconds):
+        with trio.fail_at(min(self._due_at, trio.current_time() + self.idle_seconds)):
             async for piece in pieces:
                 if piece:
                     return piece

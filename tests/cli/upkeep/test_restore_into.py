@@ -25,9 +25,9 @@ LINEAGE = "0123456789abcdef" * 2
 
 
 class Member:
-    """An admin port that keeps what it is sent, and answers as it is told to."""
+    """An admin port that keeps what it is sent, and answers as it is told to; or, with None, not at all."""
 
-    def __init__(self, status: int, answer: dict[str, Any]) -> None:
+    def __init__(self, status: int, answer: dict[str, Any] | None) -> None:
         self.sent: list[tuple[str, str, bytes]] = []
         member = self
 
@@ -35,6 +35,9 @@ class Member:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 member.sent.append((self.path, self.headers["Authorization"], body))
+                if answer is None:
+                    self.close_connection = True
+                    return
                 data = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
@@ -118,6 +121,20 @@ def test_where_another_does_not_take_it_both_are_named(zab: Callable[..., Result
     assert done.code == 3
     assert f"127.0.0.1:{port}: Connection refused; 1 of 3 members went on with it: {first.name}. Give" in done.err
     assert len(first.sent) == 1
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_one_that_goes_away_before_its_answer_may_have_it(
+    zab: Callable[..., Result], backup: Path, before: int
+) -> None:
+    members = [*(takes() for _ in range(before)), Member(0, None)]
+    with running(*members) as into:
+        done = zab(backup, *into)
+    assert done.code == 3
+    silent, given = members[-1].name, "".join(f": {member.name}" for member in members[:-1])
+    assert f"; {before} of {before + 1} member{'s' if before else ''} went on with it{given}; " in done.err
+    assert f"whether {silent} did is not known, and its journal says so: this member goes on with a" in done.err
+    assert "nothing is changed" not in done.err
 
 
 def test_members_of_different_histories_are_told(zab: Callable[..., Result], backup: Path) -> None:

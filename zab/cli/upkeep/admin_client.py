@@ -38,11 +38,12 @@ _STATUSES: Final = {
 
 
 class AdminError(Exception):
-    """No answer that can be used. status: of HTTP; 0 without one."""
+    """No answer that can be used. status: of HTTP; 0 without one. is_open: all was asked, so it may be done."""
 
-    def __init__(self, reason: str, status: int = 0) -> None:
+    def __init__(self, reason: str, status: int = 0, *, is_open: bool = False) -> None:
         super().__init__(reason)
         self.status = status
+        self.is_open = is_open
 
 
 class Told(NamedTuple):
@@ -133,14 +134,16 @@ class _Asked:
     def __enter__(self) -> tuple[http.client.HTTPResponse, Mapping[str, str]]:
         port = self._port
         headers = {} if port.authorization is None else {"Authorization": f"digest {port.authorization}"}
+        is_asked = False
         try:
             self._request({**headers, "Connection": "close"})
+            is_asked = True
             response = self._connection.getresponse()
             if response.status != 200:
                 raise AdminError(self._refused(response), response.status)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            raise AdminError(f"{port}: {_reason(error)}") from None
+            raise AdminError(f"{port}: {_reason(error)}", is_open=is_asked) from None
         except AdminError:
             self._connection.close()
             raise
@@ -158,7 +161,8 @@ class _Asked:
     def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         self._connection.close()
         if isinstance(error, http.client.HTTPException | ConnectionError | TimeoutError | ssl.SSLError):
-            raise AdminError(f"{self._port}: it broke off within {self._command}: {_reason(error)}") from None
+            reason = f"it broke off within {self._command}: {_reason(error)}"
+            raise AdminError(f"{self._port}: {reason}", is_open=True) from None
 
     def _refused(self, response: http.client.HTTPResponse) -> str:
         body = response.read(_PIECE_BYTES)

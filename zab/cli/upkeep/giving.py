@@ -48,7 +48,7 @@ def give(ports: list[AdminPort], state: State) -> tuple[Written, bytes]:
                 told = port.send("restore", os.path.join(aside, written.path), SILENCE_SECONDS)
                 given[str(port)] = _lineage(port, told)
             except AdminError as error:
-                raise NotGivenError(_so_far(error, list(given), len(ports))) from None
+                raise NotGivenError(_so_far(error, port, list(given), len(ports))) from None
     if len(set(given.values())) != 1:
         each = ", ".join(f"{port}: {lineage}" for port, lineage in given.items())
         raise NotGivenError(f"these had not the same history before, so they are no ensemble now: {each}")
@@ -62,10 +62,17 @@ def _lineage(port: AdminPort, told: Told) -> str:
     return lineage
 
 
-def _so_far(error: AdminError, given: list[str], count: int) -> str:
-    if not given:
+def _so_far(error: AdminError, port: AdminPort, given: list[str], count: int) -> str:
+    if not given and not error.is_open:
         return f"{error}; no member has it, and nothing is changed"
+    has_it = f"{len(given)} of {count_of(count, 'member')} went on with it" + (f": {', '.join(given)}" if given else "")
+    if error.is_open:
+        # Given to it twice, it would be of another history than those that have it once.
+        has_it += (
+            f"; whether {port} did is not known, and its journal says so: this member goes on with a snapshot that was "
+            "restored"
+        )
     return (
-        f"{error}; {len(given)} of {count_of(count, 'member')} went on with it: {', '.join(given)}. Give the same to "
-        "the others alone; or empty their version-1: those that have it fill them then, if they are a majority"
+        f"{error}; {has_it}. Give the same to the others alone; or empty their version-1: those that have it fill them "
+        "then, if they are a majority"
     )
