@@ -165,6 +165,7 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
     Raises SnapshotError where what is staged does not say what it is: then nothing is changed. And OSError."""
     staged = snapshot_files(disk, RESTORED)
     if not staged:
+        _forget_of(disk)
         return None
     path = snapshot_path(staged[-1], RESTORED)
     header = read_snapshot_header(disk, path)
