@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +84,22 @@ class SmallDisks:
 
 
 @contextlib.contextmanager
-def on_small_disks(directory: Path) -> Iterator[tuple[ZooKeeperEnsemble, SmallDisks]]:
-    places = [directory / f"server{server_id}" / "data" for server_id in (1, 2, 3)]
+def on_small_disks(
+    directory: Path, each: Sequence[Mapping[str, str | int]] = ({}, {}, {})
+) -> Iterator[tuple[ZooKeeperEnsemble, SmallDisks]]:
+    """`each`: further lines of each of the members."""
+    places = [directory / f"server{server_id}" / "data" for server_id in range(1, len(each) + 1)]
     for place in places:
         place.mkdir(parents=True)
     ensemble = ZooKeeperEnsemble()
     with contextlib.ExitStack() as stack:
         disks = SmallDisks(places)
         stack.callback(disks.close)
-        for server_id, (place, lines) in enumerate(zip(places, configurations(3, KEYS), strict=True), start=1):
+        shared = configurations(len(each), KEYS)
+        for server_id, (place, lines, more) in enumerate(zip(places, shared, each, strict=True), start=1):
             disks.run(f"echo {server_id} > {place}/myid")
             file = place.parent / "zoo.cfg"
-            file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": place}.items()))
+            file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, **more, "dataDir": place}.items()))
             command = disks.command(sys.executable, "-m", "zab.server", str(file))
             ensemble.members.append(ZooKeeperMember(server_id, int(lines["clientPort"]), place.parent, command))
         for member in ensemble.members:

@@ -37,8 +37,8 @@ def test_a_disk_that_fails_while_it_is_staged_leaves_what_was_there(error: int) 
         disk.fail_after(point, error)
         try:
             stage(disk, path, lineage_of(disk))
-        except OSError as failure:
-            assert failure.errno == error
+        except OSError:
+            assert disk.exists(path)
             disk.fail_after(None)
         else:
             break
@@ -57,8 +57,8 @@ def test_a_disk_that_is_full_while_it_is_staged_leaves_what_was_there() -> None:
         room(disk, free)
         try:
             stage(disk, path, lineage_of(disk))
-        except OSError as failure:
-            assert failure.errno == errno.ENOSPC
+        except OSError:
+            assert disk.exists(path)
             refused += 1
         else:
             break
