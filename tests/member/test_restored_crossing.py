@@ -1,0 +1,121 @@
+"""Restores that cross each other, and whatever else an ensemble is at: one lineage has a quorum, and nobody serves a mix
+(B8 restored members)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.direct.members import Ensemble, Server
+from tests.member.test_read_only import LINES, asking
+from tests.member.test_restored import restore, serving, state_of
+from zab.ids import ServerId
+from zab.member.waiting import why_not_serving
+
+State = tuple[bytes, int]
+
+
+def lived(size: int = 3, **options: object) -> tuple[Ensemble, State, State]:
+    """Two states that they have left behind, with /a, and with /a and /b; they stand at /c."""
+    ensemble = Ensemble(size, **options)  # type: ignore[arg-type]
+    client = ensemble.session(ensemble.leader)
+    states = []
+    for path in (b"/a", b"/b"):
+        ensemble.do(client, client.create(path))
+        states.append(state_of(ensemble.leader))
+    ensemble.do(client, client.create(b"/c"))
+    return ensemble, states[0], states[1]
+
+
+def names(server: Server) -> str:
+    return "".join(name for name in "abc" if server.member.tree.get(f"/{name}".encode()) is not None)
+
+
+def lineages(ensemble: Ensemble) -> set[bytes]:
+    """Of those that serve."""
+    return {server.member.peer.lineage for server in ensemble.servers.values() if server.member.serving}
+
+
+def test_two_that_are_given_different_states_serve_nobody_and_the_third_one_no_more() -> None:
+    ensemble, first, second = lived()
+    restore(ensemble, 1, first)
+    restore(ensemble, 2, second)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == set()
+    for sid in (1, 2, 3):
+        said = why_not_serving(ensemble.servers[ServerId(sid)].member.peer)
+        assert said.count("of another history") == 1, said
+    # Whichever of the two is given to the third one, has a quorum, and says what it says.
+    restore(ensemble, 3, second)
+    ensemble.advance(20_000)
+    assert (serving(ensemble), len(lineages(ensemble))) == ({2, 3}, 1)
+    assert [names(ensemble.servers[ServerId(sid)]) for sid in (2, 3)] == ["ab", "ab"]
+
+
+def test_of_five_the_majority_of_one_state_serves() -> None:
+    ensemble, first, second = lived(5)
+    for sid, state in ((1, first), (5, second), (2, first), (4, second)):
+        restore(ensemble, sid, state)
+        ensemble.advance(20_000)
+        assert len(lineages(ensemble)) <= 1
+    assert serving(ensemble) == set()
+    restore(ensemble, 3, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2, 3}
+    assert {names(ensemble.servers[ServerId(sid)]) for sid in (1, 2, 3)} == {"a"}
+
+
+def test_one_that_is_given_it_twice_is_of_a_history_of_its_own() -> None:
+    ensemble, first, _ = lived()
+    for sid in (1, 1, 2):
+        restore(ensemble, sid, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == set()
+    restore(ensemble, 3, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {2, 3}
+    assert "of another history" in why_not_serving(ensemble.servers[ServerId(1)].member.peer)
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_one_that_is_parted_takes_no_part_when_it_is_back(is_leader: bool) -> None:
+    ensemble, first, _ = lived()
+    parted = ensemble.leader if is_leader else ensemble.follower
+    others = {int(sid) for sid in ensemble.servers} - {int(parted.sid)}
+    ensemble.cut.add(parted.sid)
+    ensemble.advance(20_000)
+    restore(ensemble, parted.sid, first)
+    client = ensemble.session(ensemble.servers[ServerId(min(others))])
+    ensemble.do(client, client.create(b"/since"))
+    ensemble.cut.clear()
+    ensemble.advance(20_000)
+    assert serving(ensemble) == others
+    for sid in others:
+        assert ensemble.servers[ServerId(sid)].member.tree.get(b"/since") is not None
+
+
+def test_an_observer_alone_serves_nobody_until_the_voters_have_it() -> None:
+    ensemble, first, _ = lived(4, observers=1)
+    restore(ensemble, 4, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2, 3}
+    restore(ensemble, 1, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {2, 3}
+    restore(ensemble, 2, first)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {1, 2, 4}
+    assert names(ensemble.servers[ServerId(4)]) == "a"
+
+
+def test_who_reads_only_is_not_taken_back_by_one_that_was_restored() -> None:
+    """The others serve what he has seen, and more: not before a quorum has gone on with it is that gone."""
+    ensemble, first, _ = lived(**LINES)
+    seen = ensemble.leader.member.tree.applied
+    restore(ensemble, 1, first)
+    ensemble.advance(20_000)
+    one = ensemble.servers[ServerId(1)]
+    assert one.member.read_only.is_on
+    assert serving(ensemble) == {2, 3}
+    assert asking(ensemble, one, last_zxid=seen).is_closed
+    fresh = asking(ensemble, one)
+    assert fresh.response is not None
