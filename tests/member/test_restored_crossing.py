@@ -1,5 +1,5 @@
-"""Restores that cross each other, and whatever else an ensemble is at: one lineage has a quorum, and nobody serves a mix
-(B8 restored members)."""
+"""Restores that cross each other, and whatever else an ensemble is at: one lineage has a quorum, and nobody serves a
+mix (B8 restored members)."""
 
 from __future__ import annotations
 

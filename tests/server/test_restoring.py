@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
 
 import pytest
 import trio
@@ -13,7 +14,7 @@ from datatree.recovery.restoring import take_staged
 from datatree.snapshot import CHUNK_BYTES, HEADER_BYTES, SYNC_BYTES
 from tests.datatree.histories import LINEAGE, Author, snapshot
 from tests.datatree.recovery.test_restoring import lived
-from zab.server.restoring import RestoreError, Restorer
+from zab.server.restoring import RECONFIGURED, Before, RestoreError, Restorer
 from zab.simulator.world.disk import FaultyDisk
 
 IDLE_SECONDS = 60.0
@@ -37,8 +38,9 @@ def restorer(
     idle_seconds: float = IDLE_SECONDS,
     whole_seconds: float = WHOLE_SECONDS,
     low_bytes: int = LOW_BYTES,
+    before: Callable[[], Before] = lambda: Before(LINEAGE),
 ) -> Restorer:
-    return Restorer(disk, lambda: (LINEAGE, b""), low_bytes, idle_seconds, whole_seconds, lambda: None)
+    return Restorer(disk, before, low_bytes, idle_seconds, whole_seconds, lambda: None)
 
 
 async def pieces(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -80,9 +82,9 @@ async def test_of_a_large_one_a_piece_is_in_memory(monkeypatch: pytest.MonkeyPat
     assert max(written) < SYNC_BYTES + CHUNK_BYTES
 
 
-async def refusal(disk: FaultyDisk, sent: AsyncIterator[bytes], **options: float) -> RestoreError:
+async def refusal(disk: FaultyDisk, sent: AsyncIterator[bytes], **options: Any) -> RestoreError:
     before = disk.image()
-    used = restorer(disk, **options)  # type: ignore[arg-type]
+    used = restorer(disk, **options)
     with pytest.raises(RestoreError) as caught:
         await used.receive(sent)
     assert not used.is_busy
@@ -106,7 +108,7 @@ async def refusal(disk: FaultyDisk, sent: AsyncIterator[bytes], **options: float
 )
 async def test_what_is_no_snapshot_of_ours_is_refused(data: bytes, reason: str) -> None:
     error = await refusal(lived(Author()), pieces([data]))
-    assert error.is_sent
+    assert error.status == 400
     assert reason in str(error)
 
 
@@ -130,7 +132,7 @@ async def test_who_trickles_is_given_up(begun: bytes) -> None:
             yield SNAPSHOT[:1] if begun else b""
 
     error = await refusal(lived(Author()), trickle(), idle_seconds=30.0, whole_seconds=0.1)
-    assert error.is_sent
+    assert error.status == 400
     assert str(error) == "not all of it came within 0.1 s (admin.restore.timeoutInMS)"
 
 
@@ -139,6 +141,37 @@ async def test_after_one_that_was_taken_there_is_no_other() -> None:
     used = restorer(lived(Author()))
     await used.receive(pieces([SNAPSHOT]))
     assert used.is_busy
+
+
+@pytest.mark.parametrize("in_force", [b"", b"server.1=here"], ids=["file", "history"])
+async def test_while_a_reconfiguration_is_outstanding_nothing_is_staged(in_force: bytes) -> None:
+    """It may be in force at others."""
+    before = Before(LINEAGE, in_force, b"server.2=there")
+    error = await refusal(lived(Author()), pieces([SNAPSHOT]), before=lambda: before)
+    assert (error.status, str(error)) == (503, RECONFIGURED)
+
+
+async def test_a_reconfiguration_while_it_is_staged_is_in_its_way() -> None:
+    at_the_start, now = Before(LINEAGE, b"server.1=here"), Before(LINEAGE, b"server.1=here", b"server.2=there")
+    seen = iter([at_the_start, now])
+    error = await refusal(lived(Author()), pieces([SNAPSHOT]), before=lambda: next(seen))
+    assert (error.status, str(error)) == (503, RECONFIGURED)
+
+
+@pytest.mark.parametrize("is_reconfigured", [False, True])
+async def test_a_reconfiguration_while_its_sender_is_told_is_in_its_way(is_reconfigured: bool) -> None:
+    now = [Before(LINEAGE)]
+    begun: list[bool] = []
+    disk = lived(Author())
+    used = restorer(disk, before=lambda: now[0])
+    used.begin_anew = lambda: begun.append(True)
+    await used.receive(pieces([SNAPSHOT]))
+    if is_reconfigured:
+        now[0] = Before(LINEAGE, b"server.1=here")
+    await used.go_on()
+    assert (begun == []) is is_reconfigured
+    assert used.is_busy is not is_reconfigured
+    assert (take_staged(disk, 1) is None) is is_reconfigured
 
 
 async def test_who_goes_away_is_given_up() -> None:
@@ -164,7 +197,7 @@ async def test_the_room_that_the_log_needs_stays_free(fill: Callable[[FaultyDisk
     disk = lived(Author())
     fill(disk)
     error = await refusal(disk, pieces([SNAPSHOT]))
-    assert not error.is_sent
+    assert error.status == 500
     assert "diskLowBytes" in str(error)
 
 
@@ -172,7 +205,7 @@ async def test_where_no_room_is_kept_a_full_disk_is_told() -> None:
     disk = lived(Author())
     disk.capacity_bytes -= disk.free_bytes()
     error = await refusal(disk, pieces([SNAPSHOT]), low_bytes=0)
-    assert not error.is_sent
+    assert error.status == 500
     assert "cannot be written" in str(error)
 
 
@@ -183,4 +216,4 @@ async def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     disk = lived(Author())
     monkeypatch.setattr(disk, "open_append", fails)
     error = await refusal(disk, pieces([SNAPSHOT]))
-    assert (error.is_sent, str(error)) == (False, "it cannot be written: Input/output error")
+    assert (error.status, str(error)) == (500, "it cannot be written: Input/output error")

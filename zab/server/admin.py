@@ -121,7 +121,7 @@ class Pieces(Response):
 class Followed(Response):
     """An answer after which something is done, also where nobody is there any more to take it."""
 
-    def __init__(self, answer: Response, then: Callable[[], None]) -> None:
+    def __init__(self, answer: Response, then: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._answer = answer
         self._then = then
@@ -130,7 +130,7 @@ class Followed(Response):
         try:
             await self._answer(scope, receive, send)
         finally:
-            self._then()
+            await self._then()
 
 
 class InTurn(Response):
@@ -328,9 +328,9 @@ class Admin:
             header = await self.restorer.receive(request.stream())
         except RestoreError as error:
             metrics.restore_error_count += 1
-            return _answer(RESTORE, 400 if error.is_sent else 500, error=str(error))
+            return _answer(RESTORE, error.status, error=str(error))
         told = {"last_zxid": header.zxid, "lineage": header.lineage.hex()}
-        return Followed(_answer(RESTORE, told=told), self.restorer.begin_anew)
+        return Followed(_answer(RESTORE, told=told), self.restorer.go_on)
 
 
 def _answer(

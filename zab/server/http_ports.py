@@ -141,11 +141,11 @@ class HttpPorts:
         if config.admin_enabled and config.admin_port:
             # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
             from zab.server.admin import Admin
-            from zab.server.restoring import Restorer
+            from zab.server.restoring import Before, Restorer
 
             restorer = Restorer(
                 self._disk,
-                lambda: (self._member.peer.lineage, self._member.peer.memberships.in_force.text),
+                lambda: Before(self._member.peer.lineage, *self._member.peer.memberships.told()),
                 config.disk_low_bytes,
                 config.admin_idle_timeout_ms / 1000,
                 config.admin_restore_timeout_ms / 1000,

@@ -2,10 +2,15 @@
 restored members).
 
     header = await restorer.receive(pieces)    what it goes on with is durable; raises RestoreError
-    restorer.begin_anew()                      the server ends, and begins with that
+    await restorer.go_on()                     the server ends, and begins with that
 
 The bytes come into a file, so memory holds a piece of them; then the tree is made of it as at a start, beside the one
 that serves, in a worker. A snapshot that is not whole, or not ours, changes nothing.
+
+Nor does one that comes while the ensemble is reconfigured, as far as this member knows. Else it and those that have
+not heard of it could be a quorum of the configuration before, in the history that was restored, beside one of the
+configuration that has come into force. A quorum of the one before has acknowledged that: each of those either knows it
+to be in force, and is of another lineage, or has it outstanding, and refuses.
 
 Limits: one at a time, and none after one that was taken; `admin.idleTimeout` for each piece to come, and
 `admin.restore.timeoutInMS` for all of them; the disk keeps `diskLowBytes` free.
@@ -25,7 +30,7 @@ import trio
 from starlette.requests import ClientDisconnect
 
 from datatree.log.disk import Disk, File
-from datatree.recovery.restoring import stage
+from datatree.recovery.restoring import drop_staged, stage
 from datatree.snapshot import (
     HEADER_BYTES,
     SYNC_BYTES,
@@ -34,27 +39,40 @@ from datatree.snapshot import (
     parse_snapshot_header,
     snapshot_path,
 )
+from zab.host.journal import Journal
 
+RECONFIGURED: Final = "the ensemble is being reconfigured: give it again when that is over"
 _SENT: Final = "what was sent"
 _OF_ZOOKEEPER: Final = (b"ZKSN", b"\x1f\x8b", b"\x82SNAPPY\x00")
 """A snapshot of ZooKeeper begins so: as it is, by gzip, and by snappy."""
 
+journal = Journal("admin")
+
 
 class RestoreError(Exception):
-    """The member goes on as it is; the reason is its text. `is_sent`: it lies in what was sent."""
+    """The member goes on as it is; the reason is its text. status: of HTTP, 400 where it lies in what was sent."""
 
-    def __init__(self, reason: str, *, is_sent: bool) -> None:
+    def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
-        self.is_sent = is_sent
+        self.status = status
+
+
+@attrs.frozen
+class Before:
+    """What a member is of, when it is given a snapshot. Both configurations as the history has them; empty: none."""
+
+    lineage: bytes
+    in_force: bytes = b""
+    outstanding: bytes = b""
 
 
 @attrs.define
 class Restorer:
-    """Of one server. before: the lineage of its member at the moment, and the configuration in force, as the history
-    has it; idle_seconds: for each piece to come; whole_seconds: for all of them."""
+    """Of one server. before: of its member, at the moment; idle_seconds: for each piece to come; whole_seconds: for all
+    of them."""
 
     disk: Disk
-    before: Callable[[], tuple[bytes, bytes]]
+    before: Callable[[], Before]
     low_bytes: int
     idle_seconds: float
     whole_seconds: float
@@ -65,6 +83,7 @@ class Restorer:
     """When something came last that looked like a snapshot: from there on it costs something."""
     _due_at: float = math.inf
     """When all of it has to be there."""
+    _staged_for: Before | None = None
 
     async def receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
         """Where the member begins anew, and the lineage that it has then. Raises RestoreError."""
@@ -75,13 +94,13 @@ class Restorer:
             is_taken = True
             return header
         except SnapshotError as error:
-            raise RestoreError(f"no snapshot that can be restored: {error}", is_sent=True) from error
+            raise RestoreError(f"no snapshot that can be restored: {error}", 400) from error
         except ClientDisconnect as error:
-            raise RestoreError("the connection ended before the snapshot did", is_sent=True) from error
+            raise RestoreError("the connection ended before the snapshot did", 400) from error
         except trio.TooSlowError as error:
-            raise RestoreError(self._too_slow(), is_sent=True) from error
+            raise RestoreError(self._too_slow(), 400) from error
         except OSError as error:
-            raise RestoreError(f"it cannot be written: {error.strerror or error}", is_sent=False) from error
+            raise RestoreError(f"it cannot be written: {error.strerror or error}", 500) from error
         finally:
             self.is_busy = is_taken
 
@@ -101,10 +120,37 @@ class Restorer:
         path = f"{snapshot_path(header.zxid)}.restore.tmp"
         try:
             await self._write_all(path, received, pieces)
-            return await trio.to_thread.run_sync(stage, self.disk, path, *self.before())
+            return await self._stage(path)
         finally:
             with trio.CancelScope(shield=True), contextlib.suppress(OSError):
                 await trio.to_thread.run_sync(self.disk.remove, path)
+
+    async def _stage(self, path: str) -> SnapshotHeader:
+        before = self._staged_for = self.before()
+        if before.outstanding:
+            raise RestoreError(RECONFIGURED, 503)
+        header = await trio.to_thread.run_sync(stage, self.disk, path, before.lineage, before.in_force)
+        if not await self._is_in_force():
+            raise RestoreError(RECONFIGURED, 503)
+        return header
+
+    async def _is_in_force(self) -> bool:
+        """Whether nothing has come in between; else nothing is staged any more."""
+        if self.before() == self._staged_for:
+            return True
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(drop_staged, self.disk)
+        return False
+
+    async def go_on(self) -> None:
+        """Once its sender was told. Also where nobody is there any more to be told."""
+        with trio.CancelScope(shield=True):
+            is_in_force = await self._is_in_force()
+        if is_in_force:
+            self.begin_anew()
+        else:
+            self.is_busy = False
+            journal.warning("the ensemble was reconfigured while a snapshot was restored -> go on without it")
 
     async def _write_all(self, path: str, received: bytearray, pieces: AsyncIterator[bytes]) -> None:
         file = await trio.to_thread.run_sync(self._create, path)
@@ -140,6 +186,4 @@ class Restorer:
 
     def _demand_room(self, count: int) -> None:
         if self.low_bytes and self.disk.free_bytes() < self.low_bytes + count:
-            raise RestoreError(
-                f"the disk would have less than {self.low_bytes} bytes free (diskLowBytes)", is_sent=False
-            )
+            raise RestoreError(f"the disk would have less than {self.low_bytes} bytes free (diskLowBytes)", 500)
