@@ -131,7 +131,8 @@ def drop_staged(disk: Disk) -> None:
 
 def drop_foreign(disk: Disk) -> bool:
     """Whether something is staged that is not for the history that is here, as where all of that was removed, or forced
-    recovery has made another one: what was promised went with it, so it is dropped. Raises OSError."""
+    recovery has made another one, or what was promised of epochs cannot be read: that went with it, so it is dropped.
+    Raises OSError."""
     staged = _staged(disk)
     is_foreign = staged is not None and not _is_of_here(disk, staged)
     if is_foreign:
@@ -153,6 +154,8 @@ def _staged(disk: Disk) -> SnapshotHeader | None:
 
 def _is_of_here(disk: Disk, staged: SnapshotHeader) -> bool:
     member, of = load_member(disk), load_record(disk, _OF)
+    if _accepted(disk) is None:
+        return False
     if member is None:
         # A start has begun to set all of it aside.
         return of is not None and disk.exists(f"{BEFORE}{staged.lineage.hex()}/{MEMBER}")
@@ -174,9 +177,10 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
     before = BEFORE + header.lineage.hex()
     member = load_member(disk)
     if member is None or member.lineage != header.lineage:
-        epoch = epoch_of(header.zxid)
+        epoch, accepted = epoch_of(header.zxid), _accepted(disk)
+        assert accepted is not None, "drop_foreign sees to that"
         _set_aside(disk, before)
-        found(disk, MemberRecord(header.lineage, server_id), max(_accepted(disk), epoch), epoch)
+        found(disk, MemberRecord(header.lineage, server_id), max(accepted, epoch), epoch)
     disk.rename(path, snapshot_path(header.zxid))
     for directory in (DIRECTORY, RESTORED):
         disk.sync_directory(directory)
@@ -211,10 +215,10 @@ def _is_of_history(name: str) -> bool:
     return name in (CURRENT_EPOCH, COMMITTED, SESSION_KEYS)
 
 
-def _accepted(disk: Disk) -> int:
-    """The epoch that this member has accepted, whatever became of the rest; 0: it cannot be read."""
+def _accepted(disk: Disk) -> int | None:
+    """The epoch that this member has accepted, whatever became of the rest; None: it cannot be read."""
     line = load_record(disk, ACCEPTED_EPOCH)
-    return int(line) if line is not None and line.isdecimal() else 0
+    return int(line) if line is not None and line.isdecimal() else None
 
 
 def _move(disk: Disk, name: str, before: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
-from datatree.recovery.restoring import BEFORE, RESTORED, stage
-from tests.datatree.histories import Author
+from datatree.recovery.restoring import BEFORE, RESTORED, drop_foreign, stage, take_staged
+from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.test_restoring import given, is_old, lineage_of, start
 from zab.simulator.world.disk import FaultyDisk
 
@@ -110,6 +110,22 @@ def test_a_start_on_a_full_disk_is_gone_on_with_once_there_is_room() -> None:
             goes_on_with_what_was_given(disk, author, staged.lineage)
             break
     assert refused
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_where_what_was_promised_of_epochs_cannot_be_read_it_is_not_gone_on_with(is_removed: bool) -> None:
+    """It ran, and so had no reason to read it. In the history that was restored it would count, and promise less."""
+    disk, path = given(Author(), accepted=7)
+    stage(disk, path, lineage_of(disk))
+    if is_removed:
+        disk.remove("version-1/acceptedEpoch")
+    else:
+        disk.flip("version-1/acceptedEpoch", 3)
+    assert drop_foreign(disk)
+    assert take_staged(disk, 1) is None
+    recovered = recover(disk, 1)
+    assert recovered.amnesiac
+    assert recovered.lineage == LINEAGE
 
 
 def goes_on_with_what_was_given(disk: FaultyDisk, author: Author, lineage: bytes) -> None:
