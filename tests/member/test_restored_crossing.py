@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from datatree.opcodes import OpCode
+from datatree.requests import Reconfig
 from tests.direct.members import Ensemble, Server
 from tests.member.test_read_only import LINES, asking
+from tests.member.test_reconfiguring import line, reconfigurable
 from tests.member.test_restored import restore, serving, state_of
 from zab.ids import ServerId
 from zab.member.waiting import why_not_serving
@@ -119,3 +122,36 @@ def test_who_reads_only_is_not_taken_back_by_one_that_was_restored() -> None:
     assert asking(ensemble, one, last_zxid=seen).is_closed
     fresh = asking(ensemble, one)
     assert fresh.response is not None
+
+
+def test_who_has_not_heard_that_it_is_in_force_has_a_reconfiguration_outstanding() -> None:
+    """So it is not restored (`zab.server.restoring`): if it were, with one that knows nothing of it, they would be a
+    quorum of the configuration before, and would serve beside the others."""
+    ensemble = reconfigurable()
+    ensemble.add(4, 5)
+    leader = ensemble.leader
+    behind, knows = sorted({1, 2, 3} - {int(leader.sid)})
+    state = state_of(leader)
+    client = ensemble.session(ensemble.servers[ServerId(4)])
+    ensemble.cut.add(behind)
+    leader.durable_held = True
+    body = Reconfig(f"{line(4)},{line(5)}".encode(), None, None, -1).encode()
+    client.say(client.request(OpCode.RECONFIG, body))
+    ensemble.settle()
+    ensemble.cut.add(knows)
+    ensemble.release(leader)
+    ensemble.settle()
+    version = leader.member.peer.memberships.in_force.version
+    known = ensemble.servers[ServerId(knows)].member.peer.memberships
+    assert known.in_force.version < version
+    in_force, outstanding = known.told()
+    assert in_force
+    assert outstanding == leader.member.peer.memberships.in_force.text
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {leader.sid, 4, 5}
+
+    ensemble.cut = {leader.sid, 4, 5}
+    for sid in (behind, knows):
+        restore(ensemble, sid, state)
+    ensemble.advance(20_000)
+    assert serving(ensemble) == {behind, knows}, "this is what must not be"
