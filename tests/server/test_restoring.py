@@ -144,16 +144,21 @@ async def test_after_one_that_was_taken_there_is_no_other() -> None:
 
 
 @pytest.mark.parametrize("in_force", [b"", b"server.1=here"], ids=["file", "history"])
-async def test_while_a_reconfiguration_is_outstanding_nothing_is_staged(in_force: bytes) -> None:
-    """It may be in force at others."""
+async def test_while_a_reconfiguration_is_outstanding_nothing_is_taken(in_force: bytes) -> None:
+    """It may be in force at others. And it costs no time to be refused."""
     before = Before(LINEAGE, in_force, b"server.2=there")
-    error = await refusal(lived(Author()), pieces([SNAPSHOT]), before=lambda: before)
-    assert (error.status, str(error)) == (503, RECONFIGURED)
+    used = restorer(lived(Author()), before=lambda: before)
+    with pytest.raises(RestoreError, match=RECONFIGURED) as caught:
+        await used.receive(pieces([SNAPSHOT]))
+    assert caught.value.status == 503
+    assert used.begun_at < 0
+    assert take_staged(used.disk, 1) is None
 
 
-async def test_a_reconfiguration_while_it_is_staged_is_in_its_way() -> None:
+@pytest.mark.parametrize("later", [1, 2], ids=["comes", "staged"])
+async def test_a_reconfiguration_while_it_comes_or_is_staged_is_in_its_way(later: int) -> None:
     at_the_start, now = Before(LINEAGE, b"server.1=here"), Before(LINEAGE, b"server.1=here", b"server.2=there")
-    seen = iter([at_the_start, now])
+    seen = iter([at_the_start] * later + [now])
     error = await refusal(lived(Author()), pieces([SNAPSHOT]), before=lambda: next(seen))
     assert (error.status, str(error)) == (503, RECONFIGURED)
 

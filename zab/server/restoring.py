@@ -110,6 +110,7 @@ class Restorer:
         return f"not all of it came within {self.whole_seconds:g} s (admin.restore.timeoutInMS)"
 
     async def _receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
+        self._settled()
         received = bytearray()
         while len(received) < HEADER_BYTES and (piece := await self._next(pieces)):
             received += piece
@@ -126,13 +127,17 @@ class Restorer:
                 await trio.to_thread.run_sync(self.disk.remove, path)
 
     async def _stage(self, path: str) -> SnapshotHeader:
-        before = self._staged_for = self.before()
-        if before.outstanding:
-            raise RestoreError(RECONFIGURED, 503)
+        before = self._staged_for = self._settled()
         header = await trio.to_thread.run_sync(stage, self.disk, path, before.lineage, before.in_force)
         if not await self._is_in_force():
             raise RestoreError(RECONFIGURED, 503)
         return header
+
+    def _settled(self) -> Before:
+        before = self.before()
+        if before.outstanding:
+            raise RestoreError(RECONFIGURED, 503)
+        return before
 
     async def _is_in_force(self) -> bool:
         """Whether nothing has come in between; else nothing is staged any more."""
