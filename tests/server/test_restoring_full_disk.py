@@ -101,20 +101,37 @@ def test_where_nothing_is_kept_free_the_member_goes_on_nevertheless(tmp_path: Pa
         assert not is_at(alone, "/later")
 
 
+def stage_and_fill(alone: Running, disks: SmallDisks, directory: Path, snapshot: bytes) -> Path:
+    """The member is ended, what it begins anew with is staged, and a file has all that was free; that file."""
+    [member] = alone.servers.members
+    member.kill()
+    (directory / "sent").write_bytes(snapshot)
+    (directory / "stage.py").write_text(STAGE)
+    place, filler = member.data_directory, member.data_directory / "filler"
+    zxid = parse_snapshot_header(snapshot[:HEADER_BYTES], "what was sent").zxid
+    sent = f"{snapshot_path(zxid)}.restore.tmp"
+    root = Path(__file__).parents[2]
+    staged = f"PYTHONPATH={root} {sys.executable} {directory}/stage.py {place} {sent}"
+    disks.run(f"cp {directory}/sent {place}/{sent} && {staged} && rm {place}/{sent}")
+    disks.run(f"dd if=/dev/zero of={filler} bs=4k 2> /dev/null; true")
+    return filler
+
+
+def test_a_start_on_a_full_disk_goes_on_with_it_by_its_reserve(tmp_path: Path) -> None:
+    with on_a_small_disk(tmp_path) as (alone, disks):
+        snapshot = fill(alone, 2)
+        stage_and_fill(alone, disks, tmp_path, snapshot)
+        alone.servers.members[0].start()
+        alone.servers.wait()
+        assert not is_at(alone, "/later")
+        assert is_at(alone, "/w0")
+
+
 def test_a_start_without_a_free_byte_says_so_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with on_a_small_disk(tmp_path, **UNGUARDED) as (alone, disks):
         snapshot = fill(alone, 2)
+        filler = stage_and_fill(alone, disks, tmp_path, snapshot)
         [member] = alone.servers.members
-        member.kill()
-        (tmp_path / "sent").write_bytes(snapshot)
-        (tmp_path / "stage.py").write_text(STAGE)
-        place, filler = member.data_directory, member.data_directory / "filler"
-        zxid = parse_snapshot_header(snapshot[:HEADER_BYTES], "what was sent").zxid
-        sent = f"{snapshot_path(zxid)}.restore.tmp"
-        root = Path(__file__).parents[2]
-        staged = f"PYTHONPATH={root} {sys.executable} {tmp_path}/stage.py {place} {sent}"
-        disks.run(f"cp {tmp_path}/sent {place}/{sent} && {staged} && rm {place}/{sent}")
-        disks.run(f"dd if=/dev/zero of={filler} bs=4k 2> /dev/null; true")
         for count in (1, 2):
             member.start()
             until(lambda: not member.running, "it ends")
