@@ -86,7 +86,7 @@ def reading(place: Path, old_port: int) -> Iterator[Reader]:
 
 
 def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="zab restore needs zab[pipeline]")
+    pytest.importorskip("pyarrow", reason="zab restore needs zab[backup]")
     shown = steps(PAGE)
     writes_end = next(n for n, (command, _) in enumerate(shown) if " export " in command) + 1
     with zookeeper(3, directory=tmp_path, configuration={"maxSessionTimeout": 100_000}) as old:

@@ -8,7 +8,7 @@
 A name has `/` in it for a directory. What is being written has another name until it is whole, on a disk; an object
 store shows an object when it is whole.
 
-Needs zab[pipeline] for object stores alone. Raises OSError and `StoreUnusableError`.
+Needs zab[backup] for object stores alone. Raises OSError and `StoreUnusableError`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def open_store(text: str) -> Store:
         from zab.pipeline.errors import PipelineError
         from zab.pipeline.places import open_place
     except ModuleNotFoundError as error:
-        raise StoreUnusableError(f"object stores need pip install 'zab[pipeline]': {error}") from None
+        raise StoreUnusableError(f"object stores need {error.name}: pip install 'zab[backup]'") from None
     try:
         return ObjectStore(open_place(text))
     except PipelineError as error:

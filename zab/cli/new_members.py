@@ -8,7 +8,7 @@ All members that one call makes are one ensemble, with a new lineage. Everything
 directory gets its name at the end, so that what has it is whole.
 
 Deliberately not here: which state is written (`zab restore`, `zab recover`, `zab pipeline state`), and the content of
-the files (`zab.pipeline.state.snapshot_output`), which needs the extra zab[pipeline].
+the files (`zab.pipeline.state.snapshot_output`), which needs the extra zab[backup].
 """
 
 import contextlib

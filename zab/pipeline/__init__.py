@@ -1,8 +1,9 @@
 """PySpark over logs and snapshots: a cluster's whole history as DataFrames.
 
-Needs the extra `zab[pipeline]`; importing any part of this package without it raises ModuleNotFoundError, which says
-so. The names below are found in their modules when they are first used, so that importing this costs nothing. A job is
-a function in the module of its name: `from zab.pipeline.jobs.audit import audit`.
+Needs the extra `zab[pipeline]`; importing without it raises ModuleNotFoundError, which says so. What `zab restore` and
+`zab.backup` take of it needs the extra `zab[backup]` alone: neither pandas nor PySpark. The names below are found in
+their modules when they are first used, so that importing this costs nothing. A job is a function in the module of its
+name: `from zab.pipeline.jobs.audit import audit`.
 """
 
 from importlib import import_module
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineError", "read_damage", "read_log", "read_snapshot", "register"]
 
-_NEEDED = ("numpy", "pandas", "pyarrow", "pyspark")
+_NEEDED = ("numpy", "pyarrow")
+_NEEDED_BY_SPARK = ("pandas", "pyspark")
 _MODULES = {
     "PipelineError": "errors",
     "read_damage": "reading.frames",
@@ -26,16 +28,23 @@ _MODULES = {
 }
 
 
-def _check() -> None:
-    for name in _NEEDED:
+def _check(*names: str) -> None:
+    for name in names:
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"zab.pipeline needs {name}: pip install 'zab[pipeline]'", name=name)
+
+
+def check_spark() -> None:
+    """What runs on Spark calls it first. Raises ModuleNotFoundError, as an import of this does."""
+    _check(*_NEEDED_BY_SPARK)
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name != "PipelineError":
+        check_spark()
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
-_check()
+_check(*_NEEDED)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from zab.pipeline import check_spark
 from zab.pipeline.class_archive import archive_options
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.java import spark_java_home
@@ -129,9 +130,11 @@ def _java_options(log_level: str, is_short: bool, given: str) -> str:
 
 def _running_session() -> "SparkSession | None":
     try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise PipelineError(f"the pipeline needs PySpark ({error}): pip install 'zab[pipeline]'") from None
+        check_spark()
+    except ModuleNotFoundError as error:
+        raise PipelineError(str(error)) from None
+    from pyspark.sql import SparkSession
+
     return SparkSession.getActiveSession()
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from datatree.snapshot import load_snapshot
 from tests.cli.commands import Result, call
 from tests.datatree.zookeeper.histories import history, states
 from tests.rigs.zookeeper_directory import load_directory
+from tests.tidy.sources import ROOT
 from zab.cli import new_members
 from zab.host.disk import RealDisk
 
@@ -240,15 +243,61 @@ def test_it_needs_neither_java_nor_a_spark_session(backup: Path, tmp_path: Path)
     assert done.stderr == ""
 
 
+def without(missing: Iterable[str], *words: object) -> subprocess.CompletedProcess[str]:
+    """The command, where these packages are not installed."""
+    code = f"from zab.cli.main import main\nmain({list(map(str, words))!r})"
+    return run_without(missing, code)
+
+
+def run_without(missing: Iterable[str], code: str) -> subprocess.CompletedProcess[str]:
+    hiding = HIDING.format(missing=set(missing))
+    return subprocess.run([sys.executable, "-c", hiding + code], capture_output=True, text=True, check=False)
+
+
+HIDING = """
+import sys
+from importlib.machinery import PathFinder
+real = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name in {missing!r} else real(name, *more)
+"""
+
+
 @pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install(backup: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys\nsys.modules['pyarrow'] = None\n"
-        "import importlib.util\nfound = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *more: None if name == 'pyarrow' else found(name, *more)\n"
-        f"from zab.cli.main import main\nmain(['restore', {str(backup)!r}, '--to', {str(tmp_path / 'new')!r}])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = without(["pyarrow"], "restore", backup, "--to", tmp_path / "new")
     assert done.returncode == 1, done.stderr
-    assert "pip install 'zab[pipeline]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == "zab: zab restore needs pyarrow: pip install 'zab[backup]'\n"
+
+
+def installed_by(extra: str) -> set[str]:
+    """The packages by the names of pyproject.toml, those of the extras in it included."""
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][extra]
+    found: set[str] = set()
+    for line in lines:
+        inner = re.fullmatch(r"zab\[(\w+)\]", line)
+        found |= installed_by(inner[1]) if inner is not None else {re.split(r"[^\w-]", line)[0]}
+    return found
+
+
+LARGE = installed_by("pipeline") - installed_by("backup")
+"""What the extra `pipeline` installs, and the extra `backup` does not."""
+
+
+@pytest.mark.slow
+def test_the_extra_backup_is_enough(backup: Path, tmp_path: Path) -> None:
+    assert {"pyspark", "pandas"} <= LARGE
+    done = without({*LARGE, "py4j"}, "restore", backup, "--to", tmp_path / "new")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = without({*LARGE, "py4j"}, "restore", backup, "--to", tmp_path / "zoo", "--as", "version-2")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["pandas", "pyspark"])
+def test_what_runs_on_spark_says_that_the_extra_pipeline_is_needed(backup: Path, missing: str) -> None:
+    done = without([missing], "pipeline", "state", backup)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(f"needs {missing}: pip install 'zab[pipeline]'\n"), done.stderr
+    for line in ("from zab.pipeline import read_log", "import zab.pipeline.jobs.audit"):
+        failed = run_without([missing], line)
+        assert f"zab.pipeline needs {missing}: pip install 'zab[pipeline]'" in failed.stderr

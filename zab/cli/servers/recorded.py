@@ -22,7 +22,7 @@ __all__ = ["demand_extra", "judge", "write"]
 def demand_extra(option: str) -> None:
     """End the command here, before a run, where the extra `pipeline` is missing."""
     try:
-        import zab.pipeline  # noqa: F401
+        import zab.pipeline.jobs  # noqa: F401
     except ModuleNotFoundError as error:
         fail(f"{option}: {error}")
 

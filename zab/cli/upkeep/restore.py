@@ -21,7 +21,7 @@ follow from the lineage.
 `zab.cli.new_members` says which files are written, and how. With `--into` each member is sent the snapshot over its
 admin port, one after the other, and begins anew with it (`datatree.recovery.restoring`).
 
-Needs the extra zab[pipeline], but neither Java nor Spark: memory has to hold the tree, as that of its members has.
+Needs the extra zab[backup], but neither Java nor Spark: memory has to hold the tree, as that of its members has.
 
 Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage; 3 a member cannot be reached, or refuses.
 """
@@ -104,7 +104,7 @@ def restore_command(
         from zab.pipeline.state.snapshot_output import State
         from zab.pipeline.state.znode_rows import as_znodes
     except ModuleNotFoundError as error:
-        fail(error)
+        fail(f"zab restore needs {error.name}: pip install 'zab[backup]'")
     try:
         moment = local_moment(dirs, moment_wanted, uncommitted=uncommitted)
         for problem in moment.problems:
