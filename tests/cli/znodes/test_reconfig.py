@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -75,6 +76,22 @@ def test_the_whole_of_it(hosts: str, run: Run, tmp_path: Path) -> None:
     check("reconfig set", json.loads(run.out))
     assert run("-s", hosts, "reconfig", "set", tmp_path / "none") == 2
     assert "No such file" in run.err
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_the_whole_of_it_is_never_nothing(
+    hosts: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    for more in ([], ["--plan"]):
+        assert run("-s", hosts, "reconfig", "set", "-", *more) == 2
+        assert (run.out, run.err) == ("", "zab: standard input is empty: no server line is in it\n")
+    (tmp_path / "lines").write_text(text)
+    assert run("-s", hosts, "reconfig", "set", tmp_path / "lines") == 2
+    assert run.err == f"zab: {tmp_path / 'lines'} is empty: no server line is in it\n"
+    (tmp_path / "lines").write_text("# nobody\n")
+    assert run("-s", hosts, "reconfig", "set", tmp_path / "lines") == 2
+    assert "there is no participant" in run.err
 
 
 def test_a_plan_changes_nothing(hosts: str, run: Run) -> None:

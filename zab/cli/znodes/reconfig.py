@@ -114,6 +114,9 @@ def set_command(
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         fail(error, USAGE)
+    if not text.strip():
+        # To the protocol an empty text is no text: nothing would change, and that would be taken for done.
+        fail(f"{'standard input' if file == '-' else file} is empty: no server line is in it", USAGE)
     _change(context, Change(members=text), version, plan=plan, json=json)
 
 
