@@ -88,8 +88,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     """Raises SystemExit, with exit code 2, where they are wrong."""
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     parser.add_argument("--stop-with-parent", action="store_true")
-    parser.add_argument("--log-format", choices=("text", "json"))
-    parser.add_argument("--log-level", choices=tuple(LEVELS))
+    parser.add_argument("--log-format", type=str.lower, choices=("text", "json"))
+    parser.add_argument("--log-level", type=str.lower, choices=tuple(LEVELS))
     parser.add_argument("--log-file", metavar="PATH")
     parser.add_argument("file", metavar="FILE")
     return parser.parse_args(arguments)

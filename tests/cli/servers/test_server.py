@@ -222,7 +222,7 @@ def test_the_journal_is_written_as_the_options_say_and_else_as_the_keys_say(tmp_
     port, by_key, by_option = client_port(1), tmp_path / "key.log", tmp_path / "option.log"
     (tmp_path / "zoo.cfg").write_text(
         f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\nunknownKey=1\npreAllocSize=1024\n"
-        f"log.file={by_key}\nlog.format=json\nlog.level=warning\n"
+        f"log.file={by_key}\nlog.format=Json\nlog.level=WARNING\n"
     )
 
     def run(*options: str) -> str:
@@ -239,7 +239,16 @@ def test_the_journal_is_written_as_the_options_say_and_else_as_the_keys_say(tmp_
     assert by_key.stat().st_mode & 0o777 == 0o600
     run("--log-file", str(by_option), "--log-format", "text", "--log-level", "info")
     assert " INFO  zab.server recovered " in by_option.read_text()
+    in_capitals = tmp_path / "capitals.log"
+    run("--log-file", str(in_capitals), "--log-format", "JSON", "--log-level", "WARNING")
+    levels = [json.loads(line)["level"] for line in in_capitals.read_text().splitlines()]
+    assert levels == ["WARNING", "WARNING", "ERROR"]
     assert len(by_key.read_text().splitlines()) == len(lines)
+    directly = [sys.executable, "-m", "zab.server", "--log-level", "Error", "--log-format", "TEXT"]
+    with socket.create_server(("127.0.0.1", port)):
+        done = subprocess.run([*directly, tmp_path / "zoo.cfg"], check=False, capture_output=True, timeout=60)
+    assert done.returncode == 14
+    assert by_key.read_text().splitlines()[len(lines) :] == [by_key.read_text().splitlines()[-1]]
     assert end(command("server", "--log-format", "xml", str(tmp_path / "zoo.cfg")))[0] == 2
     code, _, err = end(command("server", "--log-file", str(tmp_path / "none" / "x"), str(tmp_path / "zoo.cfg")))
     assert code == 2

@@ -48,10 +48,14 @@ class LogLevel(StrEnum):
 def server_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ZooKeeper zoo.cfg.", show_default=False)],
     log_format: Annotated[
-        LogFormat | None, typer.Option("--log-format", help="How lines of the journal are written; the key log.format.")
+        LogFormat | None,
+        typer.Option(
+            "--log-format", case_sensitive=False, help="How lines of the journal are written; the key log.format."
+        ),
     ] = None,
     log_level: Annotated[
-        LogLevel | None, typer.Option("--log-level", help="From which level on; the key log.level.")
+        LogLevel | None,
+        typer.Option("--log-level", case_sensitive=False, help="From which level on; the key log.level."),
     ] = None,
     log_file: Annotated[
         Path | None,
