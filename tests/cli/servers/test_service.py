@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import call
+from zab.cli.servers import service
 from zab.cli.servers.service import MARK
 
 
@@ -131,6 +134,29 @@ def test_directory_that_is_not_there_is_said(file: Path, capsys: pytest.CaptureF
     done = call(capsys, "service", "install", "--directory", "/nowhere/at/all", file)
     assert done.code == 1
     assert "/nowhere/at/all/zab.service: No such file or directory" in done.err
+
+
+def test_user_that_this_machine_has_not_is_refused_where_systemd_of_this_machine_reads(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units, elsewhere, own = tmp_path / "units", tmp_path / "elsewhere", pwd.getpwuid(os.getuid()).pw_name
+    units.mkdir()
+    (tmp_path / "link").symlink_to(units)
+    elsewhere.mkdir()
+    monkeypatch.setattr(service, "_SYSTEMD", (units,))
+    for directory in (units, tmp_path / "link"):
+        done = call(capsys, "service", "install", "--directory", directory, "--user", "nobody-like-that", file)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("zab: this machine has no user nobody-like-that: ")
+        assert len(done.err.splitlines()) == 1
+        assert not list(units.iterdir())
+    assert call(capsys, "service", "install", "--directory", units, "--user", own, file).code == 0
+    done = call(capsys, "service", "install", "--directory", elsewhere, "--user", "nobody-like-that", file)
+    assert done.code == 0
+    assert done.err == "zab: this machine has no user nobody-like-that; the machine that the unit is for needs one\n"
+    assert "User=nobody-like-that" in (elsewhere / "zab.service").read_text()
+    done = call(capsys, "service", "install", "--print", "--user", "nobody-like-that", file)
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.slow

@@ -4,7 +4,9 @@
     zab service install --print FILE    prints it, and writes nothing
 
 The unit says where the member may write: the directories that FILE names, and nowhere else. What it wrote before is
-replaced; any other file of that name is left alone. Nothing is started: the last line says how.
+replaced; any other file of that name is left alone. Nothing is started: the last line says how. A unit that is written
+where systemd of this machine finds it is for a user of this machine; one that is printed, or written elsewhere, may be
+for another machine.
 
 Exit codes: 0; 1 it cannot be written, and the reason; 2 wrong usage, or FILE is no configuration of a member.
 """
@@ -12,6 +14,7 @@ Exit codes: 0; 1 it cannot be written, and the reason; 2 wrong usage, or FILE is
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import sys
@@ -34,6 +37,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _SERVED_ELSEWHERE = ("/tmp", "/var/tmp")
 """Directories that a service with a private one does not see."""
+_UNITS = Path("/etc/systemd/system")
+_SYSTEMD = (_UNITS, Path("/run/systemd/system"), Path("/usr/local/lib/systemd/system"))
+"""Where systemd looks for units that administrators write."""
 
 service_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -48,9 +54,7 @@ def install_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The zoo.cfg of the member.", show_default=False)],
     user: Annotated[str, typer.Option("--user", metavar="USER", help="Who runs it; owns its directories.")] = "zab",
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the unit.")] = "zab",
-    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Of units.", file_okay=False)] = Path(
-        "/etc/systemd/system"
-    ),
+    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Of units.", file_okay=False)] = _UNITS,
     python: Annotated[
         Path | None,
         typer.Option(
@@ -72,12 +76,28 @@ def install_command(
     if prints:
         say(unit.removesuffix("\n"))
         return
+    if not _is_user(user):
+        if directory.resolve() in _SYSTEMD:
+            fail(
+                f"this machine has no user {user}: `useradd --system {user}` makes one, who has to own the directories "
+                "of the member; for another machine, --print or --directory",
+                2,
+            )
+        say(f"zab: this machine has no user {user}; the machine that the unit is for needs one", sys.stderr)
     path = directory / f"{name}.service"
     try:
         _put(path, unit)
     except OSError as error:
         fail(f"{path}: {error.strerror or error}", 1)
     say(f"{path} is written; start it: systemctl daemon-reload && systemctl enable --now {name}")
+
+
+def _is_user(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
