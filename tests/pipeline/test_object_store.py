@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import fs
 
+from tests.cli.commands import call
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
 from zab.cli.main import main
@@ -111,6 +113,37 @@ def kept(request: pytest.FixtureRequest, store: Store) -> tuple[list[str], list[
         here.append(f"e={member}")
         there.append(f"e={store.uri(f'{directories.kind}/server{number}')}")
     return here, there
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("backup", "take", "--admin", "127.0.0.1:1"),
+        ("backup", "list"),
+        ("backup", "verify"),
+        ("backup", "prune", "--keep", "1"),
+        ("restore", "--to", "new"),
+    ],
+)
+def test_a_bucket_that_is_not_there_is_said(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nowhere = store.uri("zab").replace(BUCKET, "user:hidden@nowhere", 1)
+    done = call(capsys, *words, nowhere)
+    assert done.code == 1
+    [line, *more] = done.err.splitlines()
+    assert line == "zab: s3://nowhere/zab: there is no bucket nowhere; it has to be made first"
+    assert more == (["zab: s3://nowhere/zab does not exist"] if words[0] == "restore" else [])
+
+
+def test_a_store_that_cannot_be_reached_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    uri = f"s3://{BUCKET}/zab?endpoint_override=127.0.0.1:{port}&scheme=http&region={REGION}"
+    for words in (("list",), ("take", "--admin", "127.0.0.1:1")):
+        done = call(capsys, "backup", *words, uri)
+        assert done.code == 1
+        assert re.fullmatch(f"zab: s3://{BUCKET}/zab: .*Could not connect to server\\n", done.err), done.err
 
 
 def rows_of(dirs: list[str], columns: tuple[str, ...], wanted: Range | None = None) -> list[dict[str, Any]]:

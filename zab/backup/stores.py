@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import attrs
+
 __all__ = ["LocalStore", "ObjectStore", "Store", "StoreUnusableError", "open_store"]
 
 _URI: Final = re.compile(r"(?!file://)[A-Za-z][A-Za-z0-9+.-]+://")
@@ -154,7 +156,7 @@ def _sync(directory: Path) -> None:
 
 
 class ObjectStore:
-    """A prefix of an object store."""
+    """A prefix of an object store. Its errors have the store as their file."""
 
     def __init__(self, place: Any) -> None:
         self._place = place
@@ -162,31 +164,55 @@ class ObjectStore:
     def __str__(self) -> str:
         return str(self._place)
 
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """What goes wrong there says where."""
+        try:
+            yield
+        except OSError as error:
+            reason = (error.strerror or str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+            raise OSError(error.errno, reason, str(self)) from None
+
     def names(self) -> list[str]:
         found = []
-        for entry in self._place.list():
-            if entry.is_directory:
-                found += [f"{entry.name}/{below.name}" for below in entry.place.list() if not below.is_directory]
-            else:
-                found.append(entry.name)
+        with self._named():
+            for entry in self._place.list():
+                if entry.is_directory:
+                    found += [f"{entry.name}/{below.name}" for below in entry.place.list() if not below.is_directory]
+                else:
+                    found.append(entry.name)
         return sorted(found)
 
     def exists(self, name: str) -> bool:
-        return bool(self._at(name).kind() == "file")
+        """Raises StoreUnusableError where it does not, and not even the bucket does."""
+        with self._named():
+            if self._at(name).kind() == "file":
+                return True
+        bucket = self._place.path.partition("/")[0]
+        if bucket and self._is_missing(bucket):
+            raise StoreUnusableError(f"{self}: there is no bucket {bucket}; it has to be made first")
+        return False
+
+    def _is_missing(self, bucket: str) -> bool:
+        """Of what the store does not show, nothing is known."""
+        with contextlib.suppress(OSError):
+            return not attrs.evolve(self._place, path=bucket).kind()
+        return False
 
     def size(self, name: str) -> int:
-        with self._at(name).open() as file:
+        with self._named(), self._at(name).open() as file:
             return int(file.size)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        return bytes(self._at(name).read(offset, length))
+        with self._named():
+            return bytes(self._at(name).read(offset, length))
 
     def put(self, name: str, data: bytes) -> None:
-        with self._opened(name) as stream:
+        with self._named(), self._opened(name) as stream:
             stream.write(data)
 
     def put_file(self, name: str, path: str) -> None:
-        with self._opened(name) as stream, open(path, "rb") as source:
+        with open(path, "rb") as source, self._named(), self._opened(name) as stream:
             while piece := source.read(_PIECE_BYTES):
                 stream.write(piece)
 
@@ -197,7 +223,8 @@ class ObjectStore:
 
     def remove(self, name: str) -> None:
         place = self._at(name)
-        place.file_system.delete_file(place.path)
+        with self._named():
+            place.file_system.delete_file(place.path)
 
     def _at(self, name: str) -> Any:
         place = self._place

@@ -152,7 +152,7 @@ def _from_one_of(ports: list[AdminPort], once: Callable[[_Member], Taken], *, js
             say(f"zab: {error}", sys.stderr)
             return REFUSED
         except OSError as error:
-            say(f"zab: {error.filename or ''}: {error.strerror or error}", sys.stderr)
+            say(f"zab: {error.filename}: {error.strerror or error}" if error.filename else f"zab: {error}", sys.stderr)
             return REFUSED
         else:
             for line in _taken_lines(taken, json=json):
@@ -242,7 +242,7 @@ def verify_command(
             fields = {"type": "fault", "file": fault.name or None, "reason": fault.reason, "backups": lost}
             say(json_line(fields) if json else f"{fault}; needed by {', '.join(lost)}")
     except OSError as error:
-        fail(f"{directory}: {error.strerror or error}")
+        fail(f"{store}: {error.strerror or error}")
     count = len(catalogue.backups)
     if json:
         say(json_line({"type": "verified", "count": count, "is_whole": not bad}))
@@ -273,12 +273,13 @@ def prune_command(
     if keep is None and keep_for is None:
         raise typer.BadParameter("say what is kept", param_hint="--keep, --keep-for")
     keep_for_ms = None if keep_for is None else duration_ms(keep_for, "--keep-for")
+    store = _store(directory)
     try:
-        taken = prune(_store(directory), time.time_ns() // 1_000_000, keep=keep, keep_for_ms=keep_for_ms)
+        taken = prune(store, time.time_ns() // 1_000_000, keep=keep, keep_for_ms=keep_for_ms)
     except (BackupError, CatalogueError, StoreUnusableError) as error:
         fail(error)
     except OSError as error:
-        fail(f"{directory}: {error.strerror or error}")
+        fail(f"{store}: {error.strerror or error}")
     if json:
         fields = {"type": "pruned", "count": len(taken.catalogue.backups), "removed": list(taken.removed)}
         say(json_line(fields))
@@ -297,7 +298,9 @@ def _catalogue(directory: str) -> tuple[Store, Catalogue]:
     store = _store(directory)
     try:
         catalogue = catalogue_of(store)
-    except (CatalogueError, StoreUnusableError) as error:
+    except StoreUnusableError as error:
+        fail(error)
+    except CatalogueError as error:
         fail(f"{store}: {error}")
     except OSError as error:
         fail(f"{store}: {error.strerror or error}")

@@ -27,11 +27,12 @@ Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage; 3 a member ca
 """
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zab.backup.stores import StoreUnusableError, open_store
+from zab.backup.stores import Store, StoreUnusableError, open_store
 from zab.backup.taking import catalogue_of
 from zab.backup.verifying import checked_files
 from zab.cli.exits import UNREACHABLE, USAGE, fail
@@ -128,19 +129,21 @@ def _check_backups(dirs: list[str]) -> None:
     for text in dirs:
         place = text.partition("=")[2] if "=" in text.partition("/")[0] else text
         try:
-            store = open_store(place)
-            catalogue = catalogue_of(store)
-            for fault in () if catalogue is None else checked_files(store, catalogue.files):
-                print(f"zab: {store}: {fault}", file=sys.stderr)
-        except (StoreUnusableError, CatalogueError) as error:
-            print(f"zab: {without_query(place)}: {error}", file=sys.stderr)
-        except OSError as error:
-            print(f"zab: {without_query(place)}: {error.strerror or error}", file=sys.stderr)
+            for fault in _faults(open_store(place)):
+                print(f"zab: {fault}", file=sys.stderr)
+        except StoreUnusableError as error:
+            print(f"zab: {error}", file=sys.stderr)
 
 
-def without_query(text: str) -> str:
-    """It may have credentials in it."""
-    return text.partition("?")[0]
+def _faults(store: Store) -> Iterator[str]:
+    try:
+        catalogue = catalogue_of(store)
+        for fault in () if catalogue is None else checked_files(store, catalogue.files):
+            yield f"{store}: {fault}"
+    except CatalogueError as error:
+        yield f"{store}: {error}"
+    except OSError as error:
+        yield f"{store}: {error.strerror or error}"
 
 
 def _report(
