@@ -79,6 +79,21 @@ class Taken:
     """The directory of what was there."""
 
 
+@frozen
+class GoesOn:
+    """What the next start goes on with in place of what is here."""
+
+    path: str
+    header: SnapshotHeader
+    is_begun: bool
+    """A start has begun to set aside what was here, so what is left of it is nothing by itself."""
+
+    @property
+    def before(self) -> str:
+        """The directory of what was here."""
+        return BEFORE + self.header.lineage.hex()
+
+
 def restored_lineage(before: bytes, zxid: int, state: bytes, configuration: bytes) -> bytes:
     """The lineage of what members of the lineage `before` go on with, when they are given this state. `state`: see
     `hash_of`; `configuration`: that in force, as the history has it; empty where that has none."""
@@ -140,16 +155,33 @@ def drop_foreign(disk: Disk) -> bool:
     return is_foreign
 
 
-def goes_on_with(disk: Disk) -> str | None:
-    """The path of what the next start goes on with in place of what is here."""
-    staged = _staged(disk)
-    return None if staged is None or not _is_of_here(disk, staged) else snapshot_path(staged.zxid, RESTORED)
+def goes_on_with(disk: Disk) -> GoesOn | None:
+    """None: with what is here. Raises SnapshotError as `take_staged` does."""
+    path = _path_of_staged(disk)
+    if path is None:
+        return None
+    staged, member = _header(disk, path), load_member(disk)
+    if not _is_of_here(disk, staged):
+        return None
+    return GoesOn(path, staged, member is None or member.lineage == staged.lineage)
 
 
 def _staged(disk: Disk) -> SnapshotHeader | None:
     """What is staged, as far as that can be read."""
+    path = _path_of_staged(disk)
+    return None if path is None else read_snapshot_header(disk, path)
+
+
+def _path_of_staged(disk: Disk) -> str | None:
     staged = snapshot_files(disk, RESTORED)
-    return read_snapshot_header(disk, snapshot_path(staged[-1], RESTORED)) if staged else None
+    return snapshot_path(staged[-1], RESTORED) if staged else None
+
+
+def _header(disk: Disk, path: str) -> SnapshotHeader:
+    header = read_snapshot_header(disk, path)
+    if header is None:
+        raise SnapshotError(path, 0, "checksum of the header does not match")
+    return header
 
 
 def _is_of_here(disk: Disk, staged: SnapshotHeader) -> bool:
@@ -166,14 +198,11 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
     """Put what is staged in the place of what is there, durably; None: nothing is staged.
 
     Raises SnapshotError where what is staged does not say what it is: then nothing is changed. And OSError."""
-    staged = snapshot_files(disk, RESTORED)
-    if not staged:
+    path = _path_of_staged(disk)
+    if path is None:
         _forget_of(disk)
         return None
-    path = snapshot_path(staged[-1], RESTORED)
-    header = read_snapshot_header(disk, path)
-    if header is None:
-        raise SnapshotError(path, 0, "checksum of the header does not match")
+    header = _header(disk, path)
     before = BEFORE + header.lineage.hex()
     member = load_member(disk)
     if member is None or member.lineage != header.lineage:

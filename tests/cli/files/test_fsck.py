@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from datatree.recovery.restoring import RESTORED, stage
+from datatree.recovery.recover import recover
+from datatree.recovery.restoring import RESTORED, stage, take_staged
 from datatree.snapshot import snapshot_path
 from tests.cli.commands import Result, call
 from tests.cli.files.test_recover import below, cut_short, damaged, lived
@@ -63,6 +66,9 @@ def test_what_is_whole_is_called_that(zab: Zab, tmp_path: Path) -> None:
     assert below(tmp_path) == before
 
 
+DAMAGED = "; that is damaged, so it counts for nothing until the others have synchronized it"
+
+
 def test_what_it_was_given_and_has_not_begun_with_is_said(zab: Zab, tmp_path: Path) -> None:
     author = lived(tmp_path)
     disk = RealDisk(str(tmp_path))
@@ -73,8 +79,118 @@ def test_what_it_was_given_and_has_not_begun_with_is_said(zab: Zab, tmp_path: Pa
     assert done.out.splitlines()[-1] == (
         f"at its next start it sets all of this aside, and goes on with {path}, which was restored"
     )
-    (tmp_path / "version-1" / "stagedOf").unlink()
+    flip(tmp_path / path, 100)
+    done = zab(tmp_path)
+    assert done.code == 1
+    assert f"damage: {path} at offset " in done.out
+    assert done.out.splitlines()[-1].endswith(
+        "; that is damaged, so it counts for nothing until the others have synchronized it"
+    )
+    (tmp_path / path).write_bytes(b"")
+    done = zab(tmp_path)
+    assert (done.code, done.out.splitlines()[-1]) == (
+        1,
+        "its next start ends with exit code 3: what was restored cannot be read; remove it, and give it again",
+    )
+    (tmp_path / path).unlink()
     assert zab(tmp_path).out.splitlines()[-1] == "whole"
+
+
+class _CutOffError(Exception):
+    """The power is gone."""
+
+
+class _CutOffDisk(RealDisk):
+    """Loses its power at a change of names."""
+
+    left = 0
+
+    def rename(self, old: str, new: str) -> None:
+        self._spend()
+        super().rename(old, new)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._spend()
+        super().replace(path, data)
+
+    def remove(self, path: str) -> None:
+        self._spend()
+        super().remove(path)
+
+    def _spend(self) -> None:
+        if not self.left:
+            raise _CutOffError
+        self.left -= 1
+
+
+def test_a_restore_that_is_cut_off_at_any_step_is_told_as_the_next_start_ends_it(zab: Zab, tmp_path: Path) -> None:
+    verdicts = []
+    for number in count():
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        author = lived(directory)
+        disk = _CutOffDisk(str(directory))
+        disk.left = 1000
+        staged = stage(disk, snapshot(disk, author.tree, author.last[1]), LINEAGE)  # type: ignore[arg-type]
+        disk.left = number
+        with suppress(_CutOffError):
+            take_staged(disk, 3)
+        is_done = bool(disk.left)
+        disk.close()
+        before = below(directory)
+        done = zab(directory)
+        assert (done.code, done.err) == (0, ""), done.err
+        assert below(directory) == before
+        lineage, until, verdict = done.out.splitlines()
+        verdicts.append(re.sub("before-[0-9a-f]+", "before-…", verdict))
+        [member] = map(json.loads, zab("--json", directory).out.splitlines())
+        assert (member["is_whole"], member["verdict"]) == (True, verdict)
+        disk = RealDisk(str(directory))
+        take_staged(disk, 3)
+        found = recover(disk, 3)
+        disk.close()
+        if "sets all of this aside" in verdict:
+            assert lineage == f"ensemble {LINEAGE.hex()}"
+            assert f"history up to zxid {author.last[0]:#x}, " in until
+        else:
+            assert lineage == f"ensemble {found.lineage.hex()}"
+            assert until == f"history up to zxid {found.last[0]:#x}, {found.tree.znode_count} znodes at {found.mark:#x}"
+        assert found.last[0] == staged.zxid
+        assert (found.lineage, found.damage) == (staged.lineage, [])
+        if is_done:
+            break
+    path = snapshot_path(staged.zxid, RESTORED)
+    goes_on = f"goes on with {path}, which was restored"
+    assert list(dict.fromkeys(verdicts)) == [
+        f"at its next start it sets all of this aside, and {goes_on}",
+        f"at its next start it sets aside what is left here, beside version-1.before-…, and {goes_on}",
+        "whole",
+    ]
+
+
+def test_what_a_cut_off_restore_is_to_go_on_with_may_be_damaged(zab: Zab, tmp_path: Path) -> None:
+    author = lived(tmp_path)
+    disk = _CutOffDisk(str(tmp_path))
+    disk.left = 1000
+    staged = stage(disk, snapshot(disk, author.tree, author.last[1]), LINEAGE)  # type: ignore[arg-type]
+    disk.left = 3
+    with pytest.raises(_CutOffError):
+        take_staged(disk, 3)
+    disk.close()
+    flip(tmp_path / snapshot_path(staged.zxid, RESTORED), 100)
+    done = zab(tmp_path)
+    assert done.code == 1
+    [finding] = done.out.splitlines()[2:-1]
+    assert finding.startswith(f"damage: {snapshot_path(staged.zxid, RESTORED)} at offset ")
+    assert done.out.splitlines()[-1].endswith(
+        "; that is damaged, so it counts for nothing until the others have synchronized it"
+    )
+    disk = RealDisk(str(tmp_path))
+    take_staged(disk, 3)
+    found = recover(disk, 3)
+    disk.close()
+    assert found.amnesiac
+    assert found.damage
 
 
 @pytest.mark.parametrize(

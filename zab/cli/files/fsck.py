@@ -1,6 +1,7 @@
 """`zab fsck DIR`: what is wrong with the files of a stopped member, and what will happen at its next start.
 
 Every byte that counts is read, also what a start does not look at: older snapshots, and the log below the newest one.
+Where a snapshot was restored, and a start has begun to go on with it, that is what is looked at.
 Nothing is changed, and no lock is taken. A running member reads through its files by itself (`zab.server.scrubber`).
 
 Exit codes: 0 all of it is whole; 1 something is damaged, or it cannot be looked at; 2 wrong usage.
@@ -17,14 +18,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from attrs import frozen
+from attrs import evolve, frozen
 
 from datatree.log.epochs import DIRECTORY
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole, find_hole
 from datatree.recovery.recover import Recovered, examine
-from datatree.recovery.restoring import goes_on_with
+from datatree.recovery.restoring import GoesOn, goes_on_with
 from datatree.recovery.scrub import Scrub
+from datatree.snapshot import SnapshotError, load_snapshot
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import count_of
@@ -56,6 +58,20 @@ class Finding:
         return f"{self.path} at offset {self.offset}: {self.reason}"
 
 
+@frozen
+class Looked:
+    """What is said: of which history, what was found, and what happens at the next start."""
+
+    lineage: bytes
+    zxid: int
+    held: str
+    """How many znodes the tree has, where that is known."""
+    findings: list[Finding]
+    verdict: str
+    is_damaged: bool
+    is_amnesiac: bool = False
+
+
 def fsck_command(
     directory: Annotated[Path, typer.Argument(metavar="DATADIR", help="The dataDir of a stopped member.")],
     log_directory: Annotated[
@@ -67,27 +83,21 @@ def fsck_command(
     roots = list(dict.fromkeys(each.expanduser().absolute() for each in (directory, log_directory or directory)))
     try:
         _check(roots)
-        disk = RealDisk(str(roots[0]), str(roots[-1]), lock=False)
-        recovered = examine(disk)
-        hole, findings, given = find_hole(disk, recovered), _findings(disk, recovered), goes_on_with(disk)
+        looked = _look(RealDisk(str(roots[0]), str(roots[-1]), lock=False), roots)
     except OSError as error:
         fail(f"{error.filename or roots[0]}: {error.strerror or error}")
-    verdict = _verdict(recovered, hole, findings) if given is None else _verdict_of_given(given)
-    for line in _json(recovered, findings, verdict) if json else _text(recovered, findings, verdict):
+    for line in _json(looked) if json else _text(looked):
         print(line)
     sys.stdout.flush()
-    if findings:
+    if looked.findings:
         raise typer.Exit(REFUSED)
 
 
 def _check(roots: list[Path]) -> None:
-    """Refuse what holds no history of ours, and the directory of a running member."""
+    """Refuse what is not there, and the directory of a running member."""
     for root in roots:
         if not root.is_dir():
             fail(f"{root}: there is no such directory")
-    names = [name for root in roots if (root / DIRECTORY).is_dir() for name in os.listdir(root / DIRECTORY)]
-    if not any(name.startswith(_HISTORY) for name in names):
-        fail(f"{roots[0]} holds no history")
     for root in roots:
         if _is_locked(root / LOCK_FILE):
             fail(f"a member runs on {root}: it reads through its files by itself, and its journal says what it finds")
@@ -105,6 +115,64 @@ def _is_locked(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def _look(disk: RealDisk, roots: list[Path]) -> Looked:
+    """At what a start goes on with."""
+    try:
+        given = goes_on_with(disk)
+    except SnapshotError as error:
+        looked = _look_at_history(disk, roots)
+        verdict = "its next start ends with exit code 3: what was restored cannot be read; remove it, and give it again"
+        return evolve(looked, findings=[_damage(error), *looked.findings], is_damaged=True, verdict=verdict)
+    if given is None:
+        return _look_at_history(disk, roots)
+    staged = _look_at_staged(disk, given)
+    if given.is_begun:
+        return staged
+    looked = _look_at_history(disk, roots)
+    return evolve(looked, findings=[*staged.findings, *looked.findings], verdict=staged.verdict)
+
+
+def _look_at_staged(disk: RealDisk, given: GoesOn) -> Looked:
+    findings, held = [], ""
+    try:
+        held = _held(load_snapshot(disk, given.path)[1].znode_count, given.header.zxid)
+    except SnapshotError as error:
+        findings.append(_damage(error))
+    if given.is_begun:
+        verdict = f"at its next start it sets aside what is left here, beside {given.before}, and"
+    else:
+        verdict = "at its next start it sets all of this aside, and"
+    verdict += f" goes on with {given.path}, which was restored"
+    if findings:
+        verdict += "; that is damaged, so it counts for nothing until the others have synchronized it"
+    return Looked(given.header.lineage, given.header.zxid, held, findings, verdict, is_damaged=bool(findings))
+
+
+def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
+    names = [name for root in roots if (root / DIRECTORY).is_dir() for name in os.listdir(root / DIRECTORY)]
+    if not any(name.startswith(_HISTORY) for name in names):
+        fail(f"{roots[0]} holds no history")
+    recovered = examine(disk)
+    hole, findings = find_hole(disk, recovered), _findings(disk, recovered)
+    return Looked(
+        recovered.lineage,
+        recovered.last[0],
+        "" if recovered.damage else _held(recovered.tree.znode_count, recovered.mark),
+        findings,
+        _verdict(recovered, hole, findings),
+        is_damaged=bool(recovered.damage),
+        is_amnesiac=recovered.amnesiac,
+    )
+
+
+def _held(znode_count: int, zxid: int) -> str:
+    return f", {count_of(znode_count, 'znode')} at {zxid:#x}"
+
+
+def _damage(error: SnapshotError) -> Finding:
+    return Finding(Kind.DAMAGE, error.path, error.offset, error.reason)
 
 
 def _findings(disk: RealDisk, recovered: Recovered) -> list[Finding]:
@@ -142,33 +210,26 @@ def _verdict(recovered: Recovered, hole: Hole | None, findings: list[Finding]) -
     return "whole"
 
 
-def _verdict_of_given(path: str) -> str:
-    return f"at its next start it sets all of this aside, and goes on with {path}, which was restored"
-
-
-def _text(recovered: Recovered, findings: list[Finding], verdict: str) -> Iterator[str]:
-    yield f"ensemble {recovered.lineage.hex() or 'unknown'}"
-    until = f"history up to zxid {recovered.last[0]:#x}"
-    if not recovered.damage:
-        until += f", {count_of(recovered.tree.znode_count, 'znode')} at {recovered.mark:#x}"
-    yield until
-    for finding in findings:
+def _text(looked: Looked) -> Iterator[str]:
+    yield f"ensemble {looked.lineage.hex() or 'unknown'}"
+    yield f"history up to zxid {looked.zxid:#x}{looked.held}"
+    for finding in looked.findings:
         yield f"{finding.kind}: {finding}"
-    yield verdict
+    yield looked.verdict
 
 
-def _json(recovered: Recovered, findings: list[Finding], verdict: str) -> Iterator[str]:
-    for each in findings:
+def _json(looked: Looked) -> Iterator[str]:
+    for each in looked.findings:
         fields: dict[str, Any] = {"type": each.kind, "path": each.path, "offset": each.offset, "reason": each.reason}
         yield json_line(fields)
     yield json_line(
         {
             "type": "member",
-            "ensemble": recovered.lineage.hex() or None,
-            "zxid": hexadecimal(recovered.last[0]),
-            "is_whole": not findings,
-            "is_damaged": bool(recovered.damage),
-            "is_amnesiac": recovered.amnesiac,
-            "verdict": verdict,
+            "ensemble": looked.lineage.hex() or None,
+            "zxid": hexadecimal(looked.zxid),
+            "is_whole": not looked.findings,
+            "is_damaged": looked.is_damaged,
+            "is_amnesiac": looked.is_amnesiac,
+            "verdict": looked.verdict,
         }
     )
