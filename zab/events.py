@@ -57,6 +57,8 @@ class ElectionLinkDown:
     """The server refused our election connection, or it closed and could not be opened again."""
 
     sid: ServerId
+    knows_us: bool = True
+    """It may: nothing came that says, without proof, that this server is in no configuration of it."""
 
 
 @attrs.define

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.direct.members import Ensemble, Server
+from zab import events as ev
 from zab.ids import ServerId
 from zab.member.waiting import WAITING_MS_MAX, WAITING_MS_MIN, why_not_serving
 
@@ -61,6 +62,22 @@ def test_a_member_that_served_until_now_waits_before_it_says_anything() -> None:
     assert not said(ensemble.servers[THREE])
     ensemble.advance(2000)
     assert len(said(ensemble.servers[THREE])) == 1
+
+
+def test_a_member_that_others_do_not_know_says_that_and_nothing_of_a_first_start(two_of_three: Ensemble) -> None:
+    two = two_of_three.servers[ServerId(2)]
+    two.answers += [ev.ElectionLinkDown(ServerId(1), knows_us=False), ev.ElectionLinkDown(THREE, knows_us=False)]
+    two_of_three.advance(WAITING_MS_MIN + 1000)
+    [text] = said(two)
+    assert text.startswith("no service: servers 1, 3 do not know server 2: add it with `zab reconfig add`, ")
+    assert "first start" not in text
+    two.answers += [ev.ElectionLinkDown(ServerId(1))]
+    two_of_three.settle()
+    said_now = why_not_serving(two.member.peer)
+    assert said_now.startswith("no service: server 1 was not heard; server 3 does not know server 2: add it ")
+    two.answers += [ev.ElectionLinkUp(THREE, 1)]
+    two_of_three.settle()
+    assert "not know" not in why_not_serving(two.member.peer)
 
 
 def test_a_member_without_a_quorum_says_who_was_not_heard() -> None:

@@ -204,6 +204,26 @@ async def test_wrong_server_at_the_address_is_down(sid, me, reason):
             await members[1].events.wait_for(ElectionLinkDown(2))
 
 
+async def test_who_is_not_known_hears_it_as_long_as_it_is_so():
+    async with running(1, absent=(2,)) as (members, addresses):
+        events = members[1].events
+        await events.wait_for(ElectionLinkDown(2))
+        with open_listener("127.0.0.1", addresses[2].port) as listening:
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+            for _ in range(2):
+                stream = await listener.accept()
+                with pytest.raises(MessageError, match="not in the configuration"):
+                    await meet(stream, greeting(2, others=(3,)).listening_for_votes(None))
+                await stream.aclose()
+            await events.wait_for(ElectionLinkDown(2, knows_us=False))
+            with pytest.raises(MessageError, match="has no secret"):
+                await is_dialled(listener, 2, Party(2, 3, 3, secrets=(Secret(bytes(32)),)))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while events.seen[-1] != ElectionLinkDown(2):
+                await events.changed.wait()
+        assert events.seen == [ElectionLinkDown(2), ElectionLinkDown(2, knows_us=False), ElectionLinkDown(2)]
+
+
 async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, monkeypatch):
     """No socket is touched here: the dial itself is replaced."""
     dialled_at = []

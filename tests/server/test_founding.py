@@ -103,6 +103,8 @@ def test_a_member_that_is_not_in_the_configuration_is_called_that(tmp_path):
             said = f"server 4 is not in the configuration of server {member.server_id}"
             fourth.wait_until_it_says(f"server {member.server_id} refuses: {said}")
             member.wait_until_it_says(f'election connection is closed reason="{said}"')
+        fourth.wait_until_it_says("no service: servers 1, 2, 3 do not know server 4: add it with `zab reconfig add`")
+        assert "first start" not in fourth.log()
 
 
 def test_one_marked_voter_of_three_waits_for_all_of_them(tmp_path):

@@ -19,6 +19,7 @@ from zab.wire.handshake import (
     Agreed,
     Dialling,
     Listening,
+    NotKnownError,
     Party,
     Secret,
     refusal,
@@ -171,6 +172,18 @@ def test_a_refusal_is_told_with_its_reason() -> None:
         dialling().welcomed(refusal("no such thing"))
     with pytest.raises(MessageError, match=r"server 2 refuses: x+$"):
         dialling().welcomed(refusal("x" * (REASON_CHARACTERS_MAX + 1)))
+
+
+def test_who_is_refused_because_nobody_knows_him_can_tell_that_from_all_else() -> None:
+    stranger = attrs.evolve(ONE, sid=9)
+    with pytest.raises(MessageError) as told:
+        listening().welcome(dialling(stranger).hello())
+    with pytest.raises(NotKnownError, match="server 2 refuses: server 9 is not in the configuration of server 2"):
+        dialling(stranger).welcomed(refusal(str(told.value)))
+    for reason in (f"{told.value}.", "server 1 is not in the configuration of server 2", "server 9 has no secret"):
+        with pytest.raises(MessageError) as refused:
+            dialling(stranger).welcomed(refusal(reason))
+        assert not isinstance(refused.value, NotKnownError)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,10 @@ _FIRST_START = (
     "Where a majority never had data, it can begin without the others: stop it, make an empty file `initialize` in the "
     "dataDir of each, and start it again"
 )
+_ADD = (
+    "add it with `zab reconfig add`, which reconfigEnabled=true in the zoo.cfg of all members allows; or write its "
+    "server line into all of these, and restart them one after the other; or correct its myid"
+)
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
 _OTHER = "of another history than this member, as after a restore that not all were given"
@@ -61,8 +65,12 @@ def why_not_serving(peer: PeerState) -> str:
     voters, election = peer.quorum.voters, peer.election
     votes = {**election.out_of_election, **election.received}
     votes.pop(peer.settings.sid, None)
-    missing = voters - election.heard - {peer.settings.sid}
+    strange_to = election.strange_to & peer.servers
+    missing = voters - election.heard - strange_to - {peer.settings.sid}
     parts = [f"{_servers(missing)} not heard"] if missing else []
+    if strange_to:
+        parts.append(f"{_servers(strange_to, 'does', 'do')} not know server {peer.settings.sid}: {_ADD}")
+        return f"no service: {'; '.join(parts)}"
     if peer.amnesiac and peer.is_voter and peer.holds == NOTHING and not any(map(tells_of_history, votes.values())):
         if peer.marked:
             parts.append("too few with a file `initialize` were heard for a quorum")

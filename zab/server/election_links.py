@@ -18,7 +18,8 @@ dialled: nobody knows where it is. It is answered on the connection that it has 
 One that has left the ensemble is, too; it has to open another connection for that.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
-                ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
+                ElectionLinkDown(sid, knows us)   it was refused, or closed and could not be opened again; whether
+                                                  that was because it knows no such server
                 NotificationReceived(sid, …)
 
 Rules:
@@ -55,6 +56,7 @@ from zab.message import Config, encode
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
+from zab.wire.handshake import NotKnownError
 from zab.wire.records import MessageError
 from zab.wire.strangers import Strangers
 
@@ -177,6 +179,7 @@ class ElectionLinks:
 
     async def _dial_again_and_again(self, sid: ServerId, other: _Other) -> None:
         down_because: str | None = None
+        known_before = True
         wait_seconds = REDIAL_SECONDS_MIN
         while True:
             try:
@@ -185,9 +188,10 @@ class ElectionLinks:
                 reason = str(error) or type(error).__name__
                 if reason != down_because:
                     journal.info("server is unreachable for the election", sid=sid, reason=reason)
-                if down_because is None:
-                    self._post(ElectionLinkDown(sid))
-                down_because = reason
+                knows_us = not isinstance(error, NotKnownError)
+                if down_because is None or knows_us != known_before:
+                    self._post(ElectionLinkDown(sid, knows_us))
+                down_because, known_before = reason, knows_us
                 # At random, so that two servers that lost each other do not dial in step.
                 with trio.move_on_after(wait_seconds * random.uniform(0.8, 1.2)):
                     await other.knocked.wait()

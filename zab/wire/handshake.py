@@ -117,6 +117,15 @@ _ANSWERS: Codec[Welcome | Refusal] = Codec((Welcome, Refusal))
 _PROOFS: Codec[Proof] = Codec((Proof,))
 
 
+class NotKnownError(MessageError):
+    """Whoever was dialled says that it knows no such server as this one. It is seen by the words, which do not change,
+    and is not proven: for what a server says of itself, and nothing else."""
+
+
+def _not_known(sid: int, to: int) -> str:
+    return f"server {sid} is not in the configuration of server {to}"
+
+
 def refusal(reason: str) -> bytes:
     """The payload that says it to the other side."""
     return _ANSWERS.encode(Refusal(reason[:REASON_CHARACTERS_MAX]))
@@ -194,7 +203,8 @@ class Dialling:
         me, hello = self._me, self._hello
         answer = _ANSWERS.decode(payload)
         if isinstance(answer, Refusal):
-            raise MessageError(f"server {hello.other} refuses: {answer.reason}")
+            kind = NotKnownError if answer.reason == _not_known(me.sid, hello.other) else MessageError
+            raise kind(f"server {hello.other} refuses: {answer.reason}")
         if answer.sid != hello.other:
             raise MessageError(f"server {answer.sid} answers where server {hello.other} should")
         if not me.least_version <= answer.version <= me.version or answer.features & ~me.features:
@@ -243,7 +253,7 @@ class Listening:
         if hello.sid not in self._others:
             if hello.sid == me.sid:
                 raise MessageError(f"this is server {me.sid}, and who dials has the same id: see its myid")
-            raise MessageError(f"server {hello.sid} is not in the configuration of server {me.sid}")
+            raise MessageError(_not_known(hello.sid, me.sid))
         if self._certified is not None and hello.sid not in self._certified:
             raise MessageError(f"the certificate is not for the host of server {hello.sid}")
         if hello.other != me.sid:
