@@ -28,8 +28,8 @@ _FIRST_START = (
     "dataDir of each, and start it again"
 )
 _ADD = (
-    "add it with `zab reconfig add`, which reconfigEnabled=true in the zoo.cfg of all members allows; or write its "
-    "server line into all of these, and restart them one after the other; or correct its myid"
+    "add it with `zab reconfig add`, which reconfigEnabled=true in the zoo.cfg of all members allows; or stop all "
+    "members, write its server line into the file of each, and start all; or correct its myid"
 )
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
