@@ -148,6 +148,28 @@ def test_where_it_is_switched_off(run: Run) -> None:
         assert "reconfigEnabled=true in the zoo.cfg of all members allows it" in run.err
 
 
+DIGEST = "super:VlEP1YpIxNQhza4pO3pp/dAbHPI="
+"""Of the password `known`, as docs/security.md makes it."""
+
+
+def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:
+    lines = {"reconfigEnabled": "true", "DigestAuthenticationProvider.superDigest": DIGEST}
+    (tmp_path / "auth").write_text("digest:super:known\n")
+    (tmp_path / "auth").chmod(0o600)
+    with running("zab", 3, lines) as servers:
+        leader = servers.leader()
+        follower = next(member for member in servers.members if member is not leader)
+        for words in (["lead", str(follower.server_id)], ["reconfig", "remove", str(follower.server_id)]):
+            assert run("-s", servers.hosts, *words) == 1
+            assert run.err.startswith("zab: NOAUTH /zookeeper/config: no identity of the connection has the permission")
+            for needed in ("DigestAuthenticationProvider.superDigest", "zab --auth @FILE", "docs/reconfiguration.md"):
+                assert needed in run.err
+            assert len(run.err.splitlines()) == 1
+        assert run("--auth", f"@{tmp_path / 'auth'}", "-s", servers.hosts, "reconfig", "remove", "3", "--plan") == 0
+        assert run("--auth", f"@{tmp_path / 'auth'}", "-s", servers.hosts, "lead", str(leader.server_id)) == 1
+        assert "has no client port to ask it at" in run.err
+
+
 def test_a_standalone_server_has_no_ensemble(run: Run) -> None:
     with running("zab", 1, LINES) as servers:
         assert run("-s", servers.hosts, "reconfig", "show") == 1

@@ -30,6 +30,7 @@ from zab.client import (
     Client,
     ConnectionLossError,
     NewConfigNoQuorumError,
+    NoAuthError,
     ReconfigDisabledError,
     RequestError,
     UnimplementedError,
@@ -44,6 +45,11 @@ WORD_SECONDS: Final = 2.0
 """How long one server may take to say where it stands."""
 LOOK_SECONDS: Final = 0.1
 """Between two looks whether a server leads."""
+_MAY_NOT: Final = (
+    "no identity of the connection has the permission WRITE of it. At first the superuser alone has it: "
+    "DigestAuthenticationProvider.superDigest in the zoo.cfg of all members names him, zab --auth @FILE logs him in, and "
+    "he may give it to others; docs/reconfiguration.md says how. With skipACL=yes in these files everybody has it"
+)
 _LINE: Final = "id=host:quorumPort:electionPort[:participant|observer];clientPort"
 
 VersionOption: TypeAlias = Annotated[
@@ -126,7 +132,8 @@ def lead_command(
     json: JsonOption = False,
 ) -> None:
     """Hand the lead over to a server that follows, before the leader is restarted, say. Writes wait meanwhile, as long
-    as an election takes. It is done when that server leads.
+    as an election takes. It is done when that server leads. Who may write /zookeeper/config may do it: at first the
+    superuser alone.
     """
 
     async def work(zk: Client, _caller: Caller) -> None:
@@ -137,6 +144,8 @@ def lead_command(
             await zk.hand_over(server_id)
         except NewConfigNoQuorumError as error:
             raise NewConfigNoQuorumError(error.path, detail=f"server {server_id} does not follow") from None
+        except NoAuthError as error:
+            raise NoAuthError(error.path, detail=_MAY_NOT) from None
         except UnimplementedError as error:
             raise UnimplementedError(error.path, detail="a standalone server leads itself") from None
         except ConnectionLossError:
@@ -207,6 +216,8 @@ def _explained(error: RequestError, after: Ensemble) -> RequestError:
     """The same, with what is to be done."""
     if isinstance(error, ReconfigDisabledError):
         return ReconfigDisabledError(error.path, detail="reconfigEnabled=true in the zoo.cfg of all members allows it")
+    if isinstance(error, NoAuthError):
+        return NoAuthError(error.path, detail=_MAY_NOT)
     if isinstance(error, NewConfigNoQuorumError):
         return NewConfigNoQuorumError(
             error.path, detail=f"no quorum of the new configuration follows: {_rule(after)}; --plan says who does"
