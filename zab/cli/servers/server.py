@@ -114,7 +114,7 @@ def ensemble_command(
     json: JsonOption = False,
 ) -> None:
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
-    DIR/N/server.log.
+    DIR/N/server.log. Admin ports are P + 5900 and those behind it: 8081, 8082, … with the usual P.
     """
     os.umask(0o077)
     try:
