@@ -76,7 +76,7 @@ def ensemble_over_tls(directory: Path) -> Iterator[tuple[ZooKeeperEnsemble, Path
 # ------------------------------------------------------------------------------------------------------------------- C
 
 
-def compiled(directory: Path, *flags: str) -> str | None:
+def compiled(directory: Path, *flags: str, source: str = "client.c") -> str | None:
     """The program; None where the library is there, but without TLS."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -88,7 +88,7 @@ def compiled(directory: Path, *flags: str) -> str | None:
     program = directory / "client"
     options = ("-O1", "-std=c11", "-Wall", "-Wextra", "-Werror", "-DTHREADED", *flags, "-o", str(program))
     libraries = ("-lzookeeper_mt", "-lpthread")
-    command = [compiler, *options, str(CLIENTS / "client.c"), *libraries]
+    command = [compiler, *options, str(CLIENTS / source), *libraries]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if "undefined reference to `zookeeper_init_ssl'" in made.stderr:
         return None
@@ -134,6 +134,13 @@ def test_the_client_in_c_over_tls(c_client_with_tls: str, tmp_path: Path) -> Non
         expected = [known.pop(line, line) for line in lines_of("client.c")]
         assert run_client([c_client_with_tls, shown], ensemble) == expected
         assert not known
+
+
+def test_more_watches_than_a_frame_holds_are_set_again(tmp_path: Path, ours: ZooKeeperEnsemble) -> None:
+    """ZooKeeper closes the connection of who sends them at once, again and again."""
+    program = compiled(tmp_path, source="watches.c")
+    assert program is not None
+    assert run_client([program], ours) == lines_of("watches.c")
 
 
 @pytest.mark.java
