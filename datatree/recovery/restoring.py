@@ -59,6 +59,7 @@ from datatree.snapshot import (
     read_snapshot_header,
     snapshot_files,
     snapshot_path,
+    verify_snapshot,
 )
 
 RESTORED: Final = f"{DIRECTORY}.restored"
@@ -197,7 +198,8 @@ def _is_of_here(disk: Disk, staged: SnapshotHeader) -> bool:
 def take_staged(disk: Disk, server_id: int) -> Taken | None:
     """Put what is staged in the place of what is there, durably; None: nothing is staged.
 
-    Raises SnapshotError where what is staged does not say what it is: then nothing is changed. And OSError."""
+    Raises SnapshotError where what is staged is damaged, as long as nothing is set aside: then nothing is changed. And
+    OSError."""
     path = _path_of_staged(disk)
     if path is None:
         _forget_of(disk)
@@ -208,6 +210,8 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
     if member is None or member.lineage != header.lineage:
         epoch, accepted = epoch_of(header.zxid), _accepted(disk)
         assert accepted is not None, "drop_foreign sees to that"
+        if member is not None:
+            verify_snapshot(disk, path)  # what is whole is given up for nothing less
         _set_aside(disk, before)
         found(disk, MemberRecord(header.lineage, server_id), max(accepted, epoch), epoch)
     disk.rename(path, snapshot_path(header.zxid))

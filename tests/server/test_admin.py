@@ -166,6 +166,16 @@ def test_snapshot_and_restore_can_be_switched_off() -> None:
         assert alone.post(1, "/commands/restore", b"", Authorization="digest a:b").status_code == 503
 
 
+def test_restore_says_what_it_would_say_before_a_snapshot_comes(running: Running) -> None:
+    asked = "/commands/restore?ask=true"
+    assert running.post(1, asked, b"").status_code == 401
+    tells = [running.post(sid, asked, b"", Authorization="digest a:b").json() for sid in (1, 2, 1)]
+    assert [told["server_id"] for told in tells] == [1, 2, 1]
+    assert {tuple(told["participants"]) for told in tells} == {(1, 2, 3)}
+    assert len({told["lineage"] for told in tells}) == 1, "nothing began, so nothing has to be waited for"
+    assert len(tells[0]["lineage"]) == 32
+
+
 def test_restore_asks_who_it_is_and_for_a_snapshot(running: Running) -> None:
     assert running.post(1, "/commands/restore", b"x" * 10_000).status_code == 401
     assert running.post(1, "/commands/restore", b"x" * 10_000, Authorization="basic a:b").status_code == 401

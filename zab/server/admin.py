@@ -325,6 +325,10 @@ class Admin:
             metrics.restore_rate_limited_count += 1
             return _answer(RESTORE, 429, error="Rate limit exceeded")
         try:
+            if request.query_params.get("ask") == "true":
+                before = self.restorer.settled()
+                asked = {"server_id": peer.settings.sid, "participants": sorted(peer.quorum.voters)}
+                return _answer(RESTORE, told={**asked, "lineage": before.lineage.hex()})
             header = await self.restorer.receive(request.stream())
         except RestoreError as error:
             metrics.restore_error_count += 1

@@ -110,7 +110,7 @@ class Restorer:
         return f"not all of it came within {self.whole_seconds:g} s (admin.restore.timeoutInMS)"
 
     async def _receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
-        self._settled()
+        self.settled()
         received = bytearray()
         while len(received) < HEADER_BYTES and (piece := await self._next(pieces)):
             received += piece
@@ -127,13 +127,14 @@ class Restorer:
                 await trio.to_thread.run_sync(self.disk.remove, path)
 
     async def _stage(self, path: str) -> SnapshotHeader:
-        before = self._staged_for = self._settled()
+        before = self._staged_for = self.settled()
         header = await trio.to_thread.run_sync(stage, self.disk, path, before.lineage, before.in_force)
         if not await self._is_in_force():
             raise RestoreError(RECONFIGURED, 503)
         return header
 
-    def _settled(self) -> Before:
+    def settled(self) -> Before:
+        """What the member is of. Raises RestoreError where that is about to change."""
         before = self.before()
         if before.outstanding:
             raise RestoreError(RECONFIGURED, 503)

@@ -208,7 +208,7 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
         if "this member has no data, or lost it" in reason:
             yield alarm(WARNING, "history_lost", reason, "its journal names the file; others fill it again")
         elif "of another history than this member" in reason:
-            action = "give it the same snapshot as the others, or empty its version-1: see docs/backup.md"
+            action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
             yield alarm(WARNING, "other_history", reason, action)
         else:
             yield alarm(WARNING, "not_serving", reason, "its journal says more")

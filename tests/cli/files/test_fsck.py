@@ -13,7 +13,7 @@ import pytest
 
 from datatree.recovery.recover import recover
 from datatree.recovery.restoring import RESTORED, stage, take_staged
-from datatree.snapshot import snapshot_path
+from datatree.snapshot import SnapshotError, snapshot_path
 from tests.cli.commands import Result, call
 from tests.cli.files.test_recover import below, cut_short, damaged, lived
 from tests.datatree.histories import LINEAGE, snapshot
@@ -66,9 +66,6 @@ def test_what_is_whole_is_called_that(zab: Zab, tmp_path: Path) -> None:
     assert below(tmp_path) == before
 
 
-DAMAGED = "; that is damaged, so it counts for nothing until the others have synchronized it"
-
-
 def test_what_it_was_given_and_has_not_begun_with_is_said(zab: Zab, tmp_path: Path) -> None:
     author = lived(tmp_path)
     disk = RealDisk(str(tmp_path))
@@ -79,19 +76,19 @@ def test_what_it_was_given_and_has_not_begun_with_is_said(zab: Zab, tmp_path: Pa
     assert done.out.splitlines()[-1] == (
         f"at its next start it sets all of this aside, and goes on with {path}, which was restored"
     )
-    flip(tmp_path / path, 100)
-    done = zab(tmp_path)
-    assert done.code == 1
-    assert f"damage: {path} at offset " in done.out
-    assert done.out.splitlines()[-1].endswith(
-        "; that is damaged, so it counts for nothing until the others have synchronized it"
-    )
-    (tmp_path / path).write_bytes(b"")
-    done = zab(tmp_path)
-    assert (done.code, done.out.splitlines()[-1]) == (
-        1,
-        "its next start ends with exit code 3: what was restored cannot be read; remove it, and give it again",
-    )
+    for spoil in (lambda: flip(tmp_path / path, 100), lambda: (tmp_path / path).write_bytes(b"")):
+        spoil()
+        done = zab(tmp_path)
+        assert done.code == 1
+        assert f"damage: {path} at offset " in done.out
+        assert f"history up to zxid {author.last[0]:#x}, " in done.out
+        assert done.out.splitlines()[-1] == (
+            "its next start ends with exit code 3: what was restored cannot be read; remove it, and give it again"
+        )
+        disk = RealDisk(str(tmp_path))
+        with pytest.raises(SnapshotError):
+            take_staged(disk, 3)
+        disk.close()
     (tmp_path / path).unlink()
     assert zab(tmp_path).out.splitlines()[-1] == "whole"
 

@@ -248,10 +248,17 @@ def test_epochs_are_left_for_who_goes_on() -> None:
         stage(disk, sent(disk, author), LINEAGE)
 
 
-def test_what_was_staged_and_cannot_be_read_is_told() -> None:
+@pytest.mark.parametrize("at", [None, 10, 300, -1])
+def test_what_was_staged_and_is_damaged_is_told(at: int | None) -> None:
+    """Its own history is not given up for that."""
     disk, path = given(Author())
     staged = stage(disk, path, lineage_of(disk))
-    disk.replace(snapshot_path(staged.zxid, RESTORED), b"")
+    data = bytearray(disk.read(snapshot_path(staged.zxid, RESTORED)))
+    if at is None:
+        data.clear()
+    else:
+        data[at] ^= 1
+    disk.replace(snapshot_path(staged.zxid, RESTORED), bytes(data))
     before = disk.image()
     with pytest.raises(SnapshotError):
         take_staged(disk, 1)

@@ -26,7 +26,7 @@ from datatree.recovery.holes import Hole, find_hole
 from datatree.recovery.recover import Recovered, examine
 from datatree.recovery.restoring import GoesOn, goes_on_with
 from datatree.recovery.scrub import Scrub
-from datatree.snapshot import SnapshotError, load_snapshot
+from datatree.snapshot import SnapshotError, load_snapshot, verify_snapshot
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import count_of
@@ -121,6 +121,8 @@ def _look(disk: RealDisk, roots: list[Path]) -> Looked:
     """At what a start goes on with."""
     try:
         given = goes_on_with(disk)
+        if given is not None and not given.is_begun:
+            verify_snapshot(disk, given.path)
     except SnapshotError as error:
         looked = _look_at_history(disk, roots)
         verdict = "its next start ends with exit code 3: what was restored cannot be read; remove it, and give it again"
@@ -130,8 +132,7 @@ def _look(disk: RealDisk, roots: list[Path]) -> Looked:
     staged = _look_at_staged(disk, given)
     if given.is_begun:
         return staged
-    looked = _look_at_history(disk, roots)
-    return evolve(looked, findings=[*staged.findings, *looked.findings], verdict=staged.verdict)
+    return evolve(_look_at_history(disk, roots), verdict=staged.verdict)
 
 
 def _look_at_staged(disk: RealDisk, given: GoesOn) -> Looked:

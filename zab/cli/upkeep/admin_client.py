@@ -4,6 +4,7 @@
     port.tell("monitor", seconds)           the JSON of a command, with the headers of its answer
     port.stream("snapshot", path, seconds)  an answer written to a file
     port.send("restore", path, seconds)     the same as `tell`, with a file for it
+    port.ask("restore", seconds)            what it would say to a file
 
 Everything here blocks: call it in a thread. Raises `AdminError`, whose text says what to do.
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import ssl
@@ -73,7 +75,15 @@ class AdminPort:
 
     def send(self, command: str, path: str, seconds: float) -> Told:
         """Send a file to a command; its JSON. Raises OSError of the file, too."""
-        with open(path, "rb") as file, _Asked(self, command, seconds, {}, file) as (response, headers):
+        with open(path, "rb") as file:
+            return self._post(command, seconds, {}, file)
+
+    def ask(self, command: str, seconds: float) -> Told:
+        """What a command that takes a file says before it comes; nothing is done."""
+        return self._post(command, seconds, {"ask": "true"}, io.BytesIO())
+
+    def _post(self, command: str, seconds: float, parameters: Mapping[str, str], body: BinaryIO) -> Told:
+        with _Asked(self, command, seconds, parameters, body) as (response, headers):
             return self._told(command, Told(response.read(ANSWER_BYTES_MAX), headers))
 
     def _told(self, command: str, raw: Told) -> Told:
@@ -153,7 +163,8 @@ class _Asked:
         if self._body is None:
             self._connection.request("GET", self._path, headers=headers)
             return
-        headers["Content-Length"] = str(os.fstat(self._body.fileno()).st_size)
+        headers["Content-Length"] = str(self._body.seek(0, os.SEEK_END))
+        self._body.seek(0)
         # Who refuses a body does not read all of it: his answer is there nevertheless.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request("POST", self._path, body=self._body, headers=headers)

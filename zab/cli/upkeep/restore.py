@@ -49,7 +49,7 @@ from zab.cli.new_members import (
     written_lines,
 )
 from zab.cli.upkeep.admin_client import AdminPort
-from zab.cli.upkeep.giving import NotGivenError, give
+from zab.cli.upkeep.giving import NotGivenError, ask, give
 from zab.cli.upkeep.options import PlainOption, admin_ports, refuse_plain
 from zab.cli.znodes.caller import options_of
 from zab.upkeep.backups import CatalogueError
@@ -82,6 +82,9 @@ def restore_command(
             show_default=False,
         ),
     ] = None,
+    rest: Annotated[
+        bool, typer.Option("--rest", help="With --into: the other members have it already, so these may be few.")
+    ] = False,
     at: Annotated[
         str | None, typer.Option("--at", metavar="ZXID|TIME", help="The moment; without it, the end of the logs.")
     ] = None,
@@ -92,7 +95,7 @@ def restore_command(
     plain: PlainOption = False,
     json: JsonOption = False,
 ) -> None:
-    if bool(to) == bool(into) or (into and output is not Format.NATIVE):
+    if bool(to) == bool(into) or (into and output is not Format.NATIVE) or (rest and not into):
         fail("either --to, for new directories, or --into, for running members of ours", USAGE)
     targets = new_targets(to or [], output)
     ports = admin_ports(into, options_of(context), shows_who=True)
@@ -107,6 +110,8 @@ def restore_command(
     except ModuleNotFoundError as error:
         fail(f"zab restore needs {error.name}: pip install 'zab[backup]'")
     try:
+        if ports:
+            ask(ports, is_rest=rest)
         moment = local_moment(dirs, moment_wanted, uncommitted=uncommitted)
         for problem in moment.problems:
             print(f"zab: passed over {problem}", file=sys.stderr)
