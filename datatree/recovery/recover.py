@@ -74,7 +74,7 @@ from datatree.tree import DataTree
 
 RECENT_BYTES = 16 << 20
 
-_REPLACE = "the file is kept; this member has to be synchronized by others"
+_REPLACE = "the file is kept"
 _WIPED = "this member counts for nothing until it has been synchronized"
 _REPORT = "nothing depends on it; other members have the same bytes"
 
