@@ -71,6 +71,14 @@ class Hierarchical:
         return won > len(weighted) // 2
 
 
+def rule_of(voters: Iterable[int], groups: Mapping[int, Iterable[int]], weights: Mapping[int, int]) -> Quorum:
+    """That of a configuration: hierarchical where it has groups."""
+    if not groups:
+        return Majority(frozenset(map(ServerId, voters)))
+    of_groups = tuple(frozenset(map(ServerId, ids)) for ids in groups.values())
+    return Hierarchical(of_groups, {ServerId(sid): weight for sid, weight in weights.items()})
+
+
 @attrs.frozen
 class Joint:
     """A quorum of the old configuration, and one of the new, while nobody knows which of them decides."""

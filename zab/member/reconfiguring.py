@@ -49,7 +49,7 @@ from zab.member.settings import Config
 from zab.membership import Membership
 from zab.peer import Peer
 from zab.peer_state import PeerState
-from zab.quorum import Hierarchical, Majority, Quorum
+from zab.quorum import Quorum, rule_of
 
 ENSEMBLE = SessionId(0)
 """The session of what the ensemble asks for by itself."""
@@ -57,10 +57,7 @@ ENSEMBLE = SessionId(0)
 
 def quorum_of(ensemble: Ensemble) -> Quorum:
     """The rule of this configuration."""
-    if ensemble.groups:
-        weights = {ServerId(sid): weight for sid, weight in ensemble.weights.items()}
-        return Hierarchical(tuple(map(servers, ensemble.groups.values())), weights)
-    return Majority(servers(ensemble.participants))
+    return rule_of(ensemble.participants, ensemble.groups, ensemble.weights)
 
 
 def servers(ids: Iterable[int]) -> frozenset[ServerId]:
