@@ -94,25 +94,64 @@ def test_the_whole_of_it_is_never_nothing(
     assert "there is no participant" in run.err
 
 
-def test_a_plan_changes_nothing(hosts: str, run: Run) -> None:
+def test_a_plan_changes_nothing(hosts: str, run: Run, servers: ZooKeeperEnsemble) -> None:
     before = configuration(run, hosts)
-    quorum, election, client = free_ports(3)
-    new = f"4=127.0.0.1:{quorum}:{election};127.0.0.1:{client}"
-    assert run("-s", hosts, "reconfig", "add", new, "--plan") == 0
-    assert run.out.splitlines() == [
-        f"server 4 joins as participant: 127.0.0.1:{quorum}:{election}:participant;127.0.0.1:{client}",
+    line = before["servers"][2]
+    moved, quorum, election, client = free_ports(4)
+    again = f"3=127.0.0.1:{moved}:{line['election_port']}:observer;127.0.0.1:{line['client_port']}"
+    assert run("-s", hosts, "reconfig", "add", again, "--plan") == 0, run.err
+    changed = f"127.0.0.1:{moved}:{line['election_port']}:observer;127.0.0.1:{line['client_port']}"
+    leads = servers.leader() is servers.members[2]
+    lines = run.out.splitlines()
+    assert re.fullmatch(rf"server 3 changes: participant 127.0.0.1:\S+ -> observer {changed}", lines[0])
+    assert lines[1:-2] == [
+        *["server 3 leads, and hands the lead over once this is in force"] * leads,
         "quorum before: 2 of servers 1, 2, 3",
-        "quorum meanwhile: 2 of servers 1, 2, 3, and 3 of servers 1, 2, 3, 4",
-        "quorum after: 3 of servers 1, 2, 3, 4",
-        *(line for line in run.out.splitlines() if re.fullmatch("server [123] now: (leader|follower)", line)),
-        "server 4 now: cannot be asked",
+        "quorum meanwhile: 2 of servers 1, 2, 3, and 2 of servers 1, 2",
+        "quorum after: 2 of servers 1, 2",
     ]
-    assert len(run.out.splitlines()) == 8
+    assert all(re.fullmatch("server [12] now: (leader|follower)", each) for each in lines[-2:])
+    new = f"4=127.0.0.1:{quorum}:{election};127.0.0.1:{client}"
     assert run("-s", hosts, "reconfig", "add", new, "--plan", "--json") == 0
     check("reconfig add --plan", plan := json.loads(run.out))
-    assert plan["voters_now"]["4"] is None
-    assert run("-s", hosts, "reconfig", "remove", "3", "--plan", "--json") == 0
-    check("reconfig remove --plan", json.loads(run.out))
+    assert (plan["voters_now"]["4"], plan["refused"], plan["not_known"]) == (None, None, [])
+    assert configuration(run, hosts) == before
+
+
+def test_a_plan_says_that_the_leader_hands_over(hosts: str, run: Run, servers: ZooKeeperEnsemble) -> None:
+    leader = servers.leader().server_id
+    assert run("-s", hosts, "reconfig", "remove", str(leader), "--plan") == 0
+    assert f"server {leader} leads, and hands the lead over once this is in force" in run.out.splitlines()
+    assert run("-s", hosts, "reconfig", "remove", str(leader), "--plan", "--json") == 0
+    check("reconfig remove --plan", plan := json.loads(run.out))
+    assert plan["hands_over"] == leader
+
+
+def refusals(run: Run, hosts: str, *words: str | Path) -> tuple[str, str]:
+    """What a plan says of the refusal, and what the same says of it without one."""
+    assert run("-s", hosts, "reconfig", *words, "--plan", "--json") == 1
+    planned = json.loads(run.out)["refused"]
+    assert run("-s", hosts, "reconfig", *words, "--plan") == 1
+    assert (run.out.splitlines()[-1], run.err) == (f"would be refused: {planned}", "")
+    assert run("-s", hosts, "reconfig", *words) == 1
+    return planned, run.err.removeprefix("zab: ").rstrip("\n")
+
+
+def test_a_plan_says_what_would_be_refused(hosts: str, run: Run, tmp_path: Path) -> None:
+    before = configuration(run, hosts)
+    ports = iter(free_ports(9))
+    new = [f"{sid}=127.0.0.1:{next(ports)}:{next(ports)};127.0.0.1:{next(ports)}" for sid in (4, 5, 6)]
+    planned, told = refusals(run, hosts, "add", *new)
+    assert planned.startswith("NEWCONFIGNOQUORUM /zookeeper/config: no quorum of the new configuration follows: 4 of ")
+    assert told == f"{planned}; --plan says who does"
+    assert run("-s", hosts, "reconfig", "show") == 0
+    (tmp_path / "one").write_text(run.out.splitlines()[0] + "\n")
+    for words in (["remove", "1,2"], ["set", tmp_path / "one"]):
+        planned, told = refusals(run, hosts, *words)
+        assert planned == told
+        assert planned.startswith("BADARGUMENTS /zookeeper/config: 1 participant would be left")
+    planned, told = refusals(run, hosts, "remove", "3", "--version", "77")
+    assert (planned.split()[0], told.split()[0]) == ("BADVERSION", "BADVERSION")
     assert configuration(run, hosts) == before
 
 
@@ -144,8 +183,9 @@ def test_the_lead_goes_over_to_who_is_named(hosts: str, run: Run, servers: ZooKe
 
 def test_where_it_is_switched_off(run: Run) -> None:
     with running("zab", 3, {"skipACL": "yes"}) as servers:
-        assert run("-s", servers.hosts, "reconfig", "remove", "3") == 1
-        assert "reconfigEnabled=true in the zoo.cfg of all members allows it" in run.err
+        planned, told = refusals(run, servers.hosts, "remove", "3")
+        assert planned == told
+        assert "reconfigEnabled=true in the zoo.cfg of all members allows it" in told
 
 
 DIGEST = "super:VlEP1YpIxNQhza4pO3pp/dAbHPI="

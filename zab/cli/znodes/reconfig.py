@@ -4,29 +4,39 @@
     zab reconfig add 'server.4=host:2888:3888;2181' servers join, or take the place of those with their ids
     zab reconfig remove 1,2                         servers leave
     zab reconfig set FILE                           the whole configuration at once
-    … --plan                                        what would happen, and nothing is changed
+    … --plan                                        what would happen, or be refused, and nothing is changed
     zab lead 2                                      server 2 leads
 
-A plan is made here, with the rules of the servers: who joins and leaves, which quorums decide before, meanwhile and
-after, and where those who will have a vote stand now.
+Not here: what a plan says (`reconfig_plan`).
 """
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import trio
 import typer
 from attrs import frozen
 
 from zab.cli.exits import REFUSED, USAGE, fail
-from zab.cli.json_form import JsonOption, hexadecimal, json_line
-from zab.cli.terminal import count_of, say, say_data
+from zab.cli.json_form import JsonOption, json_line
+from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, options_of, perform
 from zab.cli.znodes.opening import tls_of
+from zab.cli.znodes.reconfig_plan import (
+    ASKED_NOBODY,
+    CONFIG_PATH,
+    NOBODY_SERVES,
+    Plan,
+    Stand,
+    best_of,
+    rule_text,
+    too_few,
+    value_of,
+)
 from zab.client import (
     BadArgumentsError,
+    BadVersionError,
     Client,
     ConnectionLossError,
     NewConfigNoQuorumError,
@@ -56,7 +66,9 @@ VersionOption: TypeAlias = Annotated[
     str | None,
     typer.Option("-v", "--version", metavar="HEX", help="Only if this is the version in force.", show_default=False),
 ]
-PlanOption: TypeAlias = Annotated[bool, typer.Option("--plan", help="Say what would happen, and change nothing.")]
+PlanOption: TypeAlias = Annotated[
+    bool, typer.Option("--plan", help="Say what would happen or be refused; change nothing.")
+]
 
 reconfig_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -139,7 +151,7 @@ def lead_command(
     async def work(zk: Client, _caller: Caller) -> None:
         line = (await _in_force(zk)).servers.get(server_id)
         if line is None:
-            raise BadArgumentsError(_CONFIG_PATH, detail=f"server {server_id} is in no server line")
+            raise BadArgumentsError(CONFIG_PATH, detail=f"server {server_id} is in no server line")
         try:
             await zk.hand_over(server_id)
         except NewConfigNoQuorumError as error:
@@ -154,7 +166,7 @@ def lead_command(
         if line.client_port is None:
             fail(f"whether server {server_id} leads is not known: its server line has no client port to ask it at")
         while True:
-            if await _stand(context, line) == "leader":
+            if (await _stand(context, _client_place(line))).mode == "leader":
                 break
             await trio.sleep(LOOK_SECONDS)
         say(json_line({"leader": server_id}) if json else f"server {server_id} leads")
@@ -163,8 +175,6 @@ def lead_command(
 
 
 # --------------------------------------------------------------------------------------------------------- the change
-
-_CONFIG_PATH: Final = "/zookeeper/config"
 
 
 def _change(context: typer.Context, change: Change, version: str | None, *, plan: bool, json: bool) -> None:
@@ -181,17 +191,21 @@ def _change(context: typer.Context, change: Change, version: str | None, *, plan
                 # An ensemble takes that for done.
                 fail(f"server {leaver} is in no server line", USAGE)
         if plan:
-            await _say_plan(context, before, after, json=json)
+            refused = await _refused_at_once(zk, change, after)
+            _say_plan(Plan(before, after, await _stands(context, before, after), wanted, refused), json=json)
             return
         try:
-            data, _ = await zk.reconfig(
-                joining=change.joining, leaving=change.leaving, members=change.members, version=wanted
-            )
+            data = await _ask_for(zk, change, wanted)
         except RequestError as error:
             raise _explained(error, after) from None
-        _show(ensemble_of(data or b""), json=json)
+        _show(ensemble_of(data), json=json)
 
     perform(context, work)
+
+
+async def _ask_for(zk: Client, change: Change, version: int) -> bytes:
+    data, _ = await zk.reconfig(joining=change.joining, leaving=change.leaving, members=change.members, version=version)
+    return data or b""
 
 
 async def _in_force(zk: Client) -> Ensemble:
@@ -199,7 +213,7 @@ async def _in_force(zk: Client) -> Ensemble:
     try:
         return ensemble_of(data or b"")
     except ChangeError as error:
-        fail(f"{_CONFIG_PATH} holds no configuration of an ensemble: {error}", REFUSED)
+        fail(f"{CONFIG_PATH} holds no configuration of an ensemble: {error}", REFUSED)
 
 
 def _next(before: Ensemble, change: Change) -> Ensemble:
@@ -220,99 +234,82 @@ def _explained(error: RequestError, after: Ensemble) -> RequestError:
         return NoAuthError(error.path, detail=_MAY_NOT)
     if isinstance(error, NewConfigNoQuorumError):
         return NewConfigNoQuorumError(
-            error.path, detail=f"no quorum of the new configuration follows: {_rule(after)}; --plan says who does"
+            error.path, detail=f"no quorum of the new configuration follows: {rule_text(after)}; --plan says who does"
         )
     if isinstance(error, BadArgumentsError) and len(after.participants) < 2:
-        detail = f"{count_of(len(after.participants), 'participant')} would be left, and an ensemble has two"
-        return BadArgumentsError(error.path, detail=f"{detail}, unless standaloneEnabled=false allows one")
+        return too_few(after)
     return error
 
 
 def _show(ensemble: Ensemble, *, json: bool) -> None:
     if json:
-        say(json_line(_value(ensemble)))
+        say(json_line(value_of(ensemble)))
     else:
         say_data(str(ensemble).encode(), alone=True)
 
 
-def _value(ensemble: Ensemble) -> dict[str, Any]:
-    return {
-        "version": hexadecimal(ensemble.version),
-        "servers": [
-            {
-                "id": sid,
-                "host": line.host,
-                "quorum_port": line.quorum_port,
-                "election_port": line.election_port,
-                "role": line.role.value,
-                "client_host": line.client_host,
-                "client_port": line.client_port,
-            }
-            for sid, line in sorted(ensemble.servers.items())
-        ],
-        "groups": {str(gid): list(ids) for gid, ids in sorted(ensemble.groups.items())},
-        "weights": {str(sid): weight for sid, weight in sorted(ensemble.weights.items())} if ensemble.groups else {},
-    }
-
-
 # ----------------------------------------------------------------------------------------------------------- the plan
 
-
-async def _say_plan(context: typer.Context, before: Ensemble, after: Ensemble, *, json: bool) -> None:
-    stands = {sid: await _stand(context, after.servers[sid]) for sid in sorted(after.participants)}
-    meanwhile = _rule(before) if before.participants == after.participants else f"{_rule(before)}, and {_rule(after)}"
-    if json:
-        quorums = {"before": _rule(before), "meanwhile": meanwhile, "after": _rule(after)}
-        now = {str(sid): stand for sid, stand in stands.items()}
-        say(json_line({"from": _value(before), "to": _value(after), "quorums": quorums, "voters_now": now}))
-        return
-    for sid in sorted({*before.servers, *after.servers}):
-        was, will = before.servers.get(sid), after.servers.get(sid)
-        if was != will:
-            say(_difference(sid, was, will))
-    for name, rule in (("before", _rule(before)), ("meanwhile", meanwhile), ("after", _rule(after))):
-        say(f"quorum {name}: {rule}")
-    for sid, stand in stands.items():
-        say(f"server {sid} now: {stand or 'cannot be asked'}")
+_NO_VERSION: Final = -2
+"""That of no configuration: a change that asks for it is refused whatever it is."""
 
 
-def _difference(sid: int, was: ServerLine | None, will: ServerLine | None) -> str:
-    if will is None:
-        return f"server {sid} leaves"
-    if was is None:
-        return f"server {sid} joins as {will.role.value}: {_place(will)}"
-    return f"server {sid} changes: {was.role.value} {_place(was)} -> {will.role.value} {_place(will)}"
+def _say_plan(plan: Plan, *, json: bool) -> None:
+    for line in [json_line(plan.value)] if json else plan.lines:
+        say(line)
+    if plan.refused is not None:
+        raise typer.Exit(REFUSED)
 
 
-def _place(line: ServerLine) -> str:
-    return str(line).partition("=")[2]
+async def _refused_at_once(zk: Client, change: Change, after: Ensemble) -> RequestError | None:
+    """Why the leader does no change at all now: it alone knows that. It looks at the version after all of this."""
+    try:
+        await _ask_for(zk, change, _NO_VERSION)
+    except RequestError as error:
+        return None if isinstance(error, BadVersionError) else _explained(error, after)
+    else:
+        fail("the servers did what they were to refuse: zab reconfig show says what is in force", REFUSED)
 
 
-def _rule(ensemble: Ensemble) -> str:
-    if ensemble.groups:
-        heavy = [ids for ids in ensemble.groups.values() if sum(ensemble.weights.get(sid, 1) for sid in ids)]
-        listed = "; ".join(_listed(ids) for ids in heavy)
-        return f"{len(heavy) // 2 + 1} of {len(heavy)} groups, by more than half of the weight of each: {listed}"
-    voters = ensemble.participants
-    return f"{len(voters) // 2 + 1} of servers {_listed(voters)}"
+async def _stands(context: typer.Context, before: Ensemble, after: Ensemble) -> dict[int, Stand]:
+    """Where each server stands that is in one of them; one that moves is asked at both of its places."""
+    lines = [line for ensemble in (before, after) for line in ensemble.servers.values()]
+    places = {(line.server_id, _client_place(line)) for line in lines}
+    found: dict[int, list[Stand]] = {}
+
+    async def look(sid: int, place: str | None) -> None:
+        stand = await _stand(context, place)
+        found.setdefault(sid, []).append(stand)
+
+    async with trio.open_nursery() as nursery:
+        for sid, place in places:
+            nursery.start_soon(look, sid, place)
+    return {sid: best_of(stands) for sid, stands in found.items()}
 
 
-def _listed(sids: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(sids)))
-
-
-async def _stand(context: typer.Context, line: ServerLine) -> str | None:
-    """What a server says of itself: its mode; None where it cannot be asked, or says nothing."""
+def _client_place(line: ServerLine) -> str | None:
+    """Where it can be asked."""
     if line.client_port is None:
         return None
     host = line.host if line.client_host in (None, "0.0.0.0", "::") else line.client_host
     assert host is not None
+    return f"{bracketed(host)}:{line.client_port}"
+
+
+async def _stand(context: typer.Context, place: str | None) -> Stand:
+    """What the server at this place says of itself."""
+    if place is None:
+        return ASKED_NOBODY
     answer = ""
     with trio.move_on_after(WORD_SECONDS):
         try:
-            [server] = servers_of(f"{bracketed(host)}:{line.client_port}")
+            [server] = servers_of(place)
             answer = await ask(server, "srvr", tls=tls_of(options_of(context)))
+        except ConnectionRefusedError:
+            return NOBODY_SERVES
         except (OSError, UnicodeError):
-            return None
+            return ASKED_NOBODY
     mode = [text.partition(": ")[2] for text in answer.splitlines() if text.startswith("Mode: ")]
-    return mode[0] if mode else None
+    if mode:
+        return Stand(mode[0])
+    return NOBODY_SERVES if "not currently serving" in answer else ASKED_NOBODY

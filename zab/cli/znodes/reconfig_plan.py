@@ -1,0 +1,220 @@
+"""What a reconfiguration would do, and why it would be refused, as far as that can be known from outside. Pure.
+
+The reasons stand in the order of the leader's (`zab.member.reconfiguring`):
+
+    the leader     what it refuses of any change: it was asked for one with a version that none has
+    BADVERSION     another version than the one in force is asked for
+    BADARGUMENTS   fewer participants than two; one is enough where one was enough before
+    NEWCONFIGNOQUORUM   no quorum of the new configuration follows, those included that cannot be asked
+
+Not here: how the servers are asked (`reconfig`). Not known at all: `standaloneEnabled`, and whether who asks may.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from attrs import define, frozen
+
+from zab.cli.json_form import hexadecimal
+from zab.cli.terminal import count_of
+from zab.client import BadArgumentsError, BadVersionError, NewConfigNoQuorumError, RequestError
+from zab.configuration.dynamic import Ensemble, ServerLine
+from zab.ids import ServerId
+from zab.quorum import Quorum, rule_of
+
+__all__ = [
+    "ASKED_NOBODY",
+    "CONFIG_PATH",
+    "NOBODY_SERVES",
+    "Plan",
+    "Stand",
+    "best_of",
+    "rule_text",
+    "too_few",
+    "value_of",
+]
+
+CONFIG_PATH: Final = "/zookeeper/config"
+_FOLLOW: Final = ("leader", "follower", "observer")
+
+
+@frozen
+class Stand:
+    """What a server says of itself: its mode. None: it was not heard; `may_follow` says whether it may follow still."""
+
+    mode: str | None = None
+    may_follow: bool = True
+
+    @property
+    def follows(self) -> bool:
+        return self.mode in _FOLLOW
+
+    @property
+    def is_known(self) -> bool:
+        return self.mode is not None or not self.may_follow
+
+    def __str__(self) -> str:
+        return self.mode or ("cannot be asked" if self.may_follow else "does not serve")
+
+
+ASKED_NOBODY: Final = Stand()
+"""There is no client port to ask it at, it cannot be reached from here, or it does not say."""
+NOBODY_SERVES: Final = Stand(may_follow=False)
+"""Nobody listens at its client port, or it says that it does not serve."""
+
+
+def best_of(stands: Iterable[Stand]) -> Stand:
+    """Of one server that may be at several places: one that was heard, or else one that cannot be asked."""
+    return max(stands, key=lambda stand: (stand.mode is not None, stand.may_follow))
+
+
+@define(slots=False)
+class Plan:
+    """Both configurations, where the servers of both stand, and what the leader refuses of any change."""
+
+    before: Ensemble
+    after: Ensemble
+    stands: Mapping[int, Stand]
+    version: int = -1
+    refused_at_once: RequestError | None = None
+
+    @cached_property
+    def refused(self) -> RequestError | None:
+        if self.refused_at_once is not None:
+            return self.refused_at_once
+        if self.version not in (-1, self.before.version):
+            detail = f"version {self.version:x} is asked for, and {self.before.version:x} is in force"
+            return BadVersionError(CONFIG_PATH, detail=detail)
+        if len(self.after.participants) < min(2, len(self.before.participants)):
+            return too_few(self.after)
+        if not self._has_quorum(sid for sid, stand in self.stands.items() if stand.follows or not stand.is_known):
+            detail = f"no quorum of the new configuration follows: {rule_text(self.after)}"
+            return NewConfigNoQuorumError(CONFIG_PATH, detail=detail)
+        return None
+
+    @property
+    def hands_over(self) -> int | None:
+        """The leader, where it is to lose its vote."""
+        return next((sid for sid in self._without_vote if self.stands[sid].mode == "leader"), None)
+
+    @property
+    def not_known(self) -> list[str]:
+        """What this would depend on, and nobody says."""
+        if self.refused is not None:
+            return []
+        found = []
+        if _has_several(self.after) and not _has_several(self.before):
+            found.append("whether several addresses of one server are allowed, as multiAddress.enabled=true does")
+        if not self._has_quorum(sid for sid, stand in self.stands.items() if stand.follows):
+            unasked = [sid for sid in self.after.participants if not self.stands[sid].is_known]
+            servers = f"server{'' if len(unasked) == 1 else 's'} {_listed(unasked)}"
+            found.append(f"whether a quorum of the new configuration follows: {servers} cannot be asked")
+        if not any(stand.mode == "leader" for stand in self.stands.values()):
+            unasked = [sid for sid in self._without_vote if not self.stands[sid].is_known]
+            found += [f"whether server {sid} leads, and so hands the lead over" for sid in unasked]
+        return found
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        servers = sorted({*self.before.servers, *self.after.servers})
+        changes = [(sid, self.before.servers.get(sid), self.after.servers.get(sid)) for sid in servers]
+        found = [_difference(sid, was, will) for sid, was, will in changes if was != will]
+        if self.hands_over is not None:
+            found.append(f"server {self.hands_over} leads, and hands the lead over once this is in force")
+        found += [f"quorum {name}: {rule}" for name, rule in self._quorums.items()]
+        found += [f"server {sid} now: {self.stands[sid]}" for sid in sorted(self.after.participants)]
+        found += [f"not known: {what}" for what in self.not_known]
+        return found if self.refused is None else [*found, f"would be refused: {self.refused}"]
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "from": value_of(self.before),
+            "to": value_of(self.after),
+            "quorums": self._quorums,
+            "voters_now": {str(sid): self.stands[sid].mode for sid in sorted(self.after.participants)},
+            "hands_over": self.hands_over,
+            "not_known": self.not_known,
+            "refused": None if self.refused is None else str(self.refused),
+        }
+
+    @property
+    def _quorums(self) -> dict[str, str]:
+        before, after = rule_text(self.before), rule_text(self.after)
+        meanwhile = before if self.before.participants == self.after.participants else f"{before}, and {after}"
+        return {"before": before, "meanwhile": meanwhile, "after": after}
+
+    @property
+    def _without_vote(self) -> list[int]:
+        """Who decides now, and does not any more."""
+        return sorted(_rule(self.before).voters - _rule(self.after).voters)
+
+    def _has_quorum(self, servers: Iterable[int]) -> bool:
+        return _rule(self.after).contains({ServerId(sid) for sid in servers})
+
+
+def too_few(after: Ensemble) -> BadArgumentsError:
+    detail = f"{count_of(len(after.participants), 'participant')} would be left, and an ensemble has two"
+    return BadArgumentsError(CONFIG_PATH, detail=f"{detail}, unless standaloneEnabled=false allows one")
+
+
+def value_of(ensemble: Ensemble) -> dict[str, Any]:
+    """A configuration, for programs. What stands beside `addresses` is the first of them."""
+    return {
+        "version": hexadecimal(ensemble.version),
+        "servers": [
+            {
+                "id": sid,
+                "host": line.host,
+                "quorum_port": line.quorum_port,
+                "election_port": line.election_port,
+                "addresses": [
+                    {"host": each.host, "quorum_port": each.quorum_port, "election_port": each.election_port}
+                    for each in line.addresses
+                ],
+                "role": line.role.value,
+                "client_host": line.client_host,
+                "client_port": line.client_port,
+            }
+            for sid, line in sorted(ensemble.servers.items())
+        ],
+        "groups": {str(gid): list(ids) for gid, ids in sorted(ensemble.groups.items())},
+        "weights": {str(sid): weight for sid, weight in sorted(ensemble.weights.items())} if ensemble.groups else {},
+    }
+
+
+def _difference(sid: int, was: ServerLine | None, will: ServerLine | None) -> str:
+    if will is None:
+        return f"server {sid} leaves"
+    if was is None:
+        return f"server {sid} joins as {will.role.value}: {_place(will)}"
+    return f"server {sid} changes: {was.role.value} {_place(was)} -> {will.role.value} {_place(will)}"
+
+
+def _place(line: ServerLine) -> str:
+    return str(line).partition("=")[2]
+
+
+def rule_text(ensemble: Ensemble) -> str:
+    """Which servers decide, in words."""
+    if ensemble.groups:
+        heavy = [ids for ids in ensemble.groups.values() if sum(ensemble.weights.get(sid, 1) for sid in ids)]
+        listed = "; ".join(_listed(ids) for ids in heavy)
+        return f"{len(heavy) // 2 + 1} of {len(heavy)} groups, by more than half of the weight of each: {listed}"
+    voters = ensemble.participants
+    return f"{len(voters) // 2 + 1} of servers {_listed(voters)}"
+
+
+def _listed(sids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(sids)))
+
+
+def _has_several(ensemble: Ensemble) -> bool:
+    return any(line.others for line in ensemble.servers.values())
+
+
+def _rule(ensemble: Ensemble) -> Quorum:
+    return rule_of(ensemble.participants, ensemble.groups, ensemble.weights)
