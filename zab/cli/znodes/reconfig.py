@@ -115,7 +115,7 @@ def remove_command(
     plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Servers leave. They go on without a vote, until they are ended; a leader hands the lead over first."""
+    """Servers leave. They go on without a vote, until they are ended; a leader hands the lead over."""
     _change(context, Change(leaving=",".join(ids)), version, plan=plan, json=json)
 
 
