@@ -36,10 +36,11 @@ def begin(peer: PeerState, now: int, following: Following) -> None:
 
 def _observer_masters(peer: PeerState, leader: ServerId) -> list[ServerId]:
     """In the order in which they are tried, before the leader."""
-    near = [sid for sid in peer.settings.near_observer_masters if sid in peer.quorum.voters]
+    voters = peer.quorum.voters - {peer.settings.sid}
+    near = [sid for sid in peer.settings.near_observer_masters if sid in voters]
     if leader in near:
         return near[: near.index(leader)]
-    others = peer.quorum.voters - {leader, *near}
+    others = voters - {leader, *near}
     return near + peer.rng.sample(sorted(others), len(others))
 
 

@@ -30,7 +30,7 @@ def read(stream: bytes, sizes: list[int], cut_bytes_max: int = 0) -> tuple[list[
     try:
         while at < len(stream):
             frames += reader.feed(stream[at : at + sizes[turn % len(sizes)]])
-            assert reader.kept_bytes <= LIMIT + 4 + sizes[turn % len(sizes)]
+            assert reader.kept_bytes <= long_requests.PIECE_BYTES + LIMIT + 4 + sizes[turn % len(sizes)]
             at += sizes[turn % len(sizes)]
             turn += 1
     except FrameError as error:
@@ -88,6 +88,14 @@ def test_watches_that_cannot_be_read_end_the_stream_after_the_pieces_before(body
     frames, is_ended = read(request_frame(-8, OpCode.SET_WATCHES, body) + frame(NEXT), [size])
     assert is_ended
     assert [type(each) for each in frames] == [Piece] * whole
+
+
+def test_all_that_is_kept_of_watches_is_counted() -> None:
+    """What waits for the next piece, too."""
+    reader = FrameReader(LIMIT, LongRequests(LIMIT, 0))
+    stream = request_frame(-8, OpCode.SET_WATCHES, SetWatches(5, (b"/a",) * 20, (), ()).encode())
+    assert reader.feed(stream[: 4 + 8 + 8 + 4 + 6 * 5 + 3]) == []
+    assert reader.kept_bytes == 6 * 5 + 3
 
 
 def test_null_lists_are_empty() -> None:

@@ -63,6 +63,13 @@ def files(alone: Running, disks: SmallDisks) -> set[str]:
     return set((place.parent / "files").read_text().split())
 
 
+def takes_it_with_room(alone: Running, disks: SmallDisks, snapshot: bytes) -> None:
+    disks.grow()
+    restore(alone, 1, snapshot)
+    alone.servers.wait()
+    assert not is_at(alone, "/later")
+
+
 def test_one_that_does_not_fit_changes_nothing_and_is_taken_once_there_is_room(tmp_path: Path) -> None:
     with on_a_small_disk(tmp_path) as (alone, disks):
         snapshot = fill(alone, 12)
@@ -71,10 +78,7 @@ def test_one_that_does_not_fit_changes_nothing_and_is_taken_once_there_is_room(t
         assert (answer.status_code, "diskLowBytes" in answer.json()["error"]) == (500, True)
         assert is_at(alone, "/later")
         assert files(alone, disks) == before
-        disks.grow()
-        restore(alone, 1, snapshot)
-        alone.servers.wait()
-        assert not is_at(alone, "/later")
+        takes_it_with_room(alone, disks, snapshot)
 
 
 def test_where_nothing_is_kept_free_the_member_goes_on_nevertheless(tmp_path: Path) -> None:
@@ -95,10 +99,7 @@ def test_where_nothing_is_kept_free_the_member_goes_on_nevertheless(tmp_path: Pa
             disks.run(f"rm {filler}")
             assert is_at(alone, "/later")
             assert files(alone, disks) == before
-        disks.grow()
-        restore(alone, 1, snapshot)
-        alone.servers.wait()
-        assert not is_at(alone, "/later")
+        takes_it_with_room(alone, disks, snapshot)
 
 
 def stage_and_fill(alone: Running, disks: SmallDisks, directory: Path, snapshot: bytes) -> Path:

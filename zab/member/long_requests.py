@@ -71,10 +71,10 @@ class _PassedOver:
 
     __slots__ = ("_is_told",)
 
+    kept_bytes: Final = 0
+
     def __init__(self) -> None:
         self._is_told = False
-
-    kept_bytes: Final = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         if self._is_told:
@@ -86,22 +86,39 @@ class _PassedOver:
 class _LongSetWatches:
     """Format: header, the zxid, then lists: a count, -1 of a null one, and so many paths, a length and bytes each."""
 
-    __slots__ = ("_at", "_frames", "_is_read", "_kept", "_left", "_length", "_needed", "_path_bytes_max", "_steps")
+    __slots__ = (
+        "_at",
+        "_frames",
+        "_is_read",
+        "_kept",
+        "_left",
+        "_length",
+        "_needed",
+        "_path_bytes_max",
+        "_paths",
+        "_steps",
+    )
 
     def __init__(self, length: int, lists: int, path_bytes_max: int) -> None:
         self._length = self._left = length
         self._path_bytes_max = path_bytes_max
         self._frames: list[bytes] = []
+        self._paths = [bytearray() for _ in range(lists)]
+        """Of the next piece, with their lengths: an object each would take many times their bytes."""
         self._kept = bytearray()
         self._at = 0
         """Up to there `_kept` is read; to go on, so many bytes are `_needed` after it."""
         self._needed = 0
         self._is_read = False
-        self._steps = self._read(lists)
+        self._steps = self._read()
 
     @property
     def kept_bytes(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + self._piece_bytes
+
+    @property
+    def _piece_bytes(self) -> int:
+        return sum(map(len, self._paths))
 
     def feed(self, data: bytes) -> list[bytes]:
         self._left -= len(data)
@@ -114,12 +131,11 @@ class _LongSetWatches:
         frames, self._frames = self._frames, []
         return frames
 
-    def _read(self, lists: int) -> Iterator[None]:
+    def _read(self) -> Iterator[None]:
         """Goes on whenever there is enough. Raises FrameError."""
         stem = yield from self._take(_HEADER.size + _ZXID_BYTES)
-        paths: list[list[bytes]] = [[] for _ in range(lists)]
-        size = 0
-        for one in paths:
+        counts = [0] * len(self._paths)
+        for at, paths in enumerate(self._paths):
             (count,) = _INT.unpack((yield from self._take(_INT.size)))
             if count < -1:
                 raise self._refusal()
@@ -128,14 +144,13 @@ class _LongSetWatches:
                 (path_bytes,) = _INT.unpack(length)
                 if not 0 <= path_bytes <= self._path_bytes_max:
                     raise self._refusal()
-                one.append(length + (yield from self._take(path_bytes)))
-                size += len(one[-1])
-                if size >= PIECE_BYTES:
-                    self._frames.append(Piece(_joined(stem, paths)))
-                    size = 0
-                    for each in paths:
-                        each.clear()
-        self._frames.append(_joined(stem, paths))
+                path = yield from self._take(path_bytes)
+                paths += length
+                paths += path
+                counts[at] += 1
+                if self._piece_bytes >= PIECE_BYTES:
+                    self._frames.append(Piece(self._piece(stem, counts)))
+        self._frames.append(self._piece(stem, counts))
         self._is_read = True
         self._kept.clear()
 
@@ -149,9 +164,13 @@ class _LongSetWatches:
         self._at += count
         return taken
 
+    def _piece(self, stem: bytes, counts: list[int]) -> bytes:
+        """What is there for it, which is gone then."""
+        lists = [_INT.pack(count) + paths for count, paths in zip(counts, self._paths, strict=True)]
+        for at, paths in enumerate(self._paths):
+            counts[at] = 0
+            paths.clear()
+        return b"".join((stem, *lists))
+
     def _refusal(self) -> FrameError:
         return FrameError(self._length, self._path_bytes_max, self._frames)
-
-
-def _joined(stem: bytes, paths: list[list[bytes]]) -> bytes:
-    return stem + b"".join(_INT.pack(len(one)) + b"".join(one) for one in paths)

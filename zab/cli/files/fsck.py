@@ -129,23 +129,21 @@ def _look(disk: RealDisk, roots: list[Path]) -> Looked:
         return evolve(looked, findings=[_damage(error), *looked.findings], is_damaged=True, verdict=verdict)
     if given is None:
         return _look_at_history(disk, roots)
-    staged = _look_at_staged(disk, given)
     if given.is_begun:
-        return staged
-    return evolve(_look_at_history(disk, roots), verdict=staged.verdict)
+        return _look_at_staged(disk, given)
+    verdict = f"at its next start it sets all of this aside, and goes on with {given.path}, which was restored"
+    return evolve(_look_at_history(disk, roots), verdict=verdict)
 
 
 def _look_at_staged(disk: RealDisk, given: GoesOn) -> Looked:
+    """A start has begun to go on with it."""
     findings, held = [], ""
     try:
         held = _held(load_snapshot(disk, given.path)[1].znode_count, given.header.zxid)
     except SnapshotError as error:
         findings.append(_damage(error))
-    if given.is_begun:
-        verdict = f"at its next start it sets aside what is left here, beside {given.before}, and"
-    else:
-        verdict = "at its next start it sets all of this aside, and"
-    verdict += f" goes on with {given.path}, which was restored"
+    verdict = f"at its next start it sets aside what is left here, beside {given.before}, and goes on with {given.path}"
+    verdict += ", which was restored"
     if findings:
         verdict += "; that is damaged, so it counts for nothing until the others have synchronized it"
     return Looked(given.header.lineage, given.header.zxid, held, findings, verdict, is_damaged=bool(findings))
