@@ -1,7 +1,8 @@
 """What goes wrong for real members beside kills, as a `chaos.Misfortune` each. At the end of each all serve.
 
 Partitions(net)         the links between members are cut, one way or both, or flap (`rigs.namespaces`)
-NetworkTrouble(net)     the same, and they are slow, lose pieces, break (`rigs.relay`)
+Disturbances(net)       the same, and packets are late, overtake each other, are lost (netem)
+NetworkTrouble(net)     the same of links that are relays: they are slow, lose pieces, break (`rigs.relay`)
 reconfigure             a follower is taken out and in again, while another member is killed
 restart_in_turn         every member is stopped and started, the leader once it has handed the lead over
 damage                  bytes of files change, of a member that is down, and of one that runs
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from tests.rigs.namespaces import Namespaces
 from tests.rigs.relay import Network
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
@@ -105,6 +107,20 @@ class Partitions(Generic[Net]):
     def _part(self, victim: int, others: list[int]) -> None:
         for other in others:
             self.net.part(victim, other)
+
+
+class Disturbances(Partitions[Namespaces]):
+    """Packets of one machine are late, or some of them lost, besides."""
+
+    kinds = (*Partitions.kinds, "slow", "lossy")
+
+    def slow(self, victim: int, _others: list[int], source: random.Random) -> None:
+        self.net.disturb(victim, source.uniform(50, 500), 0)
+        time.sleep(source.uniform(*TROUBLE_SECONDS))
+
+    def lossy(self, victim: int, _others: list[int], source: random.Random) -> None:
+        self.net.disturb(victim, 1, source.uniform(5, 30))
+        time.sleep(source.uniform(*TROUBLE_SECONDS))
 
 
 class NetworkTrouble(Partitions[Network]):

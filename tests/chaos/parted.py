@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tests.chaos.faults import Partitions
+from tests.chaos.faults import Disturbances, Partitions
 from tests.chaos.survival import survived
 from tests.rigs.namespaces import Namespaces, namespaces
 from tests.rigs.zab_server import zab_servers
@@ -30,11 +30,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--disturbed", action="store_true", help="packets are late and lost, too (`can_disturb`)")
     given = parser.parse_args()
     with namespaces(SIZE) as net:
         each = [lines(net, sid) for sid in range(1, SIZE + 1)]
         with zab_servers(SIZE, directory=given.directory, configuration=PROMPT, each=each, on=net) as ensemble:
-            survived(ensemble, given.seconds, Partitions(net))
+            survived(ensemble, given.seconds, (Disturbances if given.disturbed else Partitions)(net))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.faults import (
+    Disturbances,
     FullDisk,
     NetworkTrouble,
     Partitions,
@@ -19,7 +20,7 @@ from tests.chaos.faults import (
     small_disk,
 )
 from tests.chaos.survival import survived
-from tests.rigs.namespaces import IN_A_NAMESPACE, can_part
+from tests.rigs.namespaces import IN_A_NAMESPACE, can_disturb, can_part
 from tests.rigs.relay import network
 from tests.rigs.zab_server import zab_servers
 from zab.testing.ports import free_ports
@@ -97,13 +98,24 @@ def test_disk_of_a_member_fills_up(tmp_path: Path, seconds: float) -> None:
     assert len(report.kills) >= 2, report
 
 
+def survived_on_machines(directory: Path, seconds: float, kinds: tuple[str, ...], *options: str) -> None:
+    given = ["--directory", str(directory), "--seconds", str(seconds), *options]
+    run = [*IN_A_NAMESPACE, sys.executable, "-m", "tests.chaos.parted", *given]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in kinds:
+        assert f"{kind}: server" in done.stdout
+
+
 def test_machines_that_do_not_reach_each_other(tmp_path: Path, seconds: float) -> None:
     """The kernel drops what they say: connections stay, and TCP hears nothing."""
     if not can_part():
         pytest.skip("no namespaces here: ip, unshare and nsenter, and the right to use them, are needed")
-    run = [sys.executable, "-m", "tests.chaos.parted", "--directory", str(tmp_path), "--seconds", str(seconds)]
-    done = subprocess.run([*IN_A_NAMESPACE, *run], cwd=ROOT, capture_output=True, text=True, check=False)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for kind in Partitions.kinds:
-        assert f"{kind}: server" in done.stdout
+    survived_on_machines(tmp_path, seconds, Partitions.kinds)
+
+
+def test_machines_whose_packets_are_late_and_lost(tmp_path: Path, seconds: float) -> None:
+    if not can_disturb():
+        pytest.skip("no netem here: tc, and a kernel that has it, are needed besides namespaces")
+    survived_on_machines(tmp_path, seconds, Disturbances.kinds, "--disturbed")

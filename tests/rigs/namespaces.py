@@ -6,12 +6,14 @@
             net.command(1, ["python", …])      the same, run on that machine
             net.cut(1, 2)                      the kernel drops every packet from 1 to 2; those from 2 to 1 arrive
             net.part(1, 2)                     both ways
+            net.disturb(1, 200, 10)            what 1 says is 200 ms late, more or less, and one packet in ten is lost
             net.heal()
 
 What is cut is cut as a network is: by a neighbour that does not exist. So dials wait, nothing is refused, and of what
 goes one way TCP hears no acknowledgement on the other.
 
-Needs `ip`, `unshare` and `nsenter`, and to be allowed to (`can_part`).
+Needs `ip`, `unshare` and `nsenter`, and to be allowed to (`can_part`); and `tc`, and netem in the kernel, to disturb
+(`can_disturb`).
 """
 
 from __future__ import annotations
@@ -37,11 +39,25 @@ def can_part() -> bool:
     return subprocess.run([*IN_A_NAMESPACE, "sh", "-c", bridge], capture_output=True, check=False).returncode == 0
 
 
+def can_disturb() -> bool:
+    """Whether the kernel delays and loses packets, too."""
+    if not (can_part() and shutil.which("tc")):
+        return False
+    probe = ("tc", "qdisc", "add", "dev", "lo", "root", *_netem(1, 1))
+    return subprocess.run([*IN_A_NAMESPACE, *probe], capture_output=True, check=False).returncode == 0
+
+
+def _netem(delay_ms: float, lost_percent: float) -> tuple[str, ...]:
+    """Delays differ by up to a quarter, so packets overtake each other."""
+    return "netem", "delay", f"{delay_ms:.1f}ms", f"{delay_ms / 4:.1f}ms", "loss", f"{lost_percent:.1f}%"
+
+
 class Namespaces:
     """See the module."""
 
     def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
         self._stack = stack
+        self._disturbed: set[int] = set()
         self._holders = {sid: self._held() for sid in range(1, size + 1)}
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "link", "add", "bridge", "type", "bridge")
@@ -82,7 +98,13 @@ class Namespaces:
         self.cut(one, other)
         self.cut(other, one)
 
+    def disturb(self, sid: int, delay_ms: float, lost_percent: float) -> None:
+        self._on(sid, "tc", "qdisc", "replace", "dev", "eth0", "root", *_netem(delay_ms, lost_percent))
+        self._disturbed.add(sid)
+
     def heal(self) -> None:
+        while self._disturbed:
+            self._on(self._disturbed.pop(), "tc", "qdisc", "del", "dev", "eth0", "root")
         for sid in self._holders:
             self._on(sid, "ip", "neighbour", "flush", "dev", "eth0", "nud", "permanent")
 
