@@ -8,6 +8,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,8 @@ DEPLOY = ROOT / "docs" / "deploy"
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
-COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+COMPOSE_TEXT = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load(COMPOSE_TEXT)
 
 
 def one(kind: str, name: str = "zab") -> dict[str, Any]:
@@ -49,7 +52,7 @@ def of_kubernetes(my_id: int = 1) -> Config:
 
 
 def of_compose(my_id: int = 1) -> Config:
-    return configured(COMPOSE["configs"]["zoo.cfg"]["content"], my_id)
+    return configured((DEPLOY / "zoo.cfg").read_text(encoding="utf-8"), my_id)
 
 
 def ports_of(config: Config) -> dict[str, int]:
@@ -150,7 +153,7 @@ def test_members_of_compose_are_those_of_its_configuration() -> None:
         assert service["environment"] == {"MYID": str(sid)}
         assert service["ports"] == [f"127.0.0.1:{ports['client'] + sid - 1}:{ports['client']}"]
         assert f"data-{sid}:{of_compose().data_dir}" in service["volumes"]
-        assert service["configs"] == [{"source": "zoo.cfg", "target": "/etc/zab/zoo.cfg"}]
+        assert "./zoo.cfg:/etc/zab/zoo.cfg:ro" in service["volumes"]
         assert service["entrypoint"][-1].endswith("exec python -m zab.server /etc/zab/zoo.cfg")
         assert (
             f"http://{of_compose().admin_address}:{ports['admin']}/health/ready" in service["healthcheck"]["test"][-1]
@@ -171,28 +174,72 @@ def test_image_has_what_the_package_is_made_of_and_the_ports_of_the_configuratio
     assert POD["securityContext"]["runAsUser"] == POD["securityContext"]["fsGroup"] == int(user)
 
 
-def builder() -> str | None:
+def builder() -> str:
     """A program that builds images, and runs."""
     for name in ("podman", "docker"):
         path = shutil.which(name)
         if path is not None and subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
             return path
-    return None
+    pytest.skip("neither podman nor docker runs here")
 
 
-@pytest.mark.slow
-def test_image_is_built_and_runs() -> None:
+@pytest.fixture
+def image() -> Iterator[str]:
+    """The image of the Containerfile, as built here."""
     program = builder()
-    if program is None:
-        pytest.skip("neither podman nor docker runs here")
     [base] = re.findall(r"^FROM (.*)$", CONTAINERFILE, re.M)
     had = ([program, "image", "inspect", base], [program, "pull", "-q", base])
     if all(subprocess.run(way, capture_output=True, check=False).returncode for way in had):
         pytest.skip(f"{base} cannot be had here")
     build = [program, "build", "-q", "-t", "zab-test", "-f", str(DEPLOY / "Containerfile"), str(ROOT)]
     subprocess.run(build, check=True, timeout=900)
-    run = [program, "run", "--rm", "--entrypoint", "zab", "zab-test", "--help"]
+    yield "zab-test"
+    subprocess.run([program, "image", "rm", "--force", "zab-test"], capture_output=True, check=False)
+
+
+def composer() -> list[str]:
+    """The command that runs compose files with the program that built the image."""
+    program = builder()
+    for command in ([program, "compose"], [shutil.which("podman-compose") or "podman-compose"]):
+        with suppress(FileNotFoundError):
+            if subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
+                return command
+    pytest.skip(f"{Path(program).name} has no compose here")
+
+
+@pytest.mark.slow
+def test_image_is_built_and_runs(image: str) -> None:
+    run = [builder(), "run", "--rm", "--entrypoint", "zab", image, "--help"]
     assert b"ensemble" in subprocess.run(run, check=True, capture_output=True, timeout=120).stdout
+
+
+@pytest.mark.slow
+def test_members_of_compose_serve_and_keep_their_data(image: str, tmp_path: Path) -> None:
+    """As the file stands, but for the ports on this machine, and the image that is there already."""
+    ports = free_ports(3)
+    text = re.sub(r"(?m)^  build:\n(    .*\n)+", "", COMPOSE_TEXT).replace("image: zab", f"image: {image}")
+    for port, standard in zip(ports, (2181, 2182, 2183), strict=True):
+        text = text.replace(f"127.0.0.1:{standard}:2181", f"127.0.0.1:{port}:2181")
+    (tmp_path / "compose.yaml").write_text(text)
+    shutil.copy(DEPLOY / "zoo.cfg", tmp_path)
+    compose = [*composer(), "-p", f"zab-test-{os.getpid()}", "-f", str(tmp_path / "compose.yaml")]
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        return done.stdout
+
+    zab = (sys.executable, "-m", "zab")
+    try:
+        run(*compose, "up", "-d")
+        run(*zab, "create", "-s", servers, "--timeout", "120", "/kept", "through a restart")
+        run(*compose, "down")
+        run(*compose, "up", "-d")
+        assert run(*zab, "get", "-s", servers, "--timeout", "120", "/kept") == "through a restart\n"
+        assert "all is well" in run(*zab, "status", "-s", servers)
+    finally:
+        subprocess.run([*compose, "down", "-v"], capture_output=True, timeout=300, check=False)
 
 
 # ---------------------------------------------------------------------------------------------- logrotate, and the page
