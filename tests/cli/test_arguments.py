@@ -47,5 +47,25 @@ def test_aliases_stand_for_the_first_word_only() -> None:
     assert expand_alias([]) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-add A,B", "add A B"),
+        ("-remove 1,2", "remove 1 2"),
+        ("-v 100000003 -remove 3 -add A", "add -v 100000003 A --remove 3"),
+        ("-add A -add B -remove 1 -remove 2", "add A B --remove 1,2"),
+        ("-file some,file -v 5", "set -v 5 some,file"),
+        ("-members A,B", "set A B"),
+        ("-file F -add A -remove 1", "set F --add=A --remove=1"),
+        ("-add", "add "),
+        ("add A --remove 3", "add A --remove 3"),
+        ("show", "show"),
+        ("", ""),
+    ],
+)
+def test_reconfig_is_understood_as_zookeepers_shell_has_it(words: str, expected: str) -> None:
+    assert expand_alias(["reconfig", *words.split()]) == ["reconfig", *expected.split(" " if expected else None)]
+
+
 def test_no_alias_stands_for_another() -> None:
     assert not {words[0] for words in ALIASES.values()} & ALIASES.keys()

@@ -35,6 +35,8 @@ _VALUED: Final = frozenset(
         *("--ca", "--key-store", "--cert", "--password-file", "--sasl-user", "--sasl-password-file"),
     }
 )
+_RECONFIGURATION: Final = ("-add", "-remove", "-members", "-file")
+"""How ZooKeeper's shell says what `reconfig` is to do."""
 _HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
@@ -68,8 +70,33 @@ class ConnectionOptions:
 
 
 def expand_alias(words: list[str]) -> list[str]:
-    """The words of a command, with ZooKeeper's name for it replaced by ours."""
+    """The words of a command, with ZooKeeper's name for it, and its way to ask for it, replaced by ours."""
+    if words[:1] == ["reconfig"]:
+        return ["reconfig", *_reconfiguration(words[1:])]
     return [*ALIASES.get(words[0], words[:1]), *words[1:]] if words else []
+
+
+def _reconfiguration(words: list[str]) -> list[str]:
+    """`-add LINES -remove IDS`, `-members LINES` or `-file FILE` as our commands; other words as they are."""
+    said: dict[str, list[str]] = {}
+    rest: list[str] = []
+    following = iter(words)
+    for word in following:
+        if word in _RECONFIGURATION:
+            values = next(following, "").split(",")
+            said.setdefault(word, []).extend(values)
+        else:
+            rest.append(word)
+    if not said:
+        return words
+    joining, leaving, members, file = (said.get(name, []) for name in _RECONFIGURATION)
+    if members or file:
+        # Beside the others the command has words that it does not take, and says so.
+        whole = [",".join(file)] if file else members
+        return ["set", *rest, *whole, *(f"--add={line}" for line in joining), *(f"--remove={sid}" for sid in leaving)]
+    if joining:
+        return ["add", *rest, *joining, *(["--remove", ",".join(leaving)] if leaving else [])]
+    return ["remove", *rest, *leaving]
 
 
 def arrange(words: list[str]) -> tuple[str | None, list[str]]:

@@ -94,6 +94,30 @@ def test_the_whole_of_it_is_never_nothing(
     assert "there is no participant" in run.err
 
 
+@pytest.mark.parametrize("form", ["ours", "zookeeper's"])
+def test_one_takes_the_place_of_another_in_one_step(
+    hosts: str, run: Run, servers: ZooKeeperEnsemble, form: str
+) -> None:
+    """The new one is an observer, which no quorum waits for."""
+    leaver = next(member.server_id for member in servers.members if member is not servers.leader())
+    before = configuration(run, hosts)
+    quorum, election, client = free_ports(3)
+    line = f"server.4=127.0.0.1:{quorum}:{election}:observer;127.0.0.1:{client}"
+    assert run("-s", hosts, "config") == 0
+    there = [line for line in run.out.splitlines() if line.startswith("server.")]
+    ways = {
+        "ours": (["add", line, "--remove", str(leaver)], ["set", *there]),
+        "zookeeper's": (["-remove", str(leaver), "-add", line], ["-members", ",".join(there)]),
+    }
+    change, back = ways[form]
+    assert run("-s", hosts, "reconfig", *change, "-v", before["version"], "--json") == 0, run.err
+    value = json.loads(run.out)
+    check("reconfig add", value)
+    assert {each["id"] for each in value["servers"]} == {1, 2, 3, 4} - {leaver}
+    assert run("-s", hosts, "reconfig", *back, "--json") == 0, run.err
+    assert json.loads(run.out)["servers"] == before["servers"]
+
+
 def test_a_plan_changes_nothing(hosts: str, run: Run, servers: ZooKeeperEnsemble) -> None:
     before = configuration(run, hosts)
     line = before["servers"][2]

@@ -3,7 +3,8 @@
     zab reconfig show                               the configuration in force
     zab reconfig add 'server.4=host:2888:3888;2181' servers join, or take the place of those with their ids
     zab reconfig remove 1,2                         servers leave
-    zab reconfig set FILE                           the whole configuration at once
+    zab reconfig add LINE --remove 3                both in one step
+    zab reconfig set FILE                           the whole configuration at once; or its server lines
     … --plan                                        what would happen, or be refused, and nothing is changed
     zab lead 2                                      server 2 leads
 
@@ -96,6 +97,10 @@ def show_command(context: typer.Context, json: JsonOption = False) -> None:
 def add_command(
     context: typer.Context,
     lines: Annotated[list[str], typer.Argument(metavar="LINE...", help=f"server.{_LINE}", show_default=False)],
+    leaving: Annotated[
+        str | None,
+        typer.Option("--remove", metavar="IDS", help="They leave in the same step: 1,2", show_default=False),
+    ] = None,
     version: VersionOption = None,
     plan: PlanOption = False,
     json: JsonOption = False,
@@ -104,7 +109,7 @@ def add_command(
     them and those that are there already.
     """
     joining = ",".join(line if line.startswith("server.") else f"server.{line}" for line in lines)
-    _change(context, Change(joining=joining), version, plan=plan, json=json)
+    _change(context, Change(joining=joining, leaving=leaving), version, plan=plan, json=json)
 
 
 @reconfig_app.command("remove")
@@ -122,20 +127,29 @@ def remove_command(
 @reconfig_app.command("set")
 def set_command(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="server, group and weight lines; - is standard input.")],
+    source: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|LINE...", help="server, group and weight lines; - is standard input."),
+    ],
     version: VersionOption = None,
     plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Exactly these servers from now on."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(error, USAGE)
+    text = _text_of(source)
     if not text.strip():
         # To the protocol an empty text is no text: nothing would change, and that would be taken for done.
-        fail(f"{'standard input' if file == '-' else file} is empty: no server line is in it", USAGE)
+        fail(f"{'standard input' if source == ['-'] else source[0]} is empty: no server line is in it", USAGE)
     _change(context, Change(members=text), version, plan=plan, json=json)
+
+
+def _text_of(source: list[str]) -> str:
+    if len(source) > 1 or source[0].startswith("server."):
+        return "\n".join(source)
+    try:
+        return sys.stdin.read() if source == ["-"] else Path(source[0]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(error, USAGE)
 
 
 def lead_command(
