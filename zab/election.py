@@ -108,6 +108,8 @@ class Election:
         self.unreachable: set[ServerId] = set()
         self.strange_to: set[ServerId] = set()
         """Those of them that say that they know no such server as this one. It is told, and decides nothing."""
+        self.taken_at: set[ServerId] = set()
+        """Those of them that say that another process is this server; likewise."""
         self.round_trips_ms: dict[ServerId, int] = {}
         self._told: dict[ServerId, tuple[Notification, Notification]] = {}
         """Per server that has no vote, what it said last in this election, and what it was answered."""
@@ -171,19 +173,18 @@ class Election:
         """A server is reachable: tell it where we stand."""
         self.unreachable.discard(sid)
         self.strange_to.discard(sid)
+        self.taken_at.discard(sid)
         self.round_trips_ms[sid] = round_trip_ms
         if self._is_electing:
             if sid in self.quorum.voters or sid in self.candidates:
                 self._send(sid, self._notification())
             self._consider(now)
 
-    def on_link_down(self, now: int, sid: ServerId, knows_us: bool = True) -> None:
+    def on_link_down(self, now: int, sid: ServerId, knows_us: bool = True, is_taken: bool = False) -> None:
         """A server cannot be reached: there is nothing to wait for from it."""
         self.unreachable.add(sid)
-        if knows_us:
-            self.strange_to.discard(sid)
-        else:
-            self.strange_to.add(sid)
+        for servers, is_so in ((self.strange_to, not knows_us), (self.taken_at, is_taken)):
+            (servers.add if is_so else servers.discard)(sid)
         self._told.pop(sid, None)
         self.heard.discard(sid)
         self.of_another_lineage.discard(sid)

@@ -59,6 +59,8 @@ class ElectionLinkDown:
     sid: ServerId
     knows_us: bool = True
     """It may: nothing came that says, without proof, that this server is in no configuration of it."""
+    is_taken: bool = False
+    """It says, without proof, that another process is this server."""
 
 
 @attrs.define

@@ -4,6 +4,7 @@
     KEEPER              forwards ClickHouse Keeper's writes, and proposes them
     KEEPER_REMOVALS     the same of its removeRecursive and checkStat, which came later
     LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
+    LIVES               its nonces begin with the name of its life (`zab.member.greeting`)
     OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.observer_master`)
 
 A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
@@ -19,6 +20,7 @@ KEEPER: Final = 2
 LOCAL_SESSIONS: Final = 4
 OBSERVER_MASTERS: Final = 8
 KEEPER_REMOVALS: Final = 16
+LIVES: Final = 32
 
-ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS
+ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS | LIVES
 """Those of this version."""

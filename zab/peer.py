@@ -186,7 +186,7 @@ class Peer(PeerState):
         self.election.on_link_up(now, event.sid, event.round_trip_ms)
 
     def _on_election_link_down(self, now: int, event: ev.ElectionLinkDown) -> None:
-        self.election.on_link_down(now, event.sid, event.knows_us)
+        self.election.on_link_down(now, event.sid, event.knows_us, event.is_taken)
 
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
         if event.sid not in self.servers:

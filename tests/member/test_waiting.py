@@ -80,6 +80,22 @@ def test_a_member_that_others_do_not_know_says_that_and_nothing_of_a_first_start
     assert "not know" not in why_not_serving(two.member.peer)
 
 
+def test_a_member_whose_id_another_process_has_says_that_and_nothing_of_a_first_start(two_of_three: Ensemble) -> None:
+    two = two_of_three.servers[ServerId(2)]
+    two.answers += [ev.ElectionLinkDown(ServerId(1), is_taken=True), ev.ElectionLinkDown(THREE, is_taken=True)]
+    two_of_three.advance(WAITING_MS_MIN + 1000)
+    [text] = said(two)
+    assert text.startswith("no service: servers 1, 3 hear another process as server 2: two have this id, ")
+    assert text.endswith("; see the myid of this member")
+    two.answers += [ev.ElectionLinkDown(ServerId(1))]
+    two_of_three.settle()
+    said_now = why_not_serving(two.member.peer)
+    assert said_now.startswith("no service: server 1 was not heard; server 3 hears another process as server 2: ")
+    two.answers += [ev.ElectionLinkUp(THREE, 1)]
+    two_of_three.settle()
+    assert "another process" not in why_not_serving(two.member.peer)
+
+
 def test_a_member_without_a_quorum_says_who_was_not_heard() -> None:
     ensemble = Ensemble(3)
     ensemble.cut |= {1, 2}

@@ -12,6 +12,7 @@ import trio
 from tests.host.other import SECRET
 from tests.server.transfers import greeting
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
+from zab.features import ALL, LIVES
 from zab.host.conversation import introduce, meet
 from zab.host.listener import open_listener
 from zab.member.greeting import Purpose
@@ -79,23 +80,25 @@ async def running(*sids, absent=()):
         nursery.cancel_scope.cancel()
 
 
-async def dial(address, sid=2, me=None, other=1, purpose=Purpose.ELECTION):
-    """A conversation of this server with a member, which is server `other`."""
+async def dial(address, sid=2, me=None, other=1, purpose=Purpose.ELECTION, life=None):
+    """A conversation of this server with a member, which is server `other`. `life`: the greeting of a process; without
+    it each is another one."""
     stream = await trio.open_tcp_stream(address.host, address.port)
     try:
         with trio.fail_after(PATIENCE_SECONDS):
-            return await introduce(stream, greeting(sid, me).dialling_for(purpose, other))
+            return await introduce(stream, (life or greeting(sid, me)).dialling_for(purpose, other))
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
 
 
-async def is_dialled(listener, sid=2, me=None):
+async def is_dialled(listener, sid=2, me=None, life=None):
     """The conversation that somebody begins with this server."""
-    stream = await listener.accept()
+    with trio.fail_after(PATIENCE_SECONDS):
+        stream = await listener.accept()
     try:
         with trio.fail_after(PATIENCE_SECONDS):
-            return await meet(stream, greeting(sid, me).listening_for_votes(None))
+            return await meet(stream, (life or greeting(sid, me)).listening_for_votes(None))
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
@@ -326,6 +329,91 @@ async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
             with trio.fail_after(PATIENCE_SECONDS):
                 assert await older.stream.receive_some(1) == b""
             await newer.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+
+
+async def end_of(talk):
+    with trio.fail_after(PATIENCE_SECONDS):
+        while await talk.stream.receive_some(100):
+            pass
+
+
+async def test_of_two_processes_with_one_id_the_one_at_its_address_is_heard():
+    async with running(1, 2) as (members, addresses), trio.open_nursery() as nursery:
+        await members[1].events.wait_for(up(2))
+        double = Member(2, None, {1: addresses[1]})
+        double.links.send(SendNotification(1, vote(666)))
+        nursery.start_soon(double.links.run)
+        await double.events.wait_for(ElectionLinkDown(1, is_taken=True))
+        members[2].links.send(SendNotification(1, vote(7)))
+        await members[1].events.wait_for(NotificationReceived(2, vote(7)))
+        # It was told, and comes in no more.
+        ups = sum(map(up(1), double.events.seen))
+        with pytest.raises(MessageError, match=r"server 2 is another process, at .*: see the myid of who dials"):
+            await dial(addresses[1], life=double.links._greeting)
+        assert sum(map(up(1), double.events.seen)) == ups <= 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_in_another_life_is_heard_before_the_end_of_the_one_before_is_noticed():
+    async with running(1) as (members, addresses):
+        listener = open_listener("127.0.0.1", 0)
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as at_its_address:
+            before, after = greeting(2), greeting(2)
+            members[1].links.meet({2: Address(*listener.getsockname())})
+            half_open = await is_dialled(at_its_address, life=before)
+            await members[1].events.wait_for(up(2))
+            asked = await dial(addresses[1], life=after)
+            await end_of(asked)
+            again = await is_dialled(at_its_address, life=after)
+            with trio.fail_after(PATIENCE_SECONDS):
+                while sum(map(up(2), members[1].events.seen)) < 2:
+                    await members[1].events.changed.wait()
+            heard = await dial(addresses[1], life=after)
+            await heard.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            with pytest.raises(EOFError):
+                await half_open.receive()
+            for talk in (half_open, asked, again, heard):
+                await trio.aclose_forcefully(talk.stream)
+
+
+async def test_who_came_while_nobody_was_at_the_address_goes_when_somebody_is():
+    async with running(1) as (members, addresses):
+        [port] = free_ports(1)
+        members[1].links.meet({2: Address("127.0.0.1", port)})
+        double, real = greeting(2), greeting(2)
+        early = await dial(addresses[1], life=double)
+        await early.send(encode(vote(5)))
+        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+        async with trio.SocketListener(
+            trio.socket.from_stdlib_socket(open_listener("127.0.0.1", port))
+        ) as at_its_address:
+            late = await is_dialled(at_its_address, life=real)
+            await end_of(early)
+            with pytest.raises(MessageError, match="see the myid"):
+                await dial(addresses[1], life=double)
+            await trio.aclose_forcefully(late.stream)
+        # Nobody is at the address again, and the newest counts.
+        with trio.fail_after(PATIENCE_SECONDS):
+            while True:
+                with contextlib.suppress(MessageError):
+                    taken = await dial(addresses[1], life=double)
+                    break
+                await trio.sleep(0.01)
+        await taken.send(encode(vote(6)))
+        await members[1].events.wait_for(NotificationReceived(2, vote(6)))
+        for talk in (early, taken):
+            await trio.aclose_forcefully(talk.stream)
+
+
+async def test_a_version_whose_lives_have_no_names_is_heard():
+    older = Party(2, 3, 3, ALL & ~LIVES, secrets=(SECRET,))
+    async with running(1, 2) as (members, addresses):
+        await members[1].events.wait_for(up(2))
+        talk = await dial(addresses[1], me=older)
+        async with talk.stream:
+            await talk.send(encode(vote(5)))
             await members[1].events.wait_for(NotificationReceived(2, vote(5)))
 
 

@@ -22,7 +22,9 @@ from zab.wire.handshake import (
     NotKnownError,
     Party,
     Secret,
+    TakenError,
     refusal,
+    taken,
 )
 from zab.wire.records import MessageError
 
@@ -55,6 +57,24 @@ def test_both_know_each_other_and_go_on_in_the_newest_version_and_with_the_featu
     assert (of_dialler.sid, of_listener.sid) == (2, 1)
     for agreed in (of_dialler, of_listener):
         assert (agreed.version, agreed.features, agreed.purpose, agreed.is_proven) == (4, 0b010, LINK, True)
+    assert [of_dialler.nonce, of_listener.nonce] == [NONCES[1], NONCES[0]]
+
+
+@pytest.mark.parametrize("change", [{}, {"secrets": (), "is_open": True}], ids=["secrets", "open"])
+def test_the_listener_may_object_to_a_nonce(change: dict[str, object]) -> None:
+    me, other = attrs.evolve(ONE, **change), attrs.evolve(TWO, **change)
+    asked: list[tuple[int | bytes, ...]] = []
+
+    def objection(*said: int | bytes) -> str | None:
+        asked.append(said)
+        return "no" if len(asked) == 2 else None
+
+    taking = [Listening(other, (1, 3), (LINK,), NONCES[1], None, objection) for _ in range(2)]
+    agreed = shaken(dialling(me), taking[0])
+    assert [each.nonce for each in agreed] == [NONCES[1], NONCES[0]]
+    with pytest.raises(MessageError, match=r"^no$"):
+        taking[1].welcome(dialling(me).hello())
+    assert asked == 2 * [(1, 0b010, NONCES[0])]
 
 
 @pytest.mark.parametrize("change", [{}, {"secrets": (), "is_open": True}], ids=["secrets", "open"])
@@ -184,6 +204,14 @@ def test_who_is_refused_because_nobody_knows_him_can_tell_that_from_all_else() -
         with pytest.raises(MessageError) as refused:
             dialling(stranger).welcomed(refusal(reason))
         assert not isinstance(refused.value, NotKnownError)
+
+
+def test_who_is_refused_because_another_one_is_he_can_tell_that_from_all_else() -> None:
+    with pytest.raises(TakenError, match=r"^server 2 refuses: server 1 is another process, at h:1: see the myid of"):
+        dialling().welcomed(refusal(taken(1, "h:1")))
+    with pytest.raises(MessageError) as refused:
+        dialling().welcomed(refusal(taken(3, "h:1")))
+    assert not isinstance(refused.value, TakenError)
 
 
 @pytest.mark.parametrize(

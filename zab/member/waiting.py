@@ -31,6 +31,7 @@ _ADD = (
     "add it with `zab reconfig add`, which reconfigEnabled=true in the zoo.cfg of all members allows; or stop all "
     "members, write its server line into the file of each, and start all; or correct its myid"
 )
+_MYID = "two have this id, and the other one is at the address of its server line; see the myid of this member"
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
 _OTHER = "of another history than this member, as after a restore that not all were given"
@@ -65,9 +66,12 @@ def why_not_serving(peer: PeerState) -> str:
     voters, election = peer.quorum.voters, peer.election
     votes = {**election.out_of_election, **election.received}
     votes.pop(peer.settings.sid, None)
-    strange_to = election.strange_to & peer.servers
-    missing = voters - election.heard - strange_to - {peer.settings.sid}
+    strange_to, taken_at = election.strange_to & peer.servers, election.taken_at & peer.servers
+    missing = voters - election.heard - strange_to - taken_at - {peer.settings.sid}
     parts = [f"{_servers(missing)} not heard"] if missing else []
+    if taken_at:
+        parts.append(f"{_servers(taken_at, 'hears', 'hear')} another process as server {peer.settings.sid}: {_MYID}")
+        return f"no service: {'; '.join(parts)}"
     if strange_to:
         parts.append(f"{_servers(strange_to, 'does', 'do')} not know server {peer.settings.sid}: {_ADD}")
         return f"no service: {'; '.join(parts)}"

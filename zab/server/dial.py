@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 import attrs
 import trio
 
+from zab.configuration.dynamic import bracketed
 from zab.host.conversation import FAILURES
 
 S = TypeVar("S")
@@ -35,6 +36,11 @@ class Address:
     host: str
     port: int
     others: tuple[Address, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The first of them."""
+        return f"{bracketed(self.host)}:{self.port}"
 
 
 def address_of(places: Sequence[tuple[str, int]]) -> Address:

@@ -18,8 +18,8 @@ dialled: nobody knows where it is. It is answered on the connection that it has 
 One that has left the ensemble is, too; it has to open another connection for that.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
-                ElectionLinkDown(sid, knows us)   it was refused, or closed and could not be opened again; whether
-                                                  that was because it knows no such server
+                ElectionLinkDown(sid, …)          it was refused, or closed and could not be opened again; whether
+                                                  that was because it knows no such server, or another process as it
                 NotificationReceived(sid, …)
 
 Rules:
@@ -27,6 +27,9 @@ Rules:
   worthless).
 - A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s; and at once when that server has
   dialled us, since then it is there.
+- Who listens at the address of a server is that server. Another process that proves to be it is not heard: first the
+  address is dialled anew, since that server may have begun another life, and from then on that process is told to see
+  its myid. Where nobody listens there, the newest connection counts.
 - An unreachable server never delays a reachable one (ZOOKEEPER-3756).
 - A connection ends when the secret by which it was proven is taken away, before anything more is said on it.
 - Of the connections that have proven nothing yet, one goes when there are too many (`zab.wire.strangers`).
@@ -51,12 +54,12 @@ from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
 from zab.ids import ServerId
 from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
-from zab.member.greeting import Purpose
+from zab.member.greeting import Purpose, life_of
 from zab.message import Config, encode
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
-from zab.wire.handshake import NotKnownError
+from zab.wire.handshake import NotKnownError, TakenError, taken
 from zab.wire.records import MessageError
 from zab.wire.strangers import Strangers
 
@@ -97,6 +100,15 @@ class _Outbox:
 
 
 @attrs.define
+class _Inbound:
+    """The connection on which a server is heard."""
+
+    life: bytes
+    """Of the process that opened it; empty where that is not known."""
+    hearing: trio.CancelScope = attrs.Factory(trio.CancelScope)
+
+
+@attrs.define
 class _Other:
     """A server of the ensemble, and what belongs to the connection that is kept open to it."""
 
@@ -105,6 +117,12 @@ class _Other:
     knocked: trio.Event = attrs.Factory(trio.Event)
     """Set when it has connected to us."""
     keeping: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    talking: trio.CancelScope = attrs.Factory(trio.CancelScope)
+    """What ends the present connection, so that another one is opened."""
+    life: bytes = b""
+    """Of the process at its address, while the connection is open; empty where that is not known."""
+    double: bytes = b""
+    """The life of one that has proven to be this server, and was not at its address."""
 
 
 class ElectionLinks:
@@ -114,6 +132,7 @@ class ElectionLinks:
         self, greeting: Greeting, others: Mapping[ServerId, Address], post: Post, *, connect_timeout_ms: int = 5000
     ) -> None:
         self._greeting = greeting
+        greeting.objection = self._objection
         self._others = {sid: _Other(address) for sid, address in others.items()}
         self._guests: dict[ServerId, _Outbox] = {}
         """Of servers of no configuration that are connected to us."""
@@ -121,8 +140,7 @@ class ElectionLinks:
         self._listening: dict[socket.socket, trio.CancelScope] = {}
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
-        self._inbound: dict[ServerId, trio.CancelScope] = {}
-        """Per server, what ends the receiver of its present connection."""
+        self._inbound: dict[ServerId, _Inbound] = {}
         self._strangers: Strangers[trio.CancelScope] = Strangers(STRANGERS_MAX)
         """What ends the handshake of each."""
 
@@ -141,7 +159,7 @@ class ElectionLinks:
                 other.keeping.cancel()
             if sid not in others and sid in self._inbound:
                 # It has opened that as one of the ensemble, and opens another one: nobody answers on the first.
-                self._inbound[sid].cancel()
+                self._inbound[sid].hearing.cancel()
         for sid in others.keys() - self._others.keys():
             self._others[sid] = _Other(others[sid])
             if self._nursery is not None:
@@ -179,7 +197,7 @@ class ElectionLinks:
 
     async def _dial_again_and_again(self, sid: ServerId, other: _Other) -> None:
         down_because: str | None = None
-        known_before = True
+        said_before = (True, False)
         wait_seconds = REDIAL_SECONDS_MIN
         while True:
             try:
@@ -188,10 +206,10 @@ class ElectionLinks:
                 reason = str(error) or type(error).__name__
                 if reason != down_because:
                     journal.info("server is unreachable for the election", sid=sid, reason=reason)
-                knows_us = not isinstance(error, NotKnownError)
-                if down_because is None or knows_us != known_before:
-                    self._post(ElectionLinkDown(sid, knows_us))
-                down_because, known_before = reason, knows_us
+                said = not isinstance(error, NotKnownError), isinstance(error, TakenError)
+                if down_because is None or said != said_before:
+                    self._post(ElectionLinkDown(sid, *said))
+                down_because, said_before = reason, said
                 # At random, so that two servers that lost each other do not dial in step.
                 with trio.move_on_after(wait_seconds * random.uniform(0.8, 1.2)):
                     await other.knocked.wait()
@@ -202,7 +220,10 @@ class ElectionLinks:
             wait_seconds = REDIAL_SECONDS_MIN
             journal.info("election link is up", sid=sid, round_trip_ms=round_trip_ms)
             self._post(ElectionLinkUp(sid, round_trip_ms))
-            await self._talk(sid, talk, other.outbox)
+            self._begin_life(sid, other, life_of(talk.agreed.nonce, talk.agreed.features))
+            with trio.CancelScope() as other.talking:
+                await self._talk(sid, talk, other.outbox)
+            other.life = b""
 
     async def _dial(self, sid: ServerId, address: Address) -> tuple[Conversation, int]:
         """Connect, and the handshake; the second item is the round trip of that in milliseconds, at least 1."""
@@ -290,20 +311,22 @@ class ElectionLinks:
 
     async def _receive_from(self, sid: ServerId, talk: Conversation) -> None:
         other = self._others.get(sid)
+        inbound = _Inbound(life_of(talk.agreed.nonce, talk.agreed.features))
         if other is not None:
+            self._check_life(sid, other, inbound.life)
             other.knocked.set()
         older = self._inbound.get(sid)
         if older is not None:
-            older.cancel()
-        with trio.CancelScope() as scope:
-            self._inbound[sid] = scope
+            older.hearing.cancel()
+        with inbound.hearing:
+            self._inbound[sid] = inbound
             try:
                 if other is None:
                     await self._entertain(sid, talk)
                 else:
                     await self._hear(sid, talk)
             finally:
-                if self._inbound.get(sid) is scope:
+                if self._inbound.get(sid) is inbound:
                     del self._inbound[sid]
 
     async def _entertain(self, sid: ServerId, talk: Conversation) -> None:
@@ -317,6 +340,36 @@ class ElectionLinks:
         finally:
             if self._guests.get(sid) is outbox:
                 del self._guests[sid]
+
+    # --------------------------------------------------------------------------------------------- two of the same id
+
+    def _begin_life(self, sid: ServerId, other: _Other, life: bytes) -> None:
+        """This life was met at the server's address."""
+        other.life = life
+        if life == other.double:
+            other.double = b""
+        inbound = self._inbound.get(sid)
+        if inbound is not None and inbound.life and life and inbound.life != life:
+            other.double = inbound.life
+            inbound.hearing.cancel()
+
+    def _check_life(self, sid: ServerId, other: _Other, life: bytes) -> None:
+        """Raises MessageError for one that was not met there."""
+        if not life or not other.life or life == other.life:
+            return
+        if life == other.double:
+            raise MessageError(taken(sid, other.address.text))
+        other.double = life
+        other.life = b""
+        other.talking.cancel()
+        raise MessageError(f"another process is at the address of server {sid} -> it is asked again who it is")
+
+    def _objection(self, sid: int, features: int, nonce: bytes) -> str | None:
+        """To one who was found not to be the server that it says; asked again by each of its connections."""
+        other = self._others.get(ServerId(sid))
+        if other is None or not other.life or not other.double or life_of(nonce, features) != other.double:
+            return None
+        return taken(sid, other.address.text)
 
 
 def _give_up_on_silence(talking: trio.abc.HalfCloseableStream) -> None:

@@ -20,10 +20,10 @@ from zab.host.conversation import Conversation, Greeted, greet, meet
 from zab.host.links import TakeOver, say_nothing
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
-from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
+from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
 from zab.server.dial import Address, Dial, dial, first_of
 from zab.server.quorum_tls import QuorumTls
-from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party
+from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party, none_at_all
 
 Stream: TypeAlias = trio.SocketStream | TlsStream
 
@@ -60,6 +60,9 @@ class Greeting:
         self.refused = refused
         self._dial = dial
         self._next_after_seconds = next_address_after_seconds
+        self._life = token_bytes(LIFE_BYTES)
+        self.objection: Callable[[int, int, bytes], str | None] = none_at_all
+        """At the election port: see `zab.wire.handshake.Listening`."""
 
     @property
     def is_local_only(self) -> bool:
@@ -111,22 +114,30 @@ class Greeting:
 
     def dialling_for(self, purpose: Purpose, sid: int, *, is_certified: bool = False) -> Dialling:
         """For a connection to another server."""
-        return Dialling(self._party(), sid, purpose, token_bytes(NONCE_BYTES), is_certified=is_certified)
+        return Dialling(self._party(), sid, purpose, self._nonce(), is_certified=is_certified)
 
     def listening(self, certificate: bytes | None) -> Listening:
         """At the quorum port: see `zab.host.links.Greeter`."""
-        return self._listening(AT_QUORUM_PORT, certificate)
+        return self._listening(AT_QUORUM_PORT, certificate, none_at_all)
 
     def listening_for_votes(self, certificate: bytes | None) -> Listening:
         """At the election port."""
-        return self._listening(AT_ELECTION_PORT, certificate)
+        return self._listening(AT_ELECTION_PORT, certificate, self.objection)
 
-    def _listening(self, purposes: frozenset[Purpose], certificate: bytes | None) -> Listening:
+    def _listening(
+        self,
+        purposes: frozenset[Purpose],
+        certificate: bytes | None,
+        objection: Callable[[int, int, bytes], str | None],
+    ) -> Listening:
         certified = None
         if certificate is not None:
             assert self._tls is not None
             certified = self._tls.servers_of(certificate)
-        return Listening(self._party(), self._others(), purposes, token_bytes(NONCE_BYTES), certified)
+        return Listening(self._party(), self._others(), purposes, self._nonce(), certified, objection)
+
+    def _nonce(self) -> bytes:
+        return self._life + token_bytes(NONCE_BYTES - LIFE_BYTES)
 
     def believes(self, agreed: Agreed) -> bool:
         """See `zab.host.links.Greeter`."""

@@ -26,7 +26,7 @@ are handed in.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import ClassVar, Final
@@ -122,8 +122,21 @@ class NotKnownError(MessageError):
     and is not proven: for what a server says of itself, and nothing else."""
 
 
+class TakenError(MessageError):
+    """Whoever was dialled says that another process is the server that this one is. Seen and believed likewise."""
+
+
 def _not_known(sid: int, to: int) -> str:
     return f"server {sid} is not in the configuration of server {to}"
+
+
+def _taken(sid: int) -> str:
+    return f"server {sid} is another process, "
+
+
+def taken(sid: int, where: str) -> str:
+    """The refusal of one who says that it is this server, which is at this address."""
+    return f"{_taken(sid)}at {where}: see the myid of who dials"
 
 
 def refusal(reason: str) -> bytes:
@@ -170,6 +183,8 @@ class Agreed:
     purpose: int
     version: int
     features: int
+    nonce: bytes
+    """Of the other end."""
     secret: bytes
     """The name of the one by which both have proven who they are; empty where nothing was proven."""
     sending: Seal | None
@@ -203,7 +218,11 @@ class Dialling:
         me, hello = self._me, self._hello
         answer = _ANSWERS.decode(payload)
         if isinstance(answer, Refusal):
-            kind = NotKnownError if answer.reason == _not_known(me.sid, hello.other) else MessageError
+            kind: type[MessageError] = MessageError
+            if answer.reason == _not_known(me.sid, hello.other):
+                kind = NotKnownError
+            elif answer.reason.startswith(_taken(me.sid)):
+                kind = TakenError
             raise kind(f"server {hello.other} refuses: {answer.reason}")
         if answer.sid != hello.other:
             raise MessageError(f"server {answer.sid} answers where server {hello.other} should")
@@ -213,18 +232,24 @@ class Dialling:
         if secret is None:
             if answer.secret or answer.proof or not me.is_open:
                 raise MessageError(f"server {answer.sid} does not prove that it has a secret of this server")
-            agreed = _without_secret(answer.sid, hello.purpose, answer, is_certified=self._is_certified)
+            agreed = _without_secret(hello, answer, dialled=True, is_certified=self._is_certified)
             return _PROOFS.encode(Proof(b"")), agreed
         keys = _Keys(secret, hello, answer)
         if not compare_digest(keys.of(b"listener"), answer.proof):
             raise MessageError(f"the proof of server {answer.sid} is wrong")
-        agreed = keys.agreed(answer.sid, hello.purpose, dialled=True, is_certified=self._is_certified)
+        agreed = keys.agreed(dialled=True, is_certified=self._is_certified)
         return _PROOFS.encode(Proof(keys.of(b"dialler"))), agreed
+
+
+def none_at_all(_sid: int, _features: int, _nonce: bytes) -> str | None:
+    """The objection of one who has none."""
+    return None
 
 
 class Listening:
     """The handshake of the one who was dialled, by one of the `others`, for one of these `purposes`. `certified`:
-    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS."""
+    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS. `objection`
+    says why one of these features and this nonce is not welcome, who has not proven yet that it is that server."""
 
     def __init__(
         self,
@@ -233,12 +258,14 @@ class Listening:
         purposes: Collection[int],
         nonce: bytes,
         certified: Collection[int] | None = None,
+        objection: Callable[[int, int, bytes], str | None] = none_at_all,
     ) -> None:
         self._me = me
         self._certified = certified
         self._others = others
         self._purposes = purposes
         self._nonce = nonce
+        self._objection = objection
         self._expected: tuple[Hello, Welcome, _Keys | None] | None = None
 
     @property
@@ -267,6 +294,9 @@ class Listening:
         secret = _named(me, hello.secrets)
         if secret is None and not me.is_open:
             raise MessageError(f"server {hello.sid} has no secret of server {me.sid}")
+        objection = self._objection(hello.sid, me.features & hello.features, hello.nonce)
+        if objection is not None:
+            raise MessageError(objection)
         name = b"" if secret is None else secret.name
         answer = Welcome(version, me.features & hello.features, me.sid, self._nonce, name, b"")
         keys = None
@@ -284,10 +314,10 @@ class Listening:
         if keys is None:
             if proof:
                 raise MessageError(f"server {hello.sid} proves something without a secret")
-            return _without_secret(hello.sid, hello.purpose, answer, is_certified=self._is_certified)
+            return _without_secret(hello, answer, dialled=False, is_certified=self._is_certified)
         if not compare_digest(keys.of(b"dialler"), proof):
             raise MessageError(f"the proof of server {hello.sid} is wrong")
-        return keys.agreed(hello.sid, hello.purpose, dialled=False, is_certified=self._is_certified)
+        return keys.agreed(dialled=False, is_certified=self._is_certified)
 
     @property
     def _is_certified(self) -> bool:
@@ -298,14 +328,17 @@ def _named(me: Party, names: Collection[bytes]) -> Secret | None:
     return next((secret for secret in me.secrets if secret.name in names), None)
 
 
-def _without_secret(sid: int, purpose: int, answer: Welcome, *, is_certified: bool) -> Agreed:
-    return Agreed(sid, purpose, answer.version, answer.features, b"", None, None, None, None, is_certified)
+def _without_secret(hello: Hello, answer: Welcome, *, dialled: bool, is_certified: bool) -> Agreed:
+    other = answer if dialled else hello
+    nothing = (b"", None, None, None, None)
+    return Agreed(other.sid, hello.purpose, answer.version, answer.features, other.nonce, *nothing, is_certified)
 
 
 class _Keys:
     """All that follows from a secret and from what both sides have said."""
 
     def __init__(self, secret: Secret, hello: Hello, answer: Welcome) -> None:
+        self._hello = hello
         self._answer = answer
         said = _HELLOS.encode(hello), _ANSWERS.encode(attrs.evolve(answer, proof=b""))
         both = b"".join(len(each).to_bytes(4, "big") + each for each in said)
@@ -316,13 +349,15 @@ class _Keys:
     def of(self, purpose: bytes) -> bytes:
         return blake2b(purpose, digest_size=KEY_BYTES, key=self._root, person=b"zab connection").digest()
 
-    def agreed(self, sid: int, purpose: int, *, dialled: bool, is_certified: bool) -> Agreed:
+    def agreed(self, *, dialled: bool, is_certified: bool) -> Agreed:
+        other = self._answer if dialled else self._hello
         sent, received = (b"of dialler", b"of listener") if dialled else (b"of listener", b"of dialler")
         return Agreed(
-            sid,
-            purpose,
+            other.sid,
+            self._hello.purpose,
             self._answer.version,
             self._answer.features,
+            other.nonce,
             self._answer.secret,
             Seal(self.of(b"seal " + sent)),
             Seal(self.of(b"seal " + received)),
