@@ -7,7 +7,9 @@ from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Multi, NoBody, PathWatch, SetWatches
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
+from zab import events as ev
 from zab.jute.handshake import ConnectRequest
+from zab.member.waiting import WAITING_MS_MAX
 from zab.session_keys import keys_of
 from zab.states import LOOKING
 from zab.wire.frames import frame
@@ -251,7 +253,24 @@ def test_words_say_so() -> None:
     assert mode == "READ-ONLY mode; serving only read-only clients"
     assert "\nMode: read-only\n" in rest
     assert said(ensemble, server, b"stat").split("\n")[1:3] == [mode, "Clients:"]
-    assert "zk_server_state\tread-only\n" in said(ensemble, server, b"mntr")
+    others = [each.sid for each in ensemble.others(server)]
+    reason = f"there is no quorum; servers {', '.join(map(str, others))} were not heard"
+    server.answers += [ev.ElectionLinkDown(sid) for sid in others]
+    ensemble.settle()
+    rest = said(ensemble, server, b"srvr")
+    assert rest.endswith(f"\nno service but to readers: {reason}\n")
+    assert f"zk_server_state\tread-only\nzk_peer_state\tlooking\nzk_waits_for\t{reason}\n" in said(
+        ensemble, server, b"mntr"
+    )
+
+
+def test_the_journal_says_that_readers_are_served() -> None:
+    ensemble = Ensemble(3, readonlymode__enabled="true")
+    server = ensemble.follower
+    alone(ensemble, server)
+    ensemble.advance(2 * WAITING_MS_MAX)
+    last = [text for text in server.traces if text.startswith("no service")][-1]
+    assert last.startswith("no service but to readers: there is no quorum; ")
 
 
 def test_watches_of_an_earlier_connection_are_set_again(ensemble: Ensemble) -> None:

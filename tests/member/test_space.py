@@ -15,6 +15,7 @@ from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.member.figures import figures
 from zab.member.room import PARTS_MAX, needs_room
 from zab.member.space import DiskSpace, make_room, room_bytes
+from zab.member.waiting import why_not_serving
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
 
@@ -262,6 +263,27 @@ def test_room_is_seen_in_the_numbers_of_a_member() -> None:
     look(ensemble)
     look(ensemble)
     assert gauges(ensemble.leader) == {**roomy, "members_without_room": 0}
+
+
+def test_a_member_that_its_disk_keeps_from_serving_says_so_in_place_of_what_the_election_lacks() -> None:
+    ensemble = Ensemble(3, **LINES)
+    follower = ensemble.follower
+    fill(follower)
+    look(ensemble)
+    look(ensemble)
+    assert why_not_serving(follower.member.peer) == (
+        "no service: this member's disk is nearly full, and it waits while others have room; it is not synchronized "
+        f"with server {ensemble.leader.sid} yet, which is to lead"
+    )
+    leave(follower.disk, 0)
+    look(ensemble)
+    full = "this member's disk is full, and it takes part in nothing until there is room"
+    assert why_not_serving(follower.member.peer) == f"no service: {full}"
+    assert [figure.value for figure in figures(follower.member) if figure.name == "waits_for"] == [full]
+    leave(follower.disk, 1 << 20)
+    look(ensemble)
+    ensemble.start()
+    assert not [figure for figure in figures(follower.member) if figure.name == "waits_for"]
 
 
 def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:

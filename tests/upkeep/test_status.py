@@ -166,6 +166,48 @@ def test_a_lost_history_and_two_leaders_are_said() -> None:
     assert found == [(WARNING, "two_leaders", "")]
 
 
+FULL = "this member's disk is full, and it takes part in nothing until there is room"
+NEARLY_FULL = "this member's disk is nearly full, and it waits while others have room; it is not synchronized with"
+
+
+@pytest.mark.parametrize(("waits", "severity"), [(FULL, CRITICAL), (NEARLY_FULL, WARNING)])
+def test_a_member_that_its_disk_keeps_from_serving(waits: str, severity: str) -> None:
+    """It says so by words, or by its admin port."""
+    for kept in (
+        Answer("c:2181", 3, "it serves nobody", waits, "mntr"),
+        answer(3, {**FOLLOWER, "disk_space": severity == WARNING, "waits_for": waits}, waits=waits),
+    ):
+        [alarm] = status_of([answer(1, LEADER), answer(2, FOLLOWER), kept]).alarms
+        assert (alarm.severity, alarm.name, alarm.server) == (severity, "disk_full", "c:2181")
+        assert (alarm.reason, alarm.action) == (waits, "make room on that disk")
+
+
+def test_members_without_room_that_do_not_say_so_are_counted_by_the_leader() -> None:
+    older = Answer("c:2181", 3, "it serves nobody", "this member is not synchronized with server 1 yet", "mntr")
+    answers = [answer(1, {**LEADER, "members_without_room": 1}), answer(2, FOLLOWER), older]
+    status = status_of(answers)
+    assert names(status) == [(WARNING, "not_serving", "c:2181"), (WARNING, "disk_full", "")]
+    assert status.alarms[1].reason == "1 member has little room on the disk, as the leader says"
+    answers[2] = Answer("c:2181", 3, "it serves nobody", NEARLY_FULL, "mntr")
+    assert names(status_of(answers)) == [(WARNING, "disk_full", "c:2181")], "that one is told of once"
+    answers[0] = answer(1, {**LEADER, "members_without_room": 3, "disk_space": 1})
+    status = status_of(answers)
+    assert names(status)[:2] == [(WARNING, "disk_full", "a:2181"), (WARNING, "disk_full", "c:2181")]
+    assert status.alarms[2].reason == "1 other member has little room on the disk, as the leader says"
+
+
+def test_a_member_in_read_only_mode_says_that_and_who_was_not_heard() -> None:
+    waits = "there is no quorum; servers 2, 3 were not heard"
+    for kept in (
+        answer(1, {"server_state": "read-only", "waits_for": waits}, waits=waits),
+        answer(1, {"server_state": "read-only"}),
+    ):
+        status = status_of([kept])
+        assert names(status) == [(CRITICAL, "no_leader", ""), (WARNING, "not_serving", "a:2181")]
+        expected = kept.waits or "it looks for a leader"
+        assert status.alarms[1].reason == f"it serves readers alone, in read-only mode: {expected}"
+
+
 def test_two_versions_of_this_package_are_said_though_they_speak_the_same_protocol() -> None:
     assert not status_of(whole(), ENSEMBLE).alarms
     newer = {**FOLLOWER, "version": shown("0.2.0")}
@@ -220,5 +262,8 @@ def test_why_a_word_tells_nothing() -> None:
     assert "whitelist" in str(refusal_of("mntr is not executed because it is not in the whitelist.\n"))
     text = "This ZooKeeper instance is not currently serving requests\nno service: server 3 was not heard\n"
     assert refusal_of(text) == "it serves nobody"
-    assert waits_for(text) == "server 3 was not heard"
+    assert waits_for(text, {}) == "server 3 was not heard"
+    assert waits_for(f"{SRVR}no service but to readers: there is no quorum\n", of_srvr(SRVR)) == "there is no quorum"
+    assert waits_for("", of_mntr("zk_waits_for\tserver 3 was not heard\n")) == "server 3 was not heard"
+    assert waits_for(SRVR, of_srvr(SRVR)) == ""
     assert refusal_of("\n") == "it says nothing"

@@ -34,6 +34,7 @@ from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 from zab.member.times import Times
 from zab.member.version import shown
+from zab.member.waiting import reason
 from zab.peer import Peer
 from zab.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
 
@@ -120,6 +121,8 @@ def figures(member: Inspected) -> Iterator[Figure]:
     yield Figure(Kind.TEXT, "server_state", mode(member))
     if not member.config.is_standalone:
         yield Figure(Kind.TEXT, "peer_state", peer_state(member))
+    if not member.serving:
+        yield Figure(Kind.TEXT, "waits_for", reason(member.peer))
     if member.tree.nearing:
         yield Figure(Kind.TEXT, "sequence_numbers_parent", nearest(member.tree.nearing))
     for name, value in _gauges(member):

@@ -136,8 +136,10 @@ def _mask(member: Inspected) -> Lines:
 
 
 def _srvr(member: Inspected) -> Lines:
-    """Version, latencies, counts, zxid, mode, number of znodes."""
+    """Version, latencies, counts, zxid, mode, number of znodes; in read-only mode, why it is in it."""
     yield _version(member) + _numbers(member)
+    if member.read_only.is_on:
+        yield f"{why_not_serving(member.peer, reads=True)}\n"
 
 
 def _stat(member: Inspected) -> Lines:

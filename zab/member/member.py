@@ -253,7 +253,8 @@ class Member:
             self._start_serving()
             if self.read_only.begins(now):
                 self._start_reading_only()
-            if not self.serving and (reason := self.waiting.turn(now, self.peer)) is not None:
+            reads = self.read_only.is_on
+            if not self.serving and (reason := self.waiting.turn(now, self.peer, reads=reads)) is not None:
                 self._effects.append(Warn(reason))
         if not self.is_between_states:
             from_clients, self._from_clients = self._from_clients, []

@@ -1,10 +1,11 @@
 """Why a member serves nobody, in words for whoever runs it and whoever asks it.
 
-    why_not_serving(peer)                 one or two sentences: what is missing, and what helps
-    Waiting(now).turn(now, peer)          the same, when it is time to say it again; else None
+    reason(peer)                          one or two sentences: what is missing, and what helps
+    why_not_serving(peer, reads=False)    the same, as it begins in the journal and in words: `no service: …`
+    Waiting(now).turn(now, peer, reads)   that, when it is time to say it again; else None
 
-It is said after `WAITING_MS_MIN` without service, then again and again, each time after twice as long, up to
-`WAITING_MS_MAX`.
+`reads`: clients that only read are served (`zab.member.read_only`). It is said after `WAITING_MS_MIN` without service,
+then again and again, each time after twice as long, up to `WAITING_MS_MAX`.
 
 Not here: whether anything of it is so (`zab.election`, `zab.discovery`); refusals of links (`zab.wire.handshake`).
 """
@@ -17,7 +18,7 @@ from typing import Final
 from zab.election import tells_of_history
 from zab.ids import ServerId
 from zab.peer_state import PeerState
-from zab.states import LOOKING, NOTHING
+from zab.states import EXHAUSTED, LOOKING, NOTHING
 
 WAITING_MS_MIN: Final = 10_000
 WAITING_MS_MAX: Final = 60_000
@@ -48,21 +49,30 @@ class Waiting:
         self._pause_ms = WAITING_MS_MIN
         self._due = now + self._pause_ms
 
-    def turn(self, now: int, peer: PeerState) -> str | None:
+    def turn(self, now: int, peer: PeerState, *, reads: bool) -> str | None:
         """What is to be said now, of a member that does not serve."""
         if now < self._due:
             return None
         self._pause_ms = min(2 * self._pause_ms, WAITING_MS_MAX)
         self._due = now + self._pause_ms
-        return why_not_serving(peer)
+        return why_not_serving(peer, reads=reads)
 
 
-def why_not_serving(peer: PeerState) -> str:
-    """What a member that serves nobody waits for."""
+def why_not_serving(peer: PeerState, *, reads: bool = False) -> str:
+    """What a member that does not serve waits for."""
+    return f"no service{' but to readers' if reads else ''}: {reason(peer)}"
+
+
+def reason(peer: PeerState) -> str:
+    """The same without its beginning."""
+    if peer.space is EXHAUSTED:
+        return "this member's disk is full, and it takes part in nothing until there is room"
     if peer.state != LOOKING:
         if peer.leader == peer.settings.sid:
-            return f"no service: this member is about to lead epoch {peer.accepted_epoch}, and waits for a quorum"
-        return f"no service: this member is not synchronized with server {peer.leader} yet, which is to lead"
+            return f"this member is about to lead epoch {peer.accepted_epoch}, and waits for a quorum"
+        low = "this member's disk is nearly full, and it waits while others have room; it"
+        who = low if peer.is_low else "this member"
+        return f"{who} is not synchronized with server {peer.leader} yet, which is to lead"
     voters, election = peer.quorum.voters, peer.election
     votes = {**election.out_of_election, **election.received}
     votes.pop(peer.settings.sid, None)
@@ -74,11 +84,11 @@ def why_not_serving(peer: PeerState) -> str:
         return f"no service: {'; '.join(parts)}"
     if strange_to:
         parts.append(f"{_servers(strange_to, 'does', 'do')} not know server {peer.settings.sid}: {_ADD}")
-        return f"no service: {'; '.join(parts)}"
+        return "; ".join(parts)
     if peer.amnesiac and peer.is_voter and peer.holds == NOTHING and not any(map(tells_of_history, votes.values())):
         if peer.marked:
             parts.append("too few with a file `initialize` were heard for a quorum")
-        return f"no service: {'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
+        return f"{'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
     others = voters & election.of_another_lineage
     if others:
         parts.append(_servers(others, f"is {_OTHER}", f"are {_OTHER}"))
@@ -87,7 +97,7 @@ def why_not_serving(peer: PeerState) -> str:
         parts.append(_servers(empty, f"has {_LOST}", f"have {_THEIRS_LOST}"))
     if peer.amnesiac and peer.is_voter:
         parts.append(f"this member has {_LOST}")
-    return f"no service: there is no quorum; {'; '.join(parts) or 'an election is under way'}"
+    return f"there is no quorum; {'; '.join(parts) or 'an election is under way'}"
 
 
 def _servers(sids: Collection[ServerId], one: str = "was", more: str = "were") -> str:

@@ -24,7 +24,7 @@ Figures: TypeAlias = Mapping[str, Figure]
 
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_LISTED: Final = "is not in the whitelist"
-_WAITS: Final = "no service: "
+_WAITS: Final = re.compile(r"^no service(?: but to readers)?: (.*)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"-?\d{1,19}")
 _FRACTION: Final = re.compile(r"-?\d{1,19}\.\d{1,19}")
 _LATENCY: Final = re.compile(r"Latency min/avg/max: (\d{1,19})/([\d.]{1,20})/(\d{1,19})")
@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def is_serving(self) -> bool:
-        return not self.error and self.state in ("leader", "follower", "observer", "standalone")
+        return not (self.error or self.waits) and self.state in ("leader", "follower", "observer", "standalone")
 
     @property
     def state(self) -> str:
@@ -129,9 +129,10 @@ def refusal_of(text: str) -> str | None:
     return "it serves nobody" if text.startswith(_NOT_SERVING) else None
 
 
-def waits_for(text: str) -> str:
-    """The line that says what a member waits for; empty where there is none."""
-    return next((line.removeprefix(_WAITS) for line in text.splitlines() if line.startswith(_WAITS)), "")
+def waits_for(text: str, figures: Figures) -> str:
+    """What a member waits for, by the line or by the figure that says it; empty where there is none."""
+    line = _WAITS.search(text)
+    return line[1] if line is not None else str(figures.get("waits_for", ""))
 
 
 def _value(text: str) -> Figure:

@@ -36,6 +36,9 @@ DAYS_MIN: Final = 14
 SHARE_MAX: Final = 0.85
 """Of a limit."""
 DISK_WITH_ROOM: Final = 2
+MAKE_ROOM: Final = "make room on that disk"
+FILLED_AGAIN: Final = "its journal names the file; others fill it again"
+EMPTY_IT: Final = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
 _COUNTER: Final = 0xFFFF_FFFF
 _LAG: Final = re.compile(r"(?:(\d+)_learner_lag|learner_lag_(\d+))")
 
@@ -94,6 +97,7 @@ def status_of(answers: Sequence[Answer], ensemble: Ensemble | None = None) -> St
         *(alarm for each in answers for alarm in _of_member(each)),
     ]
     alarms += [alarm for each in members for alarm in _of_lag(each)]
+    alarms += list(_of_disks_elsewhere(leader, alarms))
     alarms.sort(key=lambda alarm: alarm.severity != CRITICAL)
     return Status(members, None if leader is None else leader.server, quorum, tuple(alarms))
 
@@ -204,14 +208,7 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
         reason = f"its certificate ends in {answer.days_left:.0f} days"
         yield alarm(severity, "certificate_ends", reason, "make a new one with `zab certs`")
     if not answer.is_serving:
-        reason = answer.waits or answer.error or "it looks for a leader"
-        if "this member has no data, or lost it" in reason:
-            yield alarm(WARNING, "history_lost", reason, "its journal names the file; others fill it again")
-        elif "of another history than this member" in reason:
-            action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
-            yield alarm(WARNING, "other_history", reason, action)
-        else:
-            yield alarm(WARNING, "not_serving", reason, "its journal says more")
+        yield _of_unserved(answer)
         return
     yield from _of_disk(answer)
     yield from _of_limits(answer)
@@ -227,11 +224,42 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
         yield alarm(WARNING, "audit_lost", reason, "see the disk of audit.file")
 
 
+def _of_unserved(answer: Answer) -> Alarm:
+    """Of a member that serves nobody, or readers alone: the alarm that names what it waits for."""
+    reason = answer.waits or answer.error or "it looks for a leader"
+    if answer.state == "read-only":
+        reason = f"it serves readers alone, in read-only mode: {reason}"
+    for found, severity, name, action in _REASONS:
+        if found in reason:
+            return Alarm(severity, name, answer.server, reason, action)
+    return Alarm(WARNING, "not_serving", answer.server, reason, "its journal says more")
+
+
+_REASONS: Final = (
+    ("this member's disk is full", CRITICAL, "disk_full", MAKE_ROOM),
+    ("this member's disk is nearly full", WARNING, "disk_full", MAKE_ROOM),
+    ("this member has no data, or lost it", WARNING, "history_lost", FILLED_AGAIN),
+    ("of another history than this member", WARNING, "other_history", EMPTY_IT),
+)
+"""What members say that they wait for, and the alarm of it."""
+
+
+def _of_disks_elsewhere(leader: Answer | None, known: Sequence[Alarm]) -> Iterator[Alarm]:
+    """Of the members without room that the leader counts, those that do not say so themselves. A member whose disk is
+    full to the last has no link to the leader, and is not counted."""
+    known_count = sum(alarm.name == "disk_full" and alarm.severity == WARNING for alarm in known)
+    count = (0 if leader is None else leader.number("members_without_room") or 0) - known_count
+    if count > 0:
+        who = f"{count} {'other ' if known_count else ''}{'member has' if count == 1 else 'members have'}"
+        reason = f"{who} little room on the disk, as the leader says"
+        yield Alarm(WARNING, "disk_full", "", reason, f"{MAKE_ROOM}; the journal of such a member says so, too")
+
+
 def _of_disk(answer: Answer) -> Iterator[Alarm]:
     space = answer.number("disk_space")
     if space is not None and space < DISK_WITH_ROOM:
         reason = "its disk is full" if space == 0 else "its disk is nearly full"
-        yield Alarm(CRITICAL if space == 0 else WARNING, "disk_full", answer.server, reason, "make room on that disk")
+        yield Alarm(CRITICAL if space == 0 else WARNING, "disk_full", answer.server, reason, MAKE_ROOM)
     if answer.number("writes_refused_for_room"):
         yield Alarm(CRITICAL, "writes_refused", answer.server, "writes are refused for want of room", "make room")
     average = answer.figures.get("avg_fsynctime")

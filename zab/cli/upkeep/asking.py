@@ -174,11 +174,11 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
         return Answer(name, server_id, words_of(error))
     refused = refusal_of(text)
     if refused is not None:
-        return Answer(name, server_id, refused, waits_for(text), source, days_left=days)
+        return Answer(name, server_id, refused, waits_for(text, {}), source, days_left=days)
     figures = of_mntr(text) if source == "mntr" else of_srvr(text)
     if "server_state" not in figures:
         return Answer(name, server_id, "what it says is no status: is that a client port?")
-    return Answer(name, server_id, "", waits_for(text), source, figures, days)
+    return Answer(name, server_id, "", waits_for(text, figures), source, figures, days)
 
 
 def words_of(error: Exception) -> str:
@@ -223,7 +223,8 @@ async def _over_http(admin: AdminPort, seconds: float) -> Answer:
         return Answer(str(admin), None, str(error).removeprefix(f"{admin}: "))
     sid = state.get("myid")
     sid = sid if isinstance(sid, int) else None
-    return Answer(str(admin), sid, "", "", "monitor", of_monitor(told.value), skew_seconds=skew)
+    figures = of_monitor(told.value)
+    return Answer(str(admin), sid, "", waits_for("", figures), "monitor", figures, skew_seconds=skew)
 
 
 async def skew_of(admin: AdminPort, seconds: float) -> tuple[dict[str, Any], float | None]:
