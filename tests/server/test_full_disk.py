@@ -6,6 +6,7 @@ The file systems live in a namespace of the test, which any user may make on Lin
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +24,11 @@ from kazoo.exceptions import (
 )
 from kazoo.exceptions import SessionExpiredError as SessionExpired
 
+from tests.cli.commands import Run, run
 from tests.rigs import waiting
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
+
+__all__ = ["run"]
 
 pytestmark = pytest.mark.slow
 
@@ -182,3 +186,32 @@ def test_full_disks_lose_nothing_and_serve_what_needs_no_room(tmp_path: Path) ->
         finally:
             client.stop()
             client.close()
+
+
+@needs_namespaces
+@pytest.mark.parametrize("word", ["mntr", "srvr"])
+def test_status_names_the_disk_of_a_member_that_serves_nobody(tmp_path: Path, run: Run, word: str) -> None:
+    with on_small_disks(tmp_path, [{"4lw.commands.whitelist": word}] * 3) as (ensemble, disks):
+        kept = next(member for member in ensemble.members if member is not ensemble.leader())
+        ballast = kept.directory / "data" / "of-others"
+
+        def alarms_with(free_mib: int) -> list[tuple[str, str, str]]:
+            """What is said of this member once it serves nobody."""
+            disks.run(
+                f"rm -f {ballast}; free=$(($(stat -f -c '%a * %S' {ballast.parent}))); "
+                f"head -c $((free - {free_mib << 20})) /dev/zero > {ballast}"
+            )
+            found: list[dict[str, str]] = []
+
+            def is_told() -> bool:
+                run("-s", ensemble.hosts, "status", "--json")
+                found[:] = [
+                    value for value in map(json.loads, run.out.splitlines()) if value.get("name") == "disk_full"
+                ]
+                return bool(found) and ("nearly" in found[0]["reason"]) == (free_mib > 0)
+
+            waiting.until(is_told)
+            return [(each["severity"], each["server"], each["reason"].partition(",")[0]) for each in found]
+
+        assert alarms_with(2) == [("warning", kept.host, "this member's disk is nearly full")]
+        assert alarms_with(0) == [("critical", kept.host, "this member's disk is full")]
