@@ -141,7 +141,11 @@ def test_the_command_line_reads_with_read_only_and_not_without(ensemble: ZooKeep
         code, said = zab("--read-only", "set", "/a", "new")
         assert code != 0
         assert "NOTREADONLY /a" in said
-        assert zab("--timeout", "2", "get", "/a")[0] != 0
+        code, said = zab("--wait", "2", "get", "/a")
+        assert code != 0
+        [_, reason] = said.splitlines()
+        assert reason.startswith(f"{ensemble.members[0].host}: no service but to readers")
+        assert reason.endswith("; it is in read-only mode, and zab --read-only reads from it")
 
 
 def test_who_does_not_ask_for_it_and_who_has_seen_more_is_hung_up_on(ensemble: ZooKeeperEnsemble) -> None:

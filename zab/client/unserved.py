@@ -1,9 +1,11 @@
-"""Why servers that can be reached serve nobody: asked with the four-letter word `srvr`, when a command found no server.
+"""Why servers that can be reached serve nobody: asked with four-letter words when a command found no server.
 
     why_unserved("a:2181,b:2181") -> "a:2181: no service: …"      None where no server says it
+    READ_ONLY in that                                             it serves who asks for no more than reads
 
-Each server is asked once, for `ASK_SECONDS` at most, until one says it. Over TLS nobody is asked: it would not be known
-who answers.
+Each server is asked `srvr` until one says it; one that does not say, and answers, is asked `isro`, which each server
+answers that may be in read-only mode. A word takes `ASK_SECONDS` at most. Over TLS nobody is asked: it would not be
+known who answers.
 """
 
 from __future__ import annotations
@@ -17,25 +19,29 @@ from zab.client.core.hosts import Host, parse_hosts
 ASK_SECONDS: Final = 1.0
 SERVERS_MAX: Final = 9
 ANSWER_BYTES_MAX: Final = 4096
-BEGINNING: Final = "no service: "
+BEGINNING: Final = "no service"
+READ_ONLY: Final = "no service but to readers"
 
 
 def why_unserved(hosts: str) -> str | None:
-    """What the first server says that can be reached and serves nobody."""
+    """What the first server says that can be reached and serves nobody, or readers alone."""
     servers, _chroot = parse_hosts(hosts)
     for server in servers[:SERVERS_MAX]:
-        for line in _answer(server).splitlines():
+        answer = _answer(server, b"srvr")
+        for line in answer.splitlines():
             if line.startswith(BEGINNING):
                 return f"{server}: {line}"
+        if answer and _answer(server, b"isro").strip() == "ro":
+            return f"{server}: {READ_ONLY}"
     return None
 
 
-def _answer(server: Host) -> str:
-    """What it says to `srvr`; empty where it says nothing."""
+def _answer(server: Host, word: bytes) -> str:
+    """What it says to a word; empty where it says nothing."""
     answer = b""
     with contextlib.suppress(OSError), socket.create_connection(server, ASK_SECONDS) as connection:
         connection.settimeout(ASK_SECONDS)
-        connection.sendall(b"srvr")
+        connection.sendall(word)
         while len(answer) < ANSWER_BYTES_MAX and (piece := connection.recv(ANSWER_BYTES_MAX)):
             answer += piece
     return answer.decode(errors="replace")

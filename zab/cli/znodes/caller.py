@@ -43,7 +43,7 @@ from zab.client import (
     WatchEvent,
     ZabError,
 )
-from zab.client.unserved import why_unserved
+from zab.client.unserved import READ_ONLY, why_unserved
 
 __all__ = [
     "Caller",
@@ -174,7 +174,10 @@ def _with_reason(error: Exception, options: ConnectionOptions) -> str:
     if not isinstance(error, NotConnectedError) or isinstance(error, TlsError) or options.wants_tls:
         return str(error)
     reason = why_unserved(options.hosts)
-    return str(error) if reason is None else f"{error}\n{reason}"
+    if reason is None:
+        return str(error)
+    help_ = "; it is in read-only mode, and zab --read-only reads from it" if READ_ONLY in reason else ""
+    return f"{error}\n{reason}{help_}"
 
 
 def options_of(context: typer.Context) -> ConnectionOptions:
