@@ -15,6 +15,9 @@ from tests.cli.commands import Run, run
 from tests.cli.test_json import check
 from tests.client.running import running
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from zab.client import Client, UnimplementedError
+from zab.configuration.dynamic import Ensemble
+from zab.configuration.reconfiguration import ensemble_of
 from zab.testing.ports import free_ports
 
 __all__ = ["run"]
@@ -203,6 +206,28 @@ def test_the_lead_goes_over_to_who_is_named(hosts: str, run: Run, servers: ZooKe
     assert servers.leader() is heir
     assert run("-s", hosts, "lead", "--json", str(heir.server_id)) == 0, run.err
     check("lead", json.loads(run.out))
+
+
+def test_a_leader_of_a_version_without_the_hand_over_is_told_from_a_standalone_server(
+    hosts: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_zk: Client, _server_id: int) -> None:
+        raise UnimplementedError("/zookeeper/config")
+
+    monkeypatch.setattr(Client, "hand_over", refused)
+    assert run("-s", hosts, "lead", "1") == 1
+    assert run.err.startswith(
+        "zab: UNIMPLEMENTED /zookeeper/config: the leader, or the server that was asked, is of a "
+    )
+    assert run.err.endswith("as ZooKeeper is: end the leader instead, and another one leads\n")
+    alone = ensemble_of(b"server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nversion=0")
+
+    async def one(_zk: Client) -> Ensemble:
+        return alone
+
+    monkeypatch.setattr("zab.cli.znodes.reconfig._in_force", one)
+    assert run("-s", hosts, "lead", "1") == 1
+    assert run.err == "zab: UNIMPLEMENTED /zookeeper/config: a standalone server leads itself\n"
 
 
 def test_where_it_is_switched_off(run: Run) -> None:

@@ -61,6 +61,10 @@ _MAY_NOT: Final = (
     "DigestAuthenticationProvider.superDigest in the zoo.cfg of all members names him, zab --auth @FILE logs him in, "
     "and he may give it to others; docs/reconfiguration.md says how. With skipACL=yes in these files everybody has it"
 )
+_NO_HANDOVER: Final = (
+    "the leader, or the server that was asked, is of a version that hands no lead over, as ZooKeeper is: end the "
+    "leader instead, and another one leads"
+)
 _LINE: Final = "id=host:quorumPort:electionPort[:participant|observer];clientPort"
 
 VersionOption: TypeAlias = Annotated[
@@ -163,7 +167,8 @@ def lead_command(
     """
 
     async def work(zk: Client, _caller: Caller) -> None:
-        line = (await _in_force(zk)).servers.get(server_id)
+        servers = (await _in_force(zk)).servers
+        line = servers.get(server_id)
         if line is None:
             raise BadArgumentsError(CONFIG_PATH, detail=f"server {server_id} is in no server line")
         try:
@@ -173,7 +178,8 @@ def lead_command(
         except NoAuthError as error:
             raise NoAuthError(error.path, detail=_MAY_NOT) from None
         except UnimplementedError as error:
-            raise UnimplementedError(error.path, detail="a standalone server leads itself") from None
+            detail = "a standalone server leads itself" if len(servers) == 1 else _NO_HANDOVER
+            raise UnimplementedError(error.path, detail=detail) from None
         except ConnectionLossError:
             # A learner may hear that the lead goes over in the moment in which it hears that this is committed.
             pass
