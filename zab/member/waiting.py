@@ -81,7 +81,7 @@ def reason(peer: PeerState) -> str:
     parts = [f"{_servers(missing)} not heard"] if missing else []
     if taken_at:
         parts.append(f"{_servers(taken_at, 'hears', 'hear')} another process as server {peer.settings.sid}: {_MYID}")
-        return f"no service: {'; '.join(parts)}"
+        return "; ".join(parts)
     if strange_to:
         parts.append(f"{_servers(strange_to, 'does', 'do')} not know server {peer.settings.sid}: {_ADD}")
         return "; ".join(parts)
