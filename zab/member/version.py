@@ -1,6 +1,6 @@
 """The version of this package, in its one place: the build reads it here, and members say it behind ZooKeeper's.
 
-    3.9.5-zab-0.1.0, built on 2026-01-01 00:00 UTC
+    3.9.5-zab-0.2.0, built on 2026-01-01 00:00 UTC
     |         |                |
     |         VERSION          a constant: what parses ZooKeeper's answers expects a date
     the ZooKeeper whose protocol this is; tools compare this number
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """Without an annotation: that is how the build finds it."""
 
 ZOOKEEPER: Final = "3.9.5"
