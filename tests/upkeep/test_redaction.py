@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,11 @@ def test_identities_of_digest_acls_go(form: str, secret: str) -> None:
         ('{"password": "hunter2"}', "hunter2"),
         ("Authorization: digest bob:hunter2", "hunter2"),
         ("ssl.keyStore.password = hunter2", "hunter2"),
+        ("digest:admin:hunter2pass", "hunter2"),
+        ("zab --auth digest:admin:h, 'hunter2', ls /", "digest:admin:h,"),
+        ("--auth 'digest:admin:hunter2' ls /", "hunter2"),
+        ("digest:admin:a:hunter2:b\n", "hunter2"),
+        ('{"said": "digest:admin:hunter2", "more": 1}', "hunter2"),
     ],
 )
 def test_what_looks_like_a_secret_goes(text: str, secret: str) -> None:
@@ -50,6 +56,8 @@ def test_what_looks_like_a_secret_goes(text: str, secret: str) -> None:
         "2026-11-20T22:00:16.123Z INFO zab.host the link to leader 3 broke -> elect",
         "server.1=127.0.0.1:2888:3888:participant;0.0.0.0:2181",
         "ssl.keyStore.passwordPath: /etc/zab/password",
+        "digest: the digests of 3 members differ",
+        f"digest:bob:{LEFT_OUT} was refused",
     ],
 )
 def test_what_is_none_stays(text: str) -> None:
@@ -64,6 +72,31 @@ def test_known_secrets_go_wherever_they_stand(secrets: list[str], between: list[
     text = "".join(part + secret for part in between for secret in secrets)
     found = Redactor(secrets).of(text)
     assert all(secret not in found.replace(LEFT_OUT, "\0") for secret in secrets)
+
+
+def test_of_a_password_its_name_stays() -> None:
+    assert Redactor().of("who: digest:admin:hunter2 from 127.0.0.1") == f"who: digest:admin:{LEFT_OUT} from 127.0.0.1"
+    line = '{"said": "digest:admin:hunter2", "more": 1}'
+    assert json.loads(Redactor().of(line)) == {"said": f"digest:admin:{LEFT_OUT}", "more": 1}
+
+
+def test_no_name_of_a_key_loses_a_part() -> None:
+    redactor = Redactor(["super", "data"], ["dataDir", "X509AuthenticationProvider.superUser"])
+    text = "X509AuthenticationProvider.superUser=CN=super\ndataDir=/data superUser.\n"
+    assert redactor.of(text) == (
+        f"X509AuthenticationProvider.superUser=CN={LEFT_OUT}\ndataDir=/{LEFT_OUT} {LEFT_OUT}User.\n"
+    )
+
+
+def test_json_stays_json() -> None:
+    redactor = Redactor(["2181", "true", "leader"])
+    value = {"leader": 2181, "voting": True, "who": ["the leader", {"password": 12345678, "secret": None}], "n": 0.5}
+    assert redactor.of_value(value) == {
+        "leader": 2181,
+        "voting": True,
+        "who": [f"the {LEFT_OUT}", {"password": LEFT_OUT, "secret": None}],
+        "n": 0.5,
+    }
 
 
 def test_of_a_configuration_what_is_public_stays() -> None:
