@@ -17,7 +17,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import trio
 from attrs import field, frozen
@@ -34,7 +34,7 @@ from zab.server.quorum_host import refuse_strangers
 from zab.server.refusal import refusal
 from zab.server.start import of_zookeeper
 
-__all__ = ["Checked", "Fault", "check", "public_keys"]
+__all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "secret_keys"]
 
 _LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
 
@@ -65,6 +65,14 @@ class Checked:
         """What a start with it would end with; 0: it would not."""
         return self.faults[0].exit_code if self.faults else 0
 
+    def lines(self, path: str) -> Iterator[dict[str, Any]]:
+        """What `--json` says of it: a line for each error and each warning, then for the file."""
+        for fault in self.faults:
+            yield {"type": "error", "file": fault.file, "line": fault.line, "key": None, "reason": fault.reason}
+        for each in self.warnings:
+            yield {"type": "warning", "file": each.file, "line": each.line, "key": each.key, "reason": each.reason}
+        yield {"type": "configuration", "file": path, "is_good": not self.exit_code, "exit_code": self.exit_code}
+
 
 def check(path: str) -> Checked:
     config, faults = _read_to_the_end(path)
@@ -75,21 +83,34 @@ def check(path: str) -> Checked:
     return Checked(config, tuple(faults), config.warnings if config is not None else ())
 
 
+def known_keys() -> frozenset[str]:
+    return frozenset(each.metadata["key"] for each in fields_with_keys(Config))
+
+
 def public_keys() -> Callable[[str], bool]:
     """Whether the value of a key is for others to see: it is known, and holds no password, hash or key. `secret` says
     that of a field."""
-    known = [
-        each.metadata["key"] for each in fields_with_keys(Config) if each.repr and each.metadata["key"] not in _HASHES
-    ]
+    public = known_keys() - _secret_keys()
 
     def is_public(key: str) -> bool:
         key = plain_key(key)
-        return is_dynamic(key) or key == "version" or key in known
+        return is_dynamic(key) or key == "version" or key in public
 
     return is_public
 
 
-_HASHES: Final = frozenset({"DigestAuthenticationProvider.superDigest"})
+def secret_keys() -> Callable[[str], bool]:
+    """Whether a key is known, and its value not for others to see."""
+    found = _secret_keys()
+    return lambda key: plain_key(key) in found
+
+
+def _secret_keys() -> frozenset[str]:
+    return frozenset(each.metadata["key"] for each in fields_with_keys(Config) if not each.repr) | _HASHES
+
+
+SUPER_DIGEST: Final = "DigestAuthenticationProvider.superDigest"
+_HASHES: Final = frozenset({SUPER_DIGEST})
 
 
 def _read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:

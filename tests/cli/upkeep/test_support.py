@@ -78,19 +78,34 @@ def test_no_secret_is_in_it(tmp_path: Path, run: Run) -> None:
     assert "tickTime=" in found["configuration/1-zoo.cfg"]
     assert "ssl.quorum.keyStore.password=(left out)" in found["configuration/1-zoo.cfg"]
     assert '"server_state": "standalone"' in found["status.json"]
+    assert "DigestAuthenticationProvider.superDigest=(left out)" in found["configuration/1-zoo.cfg"]
+    for name, text in found.items():
+        if name.endswith(".json"):
+            assert [json.loads(each) for each in ([text] if text.startswith("{\n") else text.splitlines())], name
     monitor = next(text for name, text in found.items() if name.endswith("/monitor.json"))
     assert json.loads(monitor)["znode_count"] > 0
+    # What a command refuses is what it says.
+    leader = next(text for name, text in found.items() if name.endswith("/leader.json"))
+    assert json.loads(leader)["error"] == "server is not initialized"
+    assert value["missing"] == []
+    assert run.err == ""
 
 
 def test_what_cannot_be_reached_is_said(tmp_path: Path, run: Run) -> None:
     one, two = free_ports(2)
     to = tmp_path / "b.tar.gz"
     words = ("-s", f"127.0.0.1:{one}", "--wait", "1", "support", tmp_path / "no.cfg", "--to", to)
-    assert run(*words, "--admin", f"127.0.0.1:{two}") == 0, run.err
+    assert run(*words, "--admin", f"127.0.0.1:{two}", "--json") == 1
     found = texts(to)
     assert "unreachable" in found["status.json"]
     assert "it cannot be read" in found["check/1-no.cfg.json"]
-    assert all("refused" in text for name, text in found.items() if name.startswith("admin/"))
+    assert [name for name in found if name.startswith("admin/")] == [f"admin/127.0.0.1_{two}/missing.txt"]
+    assert found[f"admin/127.0.0.1_{two}/missing.txt"] == "Connection refused\n"
+    said = {f"127.0.0.1:{one}", f"127.0.0.1:{two}", str(tmp_path / "no.cfg")}
+    missing = json.loads(run.out)["missing"]
+    assert {each["name"] for each in missing} == said
+    assert all(run.err.count(f"zab: {each}: ") == 1 for each in said), run.err
+    assert run.err.endswith(f"zab: {to} is not whole: what is said above is not in it\n")
     assert run(*words) == 2, "it is there already"
     assert run("-s", f"127.0.0.1:{one}", "--wait", "1", "support", "--to", tmp_path / "no" / "b") == 1
 
@@ -101,12 +116,16 @@ def test_a_journal_that_no_configuration_names_is_given(tmp_path: Path, run: Run
     file.write_text(f"dataDir={tmp_path}\nclientPort=1\n")
     [port] = free_ports(1)
     words = ("-s", f"127.0.0.1:{port}", "--wait", "1", "support", file)
-    assert run(*words, "--to", tmp_path / "without") == 0
+    assert run(*words, "--to", tmp_path / "without") == 1
     assert f"{file} names no log.file: its journal is where its standard error goes" in run.err
-    assert not any(name.startswith("logs/") for name in texts(tmp_path / "without"))
+    found = texts(tmp_path / "without")
+    assert not any(name.startswith("logs/") for name in found)
+    verdict = {"type": "configuration", "file": str(file), "is_good": True, "exit_code": 0}
+    assert json.loads(found["check/1-zoo.cfg.json"]) == verdict
     to = tmp_path / "with"
-    assert run(*words, "--to", to, "--log", journal, "--log", tmp_path / "nowhere") == 0
+    assert run(*words, "--to", to, "--log", journal, "--log", tmp_path / "nowhere") == 1
     assert "names no log.file" not in run.err
+    assert f"zab: {tmp_path / 'nowhere'}: it cannot be read: No such file" in run.err
     found = texts(to)
     assert found["logs/given-1-server.log"].startswith("it began\n")
     assert "geheim99" not in found["logs/given-1-server.log"]
@@ -124,9 +143,29 @@ def test_only_the_end_of_a_long_journal(tmp_path: Path, run: Run) -> None:
     for number, more in enumerate(((), ("--audit",))):
         to = tmp_path / f"{number}.tar.gz"
         words = ("-s", f"127.0.0.1:{port}", "--wait", "1", "support", file, "--to", to, "--log-bytes", "100", *more)
-        assert run(*words) == 0, run.err
+        assert run(*words) == 1
+        assert run.err.count("zab: ") == 2, "of the server, and of the whole"
         found = texts(to)
         assert found["logs/1-j.log"].startswith("line 9")
         assert found["logs/1-j.log"].endswith("line 999\n")
         assert found["logs/1-j.log.1"] == "older\n"
         assert ("logs/1-audit.log" in found) is bool(more)
+
+
+def test_an_admin_port_whose_certificate_is_not_trusted_is_said_once(tmp_path: Path, run: Run) -> None:
+    member = Certificates(tmp_path).member("localhost")
+    ports = free_ports(2)
+    lines = {**lines_of(*ports), **quorum_store_lines(member), "admin.portUnification": "true"}
+    with zab_servers(1, directory=tmp_path / "members", configuration=lines) as servers:
+        to = tmp_path / "bundle.tar.gz"
+        admin = f"127.0.0.1:{ports[0]}"
+        words = ("-s", servers.hosts, "support", "--to", to, "--admin", f"https://{admin}")
+        assert run(*words) == 1
+        assert run.err.count(admin) == 1, run.err
+        assert "certificate" in run.err
+        found = texts(to)
+        [missing] = [text for name, text in found.items() if name.startswith("admin/")]
+        assert "certificate" in missing
+        to.unlink()
+        assert run("-s", servers.hosts, "support", "--to", to, "--admin", admin) == 0, run.err
+        assert run.err == ""

@@ -15,7 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import attrs
 import typer
 
 from zab.cli.exits import fail
@@ -84,17 +83,16 @@ def server_command(
 
 def _report(file: str, checked: "Checked", *, json: bool) -> int:
     """Print what was found; the exit code."""
-    for fault in checked.faults:
-        fields = {"type": "error", "file": fault.file, "line": fault.line, "key": None, "reason": fault.reason}
-        say(json_line(fields) if json else f"error: {fault}")
-    for warning in checked.warnings:
-        fields = {"type": "warning", **attrs.asdict(warning)}
-        order = {name: fields[name] for name in ("type", "file", "line", "key", "reason")}
-        say(json_line(order) if json else f"warning: {warning}")
     code = checked.exit_code
     if json:
-        say(json_line({"type": "configuration", "file": file, "is_good": not code, "exit_code": code}))
-    elif not code:
+        for line in checked.lines(file):
+            say(json_line(line))
+        return code
+    for fault in checked.faults:
+        say(f"error: {fault}")
+    for warning in checked.warnings:
+        say(f"warning: {warning}")
+    if not code:
         assert checked.config is not None
         config = checked.config
         kind = "standalone" if config.is_standalone else f"server {config.server_id} of {len(config.ensemble.servers)}"

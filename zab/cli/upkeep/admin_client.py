@@ -70,8 +70,12 @@ class AdminPort:
         return f"{host}:{self.port}"
 
     def tell(self, command: str, seconds: float, **parameters: str) -> Told:
-        """The JSON of a command."""
-        return self._told(command, self.read(command, seconds, **parameters))
+        """The JSON of a command. Raises AdminError with what it refuses."""
+        return self._told(command, self.said(command, seconds, **parameters))
+
+    def said(self, command: str, seconds: float, **parameters: str) -> Told:
+        """The JSON of a command, also where it says an error."""
+        return self._object(command, self.read(command, seconds, **parameters))
 
     def send(self, command: str, path: str, seconds: float) -> Told:
         """Send a file to a command; its JSON. Raises OSError of the file, too."""
@@ -84,17 +88,20 @@ class AdminPort:
 
     def _post(self, command: str, seconds: float, parameters: Mapping[str, str], body: BinaryIO) -> Told:
         with _Asked(self, command, seconds, parameters, body) as (response, headers):
-            return self._told(command, Told(response.read(ANSWER_BYTES_MAX), headers))
+            return self._told(command, self._object(command, Told(response.read(ANSWER_BYTES_MAX), headers)))
 
-    def _told(self, command: str, raw: Told) -> Told:
+    def _told(self, command: str, said: Told) -> Told:
+        if said.value.get("error"):
+            raise AdminError(f"{self}: {command}: {_line(str(said.value['error']))}", 200)
+        return said
+
+    def _object(self, command: str, raw: Told) -> Told:
         try:
             value = json.loads(raw.value)
         except ValueError:
-            raise AdminError(f"{self}: what it answers to {command} is no JSON: is that an admin port?") from None
+            raise AdminError(f"{self}: what it answers to {command} is no JSON: is that an admin port?", 200) from None
         if not isinstance(value, dict):
-            raise AdminError(f"{self}: what it answers to {command} is no object: is that an admin port?")
-        if value.get("error"):
-            raise AdminError(f"{self}: {command}: {_line(str(value['error']))}")
+            raise AdminError(f"{self}: what it answers to {command} is no object: is that an admin port?", 200)
         return Told(value, raw.headers)
 
     def read(self, command: str, seconds: float, **parameters: str) -> Told:
