@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def test_every_error_has_its_line(tmp_path: Path, lines: tuple[str, ...], wrong:
     with pytest.raises(ConfigError) as first:
         load(path)
     assert (first.value.line, first.value.reason) in [(fault.line, fault.reason) for fault in check(path).faults]
+
+
+def test_a_library_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    [fault] = check(written(tmp_path, "tracing.sampleRatio=1", *ENSEMBLE)).faults
+    assert (fault.line, fault.exit_code) == (2, 2)
+    assert "needs pip install 'zab[tracing]'" in fault.reason
+    assert check(written(tmp_path, "tracing.sampleRatio=0", *ENSEMBLE)).faults == ()
+
+
+def test_what_two_readers_refuse_is_said_once(tmp_path: Path) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_a="b"; };')
+    jaas.chmod(0o644)
+    [fault] = check(written(tmp_path, f"java.security.auth.login.config={jaas}", *ENSEMBLE)).faults
+    assert fault.line == 2
 
 
 @pytest.mark.parametrize(

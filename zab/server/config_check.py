@@ -33,6 +33,7 @@ from zab.server.files import READERS
 from zab.server.quorum_host import refuse_strangers
 from zab.server.refusal import refusal
 from zab.server.start import of_zookeeper
+from zab.server.tracing import refuse_without_library
 
 __all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "secret_keys"]
 
@@ -177,15 +178,17 @@ def _without(text: str, line: int) -> str:
 
 
 def _of_files(config: Config) -> list[Fault]:
-    """The secrets, users and stores that it names, each by itself, and whether members prove who they are."""
-    found = []
-    for read in (*READERS, _refuse_strangers):
+    """The secrets, users and stores that it names, each by itself, whether members prove who they are, and whether the
+    libraries are there. One file may be read for two things, and be wrong for both."""
+    found: dict[tuple[int | None, str], Fault] = {}
+    for read in (*READERS, _refuse_strangers, refuse_without_library):
         try:
             read(config)
         except ServerFailedError as failure:
             reason = failure.reason.removeprefix(f"{config.file}: ")
-            found.append(Fault(config.file, _line_of(config.file, reason.partition(":")[0]), reason, failure.exit_code))
-    return found
+            line = _line_of(config.file, reason.partition(":")[0])
+            found[line, reason] = Fault(config.file, line, reason, failure.exit_code)
+    return list(found.values())
 
 
 def _refuse_strangers(config: Config) -> None:

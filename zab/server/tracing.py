@@ -77,18 +77,28 @@ class Tracer:
             journal.warning("the collector does not answer -> stop without it")
 
 
-def open_tracing(config: Config) -> Tracer | None:
-    """None where the configuration has none. Raises ServerFailedError."""
+def refuse_without_library(config: Config) -> None:
+    """Raises ServerFailedError where spans are asked for and nothing here could send them."""
     if not config.tracing_sample_ratio:
-        return None
+        return
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace.export  # noqa: F401
     except ImportError as error:
         reason = f"{config.file}: tracing.sampleRatio: needs pip install 'zab[tracing]': {error}"
         raise ServerFailedError(CONFIG_ERROR, reason) from None
+
+
+def open_tracing(config: Config) -> Tracer | None:
+    """None where the configuration has none. Raises ServerFailedError."""
+    refuse_without_library(config)
+    if not config.tracing_sample_ratio:
+        return None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     said = logging.getLogger("opentelemetry")
     said.propagate = False
     if not said.handlers:
