@@ -313,6 +313,26 @@ def test_nothing_of_another_history_is_written_beside_the_backups(
     assert catalogue_of(store) == before
 
 
+def test_no_snapshot_is_asked_for_where_the_history_is_known_to_be_another(
+    member: tuple[_Member, KazooClient], tmp_path: Path
+) -> None:
+    """A member gives one in some minutes: it is for the directory that it fits."""
+    source, _ = member
+    store = LocalStore(tmp_path)
+    before = take(store, source, 0).catalogue
+
+    class Young(Wrapped):
+        def snapshot(self, path: str) -> int:
+            raise AssertionError
+
+        def log(self, after: int) -> LogPage:
+            raise LogTooYoungError("it begins later", "00" * 16)
+
+    with pytest.raises(BackupError, match="name another directory"):
+        take(store, Young(source), 1)
+    assert catalogue_of(store) == before
+
+
 @pytest.mark.parametrize("sent", [b"", b"{}" * 100], ids=["nothing", "else"])
 def test_what_is_no_snapshot_is_no_backup(member: tuple[_Member, KazooClient], tmp_path: Path, sent: bytes) -> None:
     class Other(Wrapped):

@@ -47,7 +47,11 @@ class BackupError(Exception):
 
 
 class LogTooYoungError(Exception):
-    """The log of the member begins after what is asked for."""
+    """The log of the member begins after what is asked for. lineage: of its history, hexadecimal; None: not said."""
+
+    def __init__(self, reason: str = "", lineage: str | None = None) -> None:
+        super().__init__(reason)
+        self.lineage = lineage
 
 
 @frozen
@@ -121,7 +125,10 @@ def take(
         else:
             try:
                 log = _log_after(store, source, aside, old.lineage, (Zxid(old.end), bytes.fromhex(old.chain)))
-            except LogTooYoungError:
+            except LogTooYoungError as error:
+                # Before a snapshot: a member gives one in some minutes.
+                if error.lineage not in (None, old.lineage):
+                    raise _elsewhere(old.lineage, error.lineage) from None
                 has_gap = True
                 snapshot, log = _begun(store, source, aside, old)
         new = _added(old, snapshot, log)
@@ -153,13 +160,13 @@ def _begun(store: Store, source: Source, aside: str, old: Catalogue | None) -> t
     snapshot = _snapshot(store, source, aside, None if old is None else old.lineage)
     first = source.log(snapshot.last)
     if old is not None and first.lineage.hex() != old.lineage:
-        raise _elsewhere(old.lineage, first.lineage)
+        raise _elsewhere(old.lineage, first.lineage.hex())
     return snapshot, _log_after(store, source, aside, first.lineage.hex(), first.previous)
 
 
-def _elsewhere(lineage: str, found: bytes) -> BackupError:
+def _elsewhere(lineage: str, found: str | None) -> BackupError:
     return BackupError(
-        f"the backups are of the history {lineage}, and the member has {found.hex()}: an ensemble that was "
+        f"the backups are of the history {lineage}, and the member has {found}: an ensemble that was "
         "restored is a new one; name another directory for it"
     )
 
@@ -174,7 +181,7 @@ def _snapshot(store: Store, source: Source, aside: str, lineage: str | None) -> 
     except SnapshotError as error:
         raise BackupError(f"what is sent is no snapshot: {error}") from None
     if lineage is not None and header.lineage.hex() != lineage:
-        raise _elsewhere(lineage, header.lineage)
+        raise _elsewhere(lineage, header.lineage.hex())
     name = snapshot_path(zxid)
     store.put_file(name, path)
     os.unlink(path)
@@ -188,7 +195,7 @@ def _log_after(store: Store, source: Source, aside: str, lineage: str, end: Posi
     while upto is None or log.end[0] < upto:
         page = source.log(log.end[0])
         if page.lineage.hex() != lineage:
-            raise _elsewhere(lineage, page.lineage)
+            raise _elsewhere(lineage, page.lineage.hex())
         if page.previous != log.end:
             raise BackupError(f"{source.name} has another history at {log.end[0]:#x} than the backups")
         upto = page.applied if upto is None else upto

@@ -34,6 +34,7 @@ from __future__ import annotations
 import contextlib
 import html
 import json
+import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -253,7 +254,7 @@ class Admin:
             return _answer(SNAPSHOT, 503, error="Snapshot command is disabled")
         if trio.current_time() < self._next_snapshot_at:
             metrics.snapshot_rate_limited_count += 1
-            return _answer(SNAPSHOT, 429, error="Rate limit exceeded")
+            return _too_soon(SNAPSHOT, self._next_snapshot_at)
         self._next_snapshot_at = trio.current_time() + config.admin_rate_limiter_interval_ms / 1000
         with trio.move_on_after(SNAPSHOT_SECONDS_MAX):
             zxid = await self.snapshots.take()
@@ -294,7 +295,7 @@ class Admin:
         except OSError as error:
             return _answer(LOG, 500, error=str(error))
         if position is None:
-            return _answer(LOG, 410, error=f"the log begins after {after:#x}")
+            return _answer(LOG, 410, error=f"the log begins after {after:#x}", headers={"lineage": lineage.hex()})
         if position[0] != after:
             return _answer(LOG, 409, error=f"{after:#x} is no end of a batch")
         headers = {
@@ -320,10 +321,10 @@ class Admin:
             return refused
         if not config.admin_restore_enabled:
             return _answer(RESTORE, 503, error="Restore command is disabled")
-        pause_seconds = config.admin_rate_limiter_interval_ms / 1000
-        if self.restorer.is_busy or trio.current_time() < self.restorer.begun_at + pause_seconds:
+        next_at = self.restorer.begun_at + config.admin_rate_limiter_interval_ms / 1000
+        if self.restorer.is_busy or trio.current_time() < next_at:
             metrics.restore_rate_limited_count += 1
-            return _answer(RESTORE, 429, error="Rate limit exceeded")
+            return _too_soon(RESTORE, next_at)
         try:
             if request.query_params.get("ask") == "true":
                 before = self.restorer.settled()
@@ -347,6 +348,12 @@ def _answer(
 ) -> Response:
     body = "".join(_encoder.iterencode({**told, "command": command, "error": error}))
     return Response(body, status, headers, media_type="application/json")
+
+
+def _too_soon(command: str, next_at: float) -> Response:
+    """The next one may be asked for at a moment of trio's clock."""
+    seconds = math.ceil(max(1.0, next_at - trio.current_time()))
+    return _answer(command, 429, error="Rate limit exceeded", headers={"Retry-After": str(seconds)})
 
 
 _encoder: Final = json.JSONEncoder(indent=2, separators=(",", " : "))

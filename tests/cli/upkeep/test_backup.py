@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,3 +203,15 @@ def test_durations() -> None:
         86_400_000,
         604_800_000,
     ]
+
+
+def test_when_the_next_snapshot_may_be_had_is_said(tmp_path: Path, run: Run) -> None:
+    ports = free_ports(2)
+    with zab_servers(1, configuration={**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}):
+        words = ("--auth", "digest:super:wire", "backup", "take")
+        admin = ("--admin", f"127.0.0.1:{ports[0]}")
+        assert run(*words, tmp_path / "one", *admin) == 0, run.err
+        assert run(*words, tmp_path / "two", *admin) == 3
+    said = re.search(r"the next may be had in (\d+) s; another member may give one now", run.err)
+    assert said is not None, run.err
+    assert 0 < int(said[1]) <= 300

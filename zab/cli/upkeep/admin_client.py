@@ -18,8 +18,10 @@ import http.client
 import io
 import json
 import os
+import re
 import ssl
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -31,20 +33,25 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 _PIECE_BYTES: Final = 1 << 20
 _COMMANDS: Final = "/commands"
 _REASON_CHARACTERS: Final = 300
+_TOO_SOON: Final = 429
 _STATUSES: Final = {
     401: "it wants to know who asks: --auth digest:USER:PASSWORD (--auth @FILE keeps it to you)",
     403: "who asks has not all permissions on /",
     404: "it has no such command: this needs a member of zab",
-    429: "one was had a moment ago: wait for its admin.rateLimiterIntervalInMS",
+    _TOO_SOON: "one was had a moment ago: wait for its admin.rateLimiterIntervalInMS",
 }
 
 
 class AdminError(Exception):
-    """No answer that can be used. status: of HTTP; 0 without one. is_open: all was asked, so it may be done."""
+    """No answer that can be used. status and headers: of HTTP; 0 without one. is_open: all was asked, so it may be
+    done."""
 
-    def __init__(self, reason: str, status: int = 0, *, is_open: bool = False) -> None:
+    def __init__(
+        self, reason: str, status: int = 0, *, headers: Mapping[str, str] = MappingProxyType({}), is_open: bool = False
+    ) -> None:
         super().__init__(reason)
         self.status = status
+        self.headers = headers
         self.is_open = is_open
 
 
@@ -157,14 +164,14 @@ class _Asked:
             is_asked = True
             response = self._connection.getresponse()
             if response.status != 200:
-                raise AdminError(self._refused(response), response.status)
+                raise AdminError(self._refused(response), response.status, headers=_headers(response))
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise AdminError(f"{port}: {_reason(error)}", is_open=is_asked) from None
         except AdminError:
             self._connection.close()
             raise
-        return response, {name.lower(): value for name, value in response.getheaders()}
+        return response, _headers(response)
 
     def _request(self, headers: dict[str, str]) -> None:
         if self._body is None:
@@ -189,6 +196,11 @@ class _Asked:
         except (ValueError, AttributeError):
             said = f"status {response.status}"
         help_ = _STATUSES.get(response.status)
+        wait = response.getheader("Retry-After", "")
+        if response.status == _TOO_SOON and re.fullmatch(r"[0-9]{1,9}", wait):
+            help_ = f"one was had a moment ago: the next may be had in {wait} s"
+        if response.status == _TOO_SOON and self._command == "snapshot":
+            help_ = f"{help_}; another member may give one now"
         return f"{self._port}: {self._command}: {_line(said)}" + (f": {help_}" if help_ else "")
 
 
@@ -202,6 +214,10 @@ def admin_port(text: str, *, context: ssl.SSLContext | None = None, authorizatio
     is_tls = url.scheme == "https"
     secured = (context or ssl.create_default_context()) if is_tls else None
     return AdminPort(url.hostname, url.port, url.path.rstrip("/") or _COMMANDS, secured, authorization)
+
+
+def _headers(response: http.client.HTTPResponse) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in response.getheaders()}
 
 
 def _reason(error: BaseException) -> str:

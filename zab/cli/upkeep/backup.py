@@ -68,7 +68,7 @@ class _Member:
             told = self.port.read("log", SILENCE_SECONDS, after=f"{after:#x}")
         except AdminError as error:
             if error.status == _GONE:
-                raise LogTooYoungError(str(error)) from None
+                raise LogTooYoungError(str(error), error.headers.get("lineage")) from None
             raise
         headers = told.headers
         try:
