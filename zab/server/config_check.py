@@ -1,6 +1,7 @@
 """`zab server --check`: everything that is wrong with a configuration, where a start says the first of it.
 
     check(path) -> Checked      nothing is started, opened for writing or made
+    read_to_the_end(path)       what the file says, and all that is wrong with that
 
 The file is read by what reads it at a start. What that refuses is noted, and its line is left out; so is what follows
 from that: a refusal that names a key whose line was left out. Then the files that the configuration names are read, and
@@ -35,7 +36,7 @@ from zab.server.refusal import refusal
 from zab.server.start import of_zookeeper
 from zab.server.tracing import refuse_without_library
 
-__all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "secret_keys"]
+__all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "read_to_the_end", "secret_keys"]
 
 _LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
 
@@ -76,7 +77,7 @@ class Checked:
 
 
 def check(path: str) -> Checked:
-    config, faults = _read_to_the_end(path)
+    config, faults = read_to_the_end(path)
     if config is not None:
         faults += _of_files(config)
         faults += _of_process(config)
@@ -114,7 +115,8 @@ SUPER_DIGEST: Final = "DigestAuthenticationProvider.superDigest"
 _HASHES: Final = frozenset({SUPER_DIGEST})
 
 
-def _read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
+def read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
+    """The files alone, and nothing of what they name."""
     faults: list[Fault] = []
     texts: dict[str, str] = {}
     left_out: set[str] = set()

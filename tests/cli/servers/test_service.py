@@ -83,7 +83,7 @@ def test_unit_is_written_and_replaced_and_what_others_wrote_is_left_alone(
     words = ("service", "install", "--directory", units)
     first = call(capsys, *words, file)
     assert first.code == 0
-    assert first.out == f"{path} is written; start it: systemctl daemon-reload && systemctl enable --now zab\n"
+    assert first.out == f"{path} is written; its place on its machine is /etc/systemd/system\n"
     assert "User=zab" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o644
     assert call(capsys, *words, "--user", "other", file).code == 0
@@ -123,6 +123,35 @@ def test_configuration_that_cannot_be_run_as_a_service_is_refused(
     assert done.out == ""
 
 
+def test_all_that_is_wrong_is_said_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = configured(tmp_path, "tickTime=x", "maxCnxns=lots")
+    done = call(capsys, "service", "install", "--print", file)
+    assert done.code == 2
+    assert [line.partition(": '")[0] for line in done.err.splitlines()] == [
+        f"zab: {file}:4: tickTime",
+        f"zab: {file}:5: maxCnxns",
+    ]
+
+
+def test_directories_that_are_not_there_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    units = tmp_path / "units"
+    units.mkdir()
+    file = configured(tmp_path, f"log.file={tmp_path}/a log/zab.log", f"dataLogDir={tmp_path}/data")
+    words = ("service", "install", "--directory", units, "--user", pwd.getpwuid(os.getuid()).pw_name)
+    done = call(capsys, *words, file)
+    assert done.code == 0
+    of_data, of_log = done.err.splitlines()
+    assert of_data.startswith(f"zab: dataDir: {tmp_path}/data is not there, and without it the unit does not start: ")
+    assert of_log.startswith(f"zab: log.file: {tmp_path}/a log is not there")
+    for line in (of_data, of_log):
+        subprocess.run(line.rpartition(": ")[2], shell=True, check=True)
+    assert call(capsys, *words, file).err == ""
+
+
+def test_the_description_says_which_member_it_is(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Description=zab, standalone" in printed(capsys, file)
+
+
 @pytest.mark.parametrize("words", [("--user", "x y"), ("--user", "root\nGroup=x"), ("--name", "../zab")])
 def test_names_that_are_none_are_refused(
     file: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]
@@ -150,7 +179,9 @@ def test_user_that_this_machine_has_not_is_refused_where_systemd_of_this_machine
         assert done.err.startswith("zab: this machine has no user nobody-like-that: ")
         assert len(done.err.splitlines()) == 1
         assert not list(units.iterdir())
-    assert call(capsys, "service", "install", "--directory", units, "--user", own, file).code == 0
+    done = call(capsys, "service", "install", "--directory", units, "--user", own, file)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("is written; start it: systemctl daemon-reload && systemctl enable --now zab\n")
     done = call(capsys, "service", "install", "--directory", elsewhere, "--user", "nobody-like-that", file)
     assert done.code == 0
     assert done.err == "zab: this machine has no user nobody-like-that; the machine that the unit is for needs one\n"

@@ -18,6 +18,7 @@ from tests.cli.test_json import table
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from tests.server.test_admin import lines_of
+from zab.cli.upkeep.admin_client import AdminError, admin_port
 from zab.cli.upkeep.durations import duration_ms
 from zab.testing.ports import free_ports
 
@@ -102,10 +103,16 @@ def test_a_restored_backup_is_an_ensemble_that_serves(running: Running, tmp_path
     running.client.create("/kept", b"value")
     assert run(*running.words("take", place, members=1)) == 0, run.err
     assert run("restore", place, "--to", f"1={data}") == 0
-    with zab_servers(1, directory=tmp_path / "new") as servers:
+    ports = free_ports(2)
+    with zab_servers(1, directory=tmp_path / "new", configuration=lines_of(*ports)) as servers:
         client = KazooClient(servers.hosts)
         client.start()
         assert client.get("/kept")[0] == b"value"
+        # Its log begins later: of which history it is, is said all the same.
+        with pytest.raises(AdminError) as refused:
+            admin_port(f"127.0.0.1:{ports[0]}", authorization="super:wire").read("log", 60, after="0x0")
+        assert refused.value.status == 410
+        assert len(bytes.fromhex(refused.value.headers["lineage"])) == 16
         client.stop()
         client.close()
     running.client.delete("/kept")
@@ -128,6 +135,13 @@ def test_damage_is_said_by_verify_and_by_restore(running: Running, tmp_path: Pat
     assert run("backup", "verify", place, "--bytes") == 1
     assert run("restore", place, "--to", f"1={tmp_path / 'no'}") == 1
     assert f"version-1/{log.name}: its bytes are not those that were written" in run.err
+    said = re.search(
+        r"between (0x\w+) and 0x\w+ are missing or damaged; before them all can be read up to (0x\w+)", run.err
+    )
+    assert said is not None, run.err
+    assert said[1] == said[2]
+    assert "kept are" not in run.err
+    assert run("restore", place, "--at", said[2], "--to", f"1={tmp_path / 'before'}") == 0, run.err
     catalogue = place / "catalogue.json"
     catalogue.write_text(catalogue.read_text().replace("1", "2", 1))
     assert run("backup", "list", place) == 1

@@ -4,9 +4,9 @@
     zab service install --print FILE    prints it, and writes nothing
 
 The unit says where the member may write: the directories that FILE names, and nowhere else. What it wrote before is
-replaced; any other file of that name is left alone. Nothing is started: the last line says how. A unit that is written
-where systemd of this machine finds it is for a user of this machine; one that is printed, or written elsewhere, may be
-for another machine.
+replaced; any other file of that name is left alone. Nothing is started. A unit that is written where systemd of this
+machine finds it is for a user of this machine, and the last line says how it is started; one that is printed, or
+written elsewhere, may be for another machine. Directories that are not there are said: without them it does not start.
 
 Exit codes: 0; 1 it cannot be written, and the reason; 2 wrong usage, or FILE is no configuration of a member.
 """
@@ -17,6 +17,7 @@ import os
 import pwd
 import re
 import secrets
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +26,8 @@ import typer
 
 from zab.cli.exits import fail
 from zab.cli.terminal import say
-from zab.member.config import ConfigError
 from zab.member.settings import Config
-from zab.server.config_file import load
+from zab.server.config_check import read_to_the_end
 
 __all__ = ["service_app"]
 
@@ -69,15 +69,17 @@ def install_command(
     if not _NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} is no name of a unit", param_hint="--name")
     file = file.absolute()
+    config = _configuration(file)
     try:
-        unit = unit_of(load(file), file, user, python or Path(sys.executable))
-    except (ConfigError, ValueError) as error:
+        unit = unit_of(config, file, user, python or Path(sys.executable))
+    except ValueError as error:
         fail(error, 2)
     if prints:
         say(unit.removesuffix("\n"))
         return
+    is_here = directory.resolve() in _SYSTEMD
     if not _is_user(user):
-        if directory.resolve() in _SYSTEMD:
+        if is_here:
             fail(
                 f"this machine has no user {user}: `useradd --system {user}` makes one, who has to own the directories "
                 "of the member; for another machine, --print or --directory",
@@ -89,7 +91,39 @@ def install_command(
         _put(path, unit)
     except OSError as error:
         fail(f"{path}: {error.strerror or error}", 1)
-    say(f"{path} is written; start it: systemctl daemon-reload && systemctl enable --now {name}")
+    for key, missing in _missing(config).items():
+        reason = f"{key}: {missing} is not there, and without it the unit does not start"
+        say(f"zab: {reason}: install -d -m 700 -o {user} {shlex.quote(missing)}", sys.stderr)
+    start = f"start it: systemctl daemon-reload && systemctl enable --now {name}"
+    say(f"{path} is written; {start if is_here else f'its place on its machine is {_UNITS}'}")
+
+
+def _configuration(file: Path) -> Config:
+    """Ends the command with all that is wrong with it."""
+    config, faults = read_to_the_end(str(file))
+    faults.sort(key=lambda fault: (fault.file != str(file), fault.line or sys.maxsize))
+    if faults:
+        for each in faults[:-1]:
+            say(f"zab: {each}", sys.stderr)
+        fail(faults[-1], 2)
+    assert config is not None
+    return config
+
+
+def _missing(config: Config) -> dict[str, str]:
+    return {key: path for key, path in _directories(config).items() if not os.path.isdir(path)}
+
+
+def _directories(config: Config) -> dict[str, str]:
+    """Where a member writes, by the key that says it; each once."""
+    named = {"dataDir": config.data_dir, "dataLogDir": config.data_log_dir}
+    named |= {key: os.path.dirname(path) for key, path in _files(config).items()}
+    return {key: path for at, (key, path) in enumerate(named.items()) if path not in list(named.values())[:at]}
+
+
+def _files(config: Config) -> dict[str, str]:
+    files = {"log.file": config.log_file} if config.log_file is not None else {}
+    return files | ({"audit.file": config.audit_file} if config.audit_enabled else {})
 
 
 def _is_user(name: str) -> bool:
@@ -102,15 +136,12 @@ def _is_user(name: str) -> bool:
 
 def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
     """The text of the unit. Raises ValueError for a path that is not absolute, or cannot stand in one."""
-    data = {"dataDir": config.data_dir, "dataLogDir": config.data_log_dir}
-    files = {"log.file": config.log_file} if config.log_file is not None else {}
-    if config.audit_enabled:
-        files["audit.file"] = config.audit_file
-    for key, path in (data | files).items():
+    files = _files(config)
+    for key, path in {"dataDir": config.data_dir, "dataLogDir": config.data_log_dir, **files}.items():
         if not path.startswith("/"):
             raise ValueError(f"{file}: {key}={path} is no absolute path: a service has no directory that it begins in")
     in_force = [str(file.parent)] if config.reconfig_enabled else []
-    written = dict.fromkeys([*data.values(), *(str(Path(path).parent) for path in files.values()), *in_force])
+    written = dict.fromkeys([*_directories(config).values(), *in_force])
     everywhere = [*written, str(file), str(python)]
     hides_tmp = not any(path.startswith(f"{each}/") for path in everywhere for each in _SERVED_ELSEWHERE)
     low = any(0 < port < 1024 for port in _ports(config))
@@ -118,7 +149,7 @@ def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
     lines = [
         MARK,
         "[Unit]",
-        f"Description=zab, server {config.server_id}",
+        f"Description=zab, {'standalone' if config.is_standalone else f'server {config.server_id}'}",
         "Wants=network-online.target",
         "After=network-online.target",
         "StartLimitIntervalSec=0",
