@@ -154,9 +154,13 @@ class _Kept:
     def __str__(self) -> str:
         firsts = [log.first for log in self.logs]
         logs = f"transactions from {min(firsts):#x} to {self.end:#x}" if firsts else "no transactions"
+        return f"kept are {logs}, and {self.snapshots_said}"
+
+    @property
+    def snapshots_said(self) -> str:
         snapshots = ", ".join(map(hex, self.snapshots)) or "none"
         unreadable = f"; not readable: {', '.join(map(str, self.problems))}" if self.problems else ""
-        return f"kept are {logs}, and snapshots at {snapshots}{unreadable}"
+        return f"snapshots at {snapshots}{unreadable}"
 
 
 def moment_of(
@@ -246,7 +250,7 @@ def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) 
 def _missing(last: int, following: int, wanted: int, kept: _Kept) -> str:
     return (
         f"the state at {wanted:#x} cannot be put together: the transactions between {last:#x} and {following:#x} are "
-        f"missing or damaged; {kept}"
+        f"missing or damaged; before them all can be read up to {last:#x}; {kept.snapshots_said}"
     )
 
 
