@@ -15,8 +15,7 @@ from tests.server.test_admin import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.member.admin_commands import NAMES_OF
-from zab.member.figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES, figures
-from zab.member.metrics import Metrics
+from zab.member.figures import figures
 from zab.server.admin import MORE
 from zab.testing.ports import free_ports_in_a_row
 
@@ -73,23 +72,6 @@ def test_the_table_has_every_command_with_its_short_forms() -> None:
         if first[0] in NAMES_OF or first[0] in MORE:
             told |= dict.fromkeys([*first, *aliases])
     assert told.keys() == NAMES_OF.keys() | MORE.keys()
-
-
-def test_the_rules_of_alarms_ask_for_what_there_is() -> None:
-    section = PAGE.split("\n## Alarms\n", 1)[1]
-    asked = set(re.findall(r"[a-z]+_[a-z_]+", " ".join(re.findall(r"\| `([^`]+)` \|", section))))
-    own = {f"{name}{end}" for name in (*BASIC_SUMMARIES, *ADVANCED_SUMMARIES) for end in ("", "_sum", "_count")}
-    known = {
-        *facts("everywhere.txt"),
-        *facts("leader.txt"),
-        *own,
-        *Metrics.counter_names(),
-        "learner_lag",
-        "disk_space",
-        "sequence_numbers_left",
-    }
-    assert asked <= known
-    assert len(asked) >= 8
 
 
 def test_each_name_of_zookeepers_is_served_or_has_a_reason_why_not() -> None:

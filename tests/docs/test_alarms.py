@@ -1,0 +1,148 @@
+"""docs/deploy/alarms.yaml: its rules ask for figures that members have, and fire when they should."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+from tests.direct.members import SURROUNDINGS, Ensemble, Server
+from tests.tidy.sources import ROOT
+from zab.server.exposition import registry_of
+from zab.states import LEADING, LOOKING
+
+ALARMS = ROOT / "docs" / "deploy" / "alarms.yaml"
+[GROUP] = yaml.safe_load(ALARMS.read_text(encoding="utf-8"))["groups"]
+RULES = {rule["alert"]: rule["expr"] for rule in GROUP["rules"]}
+PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+SECTION = PAGE.split("\n## Alarms\n", 1)[1]
+WORDS = {"by", "count", "job", "increase", "on", "rate", "unless", "up", "zab", "h", "m"}
+"""Of rules, which are no figures."""
+MINUTES = 20
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool of Prometheus is not here")
+
+
+@attrs.define
+class Scrape:
+    """What a member says: samples with their labels."""
+
+    samples: dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+    @classmethod
+    def of(cls, server: Server) -> Scrape:
+        server.member.surroundings = SURROUNDINGS
+        families = registry_of(server.member).collect()
+        return cls({(s.name, tuple(s.labels.items())): s.value for family in families for s in family.samples})
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.samples}
+
+
+def cut_off(ensemble: Ensemble, *gone: Server) -> None:
+    """Long enough for everybody to notice."""
+    ensemble.cut |= {server.sid for server in gone}
+    ensemble.advance(60_000)
+
+
+def series(instance: str, up: bool, before: Scrape, after: Scrape | None) -> Iterator[dict[str, str]]:
+    """Of one member, a minute each: two of the time before, and the others of what came then. None: it is not there."""
+
+    def one(name: str, labels: Sequence[tuple[str, str]], first: float | None, then: float | None) -> dict[str, str]:
+        said = ",".join(f'{key}="{value}"' for key, value in (("job", "zab"), ("instance", instance), *labels))
+        values = ["_" if first is None else str(first)] * 2 + ["stale" if then is None else str(then)] * MINUTES
+        return {"series": f"{name}{{{said}}}", "values": " ".join(values)}
+
+    yield one("up", (), 1, int(up))
+    later = after.samples if after is not None else {}
+    for name, labels in dict.fromkeys([*before.samples, *later]):
+        key = (name, labels)
+        yield one(name, labels, before.samples.get(key), later.get(key))
+
+
+def firing(directory: Path, input_series: list[dict[str, str]], *expected: dict[str, str]) -> None:
+    """promtool sees these labels of NoQuorum, and no others, a quarter of an hour later."""
+    [summary] = [rule["annotations"]["summary"] for rule in GROUP["rules"] if rule["alert"] == "NoQuorum"]
+    alerts = [
+        {"exp_labels": labels, "exp_annotations": {"summary": summary.replace("{{ $labels.job }}", labels["job"])}}
+        for labels in expected
+    ]
+    test = {
+        "rule_files": [str(ALARMS)],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": input_series,
+                "alert_rule_test": [{"eval_time": "15m", "alertname": "NoQuorum", "exp_alerts": alerts}],
+            }
+        ],
+    }
+    (directory / "test.yaml").write_text(yaml.safe_dump(test))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(directory / "test.yaml")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules_ask_for_what_members_say_and_the_page_has_each() -> None:
+    ensemble = Ensemble(3)
+    known = set().union(*(Scrape.of(server).names for server in ensemble.servers.values()))
+    asked = {name for rule in RULES.values() for name in re.findall(r"[a-z_]+", re.sub(r'"[^"]*"', "", rule))}
+    assert asked - WORDS <= known
+    assert len(asked - WORDS) >= 9
+    assert re.findall(r"^\| (\w+) \|", SECTION, re.M)[1:] == list(RULES)
+
+
+def test_figures_that_the_leader_alone_has_are_those_of_the_page() -> None:
+    ensemble = Ensemble(3)
+    leader = Scrape.of(ensemble.leader).names - Scrape.of(ensemble.follower).names
+    told = set(re.findall(r"`([a-z_]+)`", SECTION.split("\nIn rules of your own:", 1)[1])) - {"quorum_size"}
+    assert leader == told | {"max_proposal_size", "min_proposal_size"}
+    cut_off(ensemble, *ensemble.others(ensemble.leader))
+    assert all(server.member.peer.state == LOOKING for server in ensemble.servers.values())
+    for server in ensemble.servers.values():
+        assert not Scrape.of(server).names & leader
+        assert "quorum_size" in Scrape.of(server).names
+
+
+@needs_promtool
+def test_promtool_takes_the_rules() -> None:
+    done = subprocess.run(["promtool", "check", "rules", str(ALARMS)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+@needs_promtool
+@pytest.mark.parametrize("gone", [0, 1, 2, 3])
+@pytest.mark.parametrize("with_leader", [True, False])
+def test_no_quorum_fires_when_nobody_leads(gone: int, with_leader: bool, tmp_path: Path) -> None:
+    ensemble = Ensemble(3)
+    before = {sid: Scrape.of(server) for sid, server in ensemble.servers.items()}
+    order = sorted(ensemble.servers.values(), key=lambda s: (s.member.peer.state == LEADING) is not with_leader)
+    cut_off(ensemble, *order[:gone])
+    closed = {server.sid for server in order[:gone]}
+    told: list[dict[str, Any]] = []
+    for sid, server in ensemble.servers.items():
+        after = None if sid in closed else Scrape.of(server)
+        told += series(str(sid), sid not in closed, before[sid], after)
+    firing(tmp_path, told, *([{"job": "zab"}] if gone >= 2 else []))
+
+
+@needs_promtool
+def test_no_quorum_fires_where_members_are_there_and_do_not_reach_each_other(tmp_path: Path) -> None:
+    ensemble = Ensemble(3)
+    before = {sid: Scrape.of(server) for sid, server in ensemble.servers.items()}
+    cut_off(ensemble, *ensemble.servers.values())
+    told = [
+        each
+        for sid, server in ensemble.servers.items()
+        for each in series(str(sid), True, before[sid], Scrape.of(server))
+    ]
+    firing(tmp_path, told, {"job": "zab"})
