@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
 COMPOSE_TEXT = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load(COMPOSE_TEXT)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def one(kind: str, name: str = "zab") -> dict[str, Any]:
@@ -166,8 +168,14 @@ def test_members_of_compose_are_those_of_its_configuration() -> None:
 def test_image_has_what_the_package_is_made_of_and_the_ports_of_the_configuration() -> None:
     copied = set(re.findall(r"^COPY (.*) /src/", CONTAINERFILE, re.M))
     assert copied == {"pyproject.toml README.md LICENSE", "zab", "datatree", "session"}
-    for name in " ".join(copied).split():
+    names = " ".join(copied).split()
+    for name in names:
         assert (ROOT / name).exists()
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert ignored[1] == "*", "nothing comes into the image or its build, but for"
+    assert sorted(line[1:] for line in ignored if line.startswith("!")) == sorted(names)
+    [extras] = re.findall(r"^ARG EXTRAS=(.*)$", CONTAINERFILE, re.M)
+    assert set(extras.split(",")) == {"backup", "tracing"} <= set(PROJECT["project"]["optional-dependencies"])
     [exposed] = re.findall(r"^EXPOSE (.*)$", CONTAINERFILE, re.M)
     assert set(map(int, exposed.split())) == set(ports_of(of_kubernetes()).values())
     [user] = re.findall(r"^USER (\d+):", CONTAINERFILE, re.M)
@@ -208,9 +216,20 @@ def composer() -> list[str]:
 
 
 @pytest.mark.slow
-def test_image_is_built_and_runs(image: str) -> None:
-    run = [builder(), "run", "--rm", "--entrypoint", "zab", image, "--help"]
-    assert b"ensemble" in subprocess.run(run, check=True, capture_output=True, timeout=120).stdout
+def test_image_is_built_and_backs_up_and_restores_and_has_spans(image: str) -> None:
+    script = """
+        cd /tmp; printf 'dataDir=/data\nclientPort=2181\n' > zoo.cfg; python -m zab.server zoo.cfg 2> journal &
+        cd /tmp; zab create --timeout 120 /kept "in the image"
+        echo digest:admin:secret | zab --auth - backup take backups --admin 127.0.0.1:8080
+        zab restore backups --to 1=new/1 && zab snapshot new/1/version-1/snapshot.*
+        python -c 'import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter'
+    """
+    run = [builder(), "run", "--rm", "--entrypoint", "sh", image, "-ec", script]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "Created /kept" in done.stdout
+    assert "lineage" in done.stdout
+    assert "/kept" in done.stdout.partition("lineage")[2]
 
 
 @pytest.mark.slow
