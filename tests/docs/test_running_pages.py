@@ -8,13 +8,11 @@ import os
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
-from tests.rigs.waiting import until
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -63,24 +61,11 @@ class Machine:
         return re.sub(r"\b2[189]\d\d\b", lambda found: self._ports.get(found[0], found[0]), text)
 
     def do(self, command: str) -> str:
-        """What it prints. A member that it starts serves afterwards."""
-        servers = re.match(r"for n in ([\d ]+); do zab server |zab server (\d)/zoo.cfg ", command)
-        numbers = (servers[1] or servers[2]).split() if servers else []
-        for number in numbers:
-            self._journal(number).unlink(missing_ok=True)
+        """What it prints."""
         printed, exit_code = self._run(self.here(command))
         expected = re.search(r" # exit code (\d+)$", command)
         assert exit_code == int(expected[1] if expected else 0), (command, printed, self._said.read_text())
-        for number in numbers:
-            until(partial(self._serves, number), f"the service of member {number}")
         return printed
-
-    def _journal(self, number: str) -> Path:
-        return self.directory / number / "journal"
-
-    def _serves(self, number: str) -> bool:
-        journal = self._journal(number)
-        return journal.exists() and "serving=true" in journal.read_text()
 
     def _run(self, command: str) -> tuple[str, int]:
         assert self._shell.stdin is not None
@@ -114,6 +99,21 @@ def test_the_commands_print_what_the_page_says(tmp_path: Path, page: str) -> Non
             assert re.fullmatch(pattern, said, re.S), (command, said)
     finally:
         machine.end()
+
+
+@pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING, TROUBLE], ids=NAMES)
+def test_a_started_member_is_waited_for_as_long_as_a_slow_machine_needs(page: str) -> None:
+    """All of them, before any other command goes to servers: the profile of `Machine` waits longer than readers do."""
+    shown = [command for command, _ in steps(page)]
+    started = 0
+    for at, command in enumerate(shown):
+        servers = re.match(r"for n in ([\d ]+); do zab server |zab server (\d)/zoo.cfg ", command)
+        if servers:
+            started += 1
+            then = shown[at + 1]
+            assert " --wait 60 sync" in then, then
+            assert set((servers[1] or servers[2]).split()) <= set(re.findall(r"\b218(\d)\b", then)), then
+    assert started >= 2
 
 
 def test_each_command_is_shown() -> None:
