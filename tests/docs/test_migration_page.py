@@ -44,6 +44,7 @@ class Reader:
         self._environment = {**os.environ, "PATH": path, "HOME": str(place)}
 
     def follow(self, command: str, expected: str) -> None:
+        """It prints what is expected; on standard error, too, where that has a line of it."""
         ours = command.replace("localhost:2181", self._old).replace("2281", str(self.port))
         if ours.startswith("zab ensemble"):
             self.interrupt()
@@ -55,9 +56,11 @@ class Reader:
             return
         if "--as version-2" in ours:
             self.interrupt()
+        errors = subprocess.STDOUT if "zab: " in expected else subprocess.PIPE
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {ours}"],
-            cwd=self._place, env=self._environment, capture_output=True, text=True, timeout=180, check=False,
+            cwd=self._place, env=self._environment, stdout=subprocess.PIPE, stderr=errors, text=True,
+            timeout=180, check=False,
         )  # fmt: skip
         code = re.search(r" # exit code (\d+)$", command)
         assert done.returncode == int(code[1] if code else 0), (ours, done.stdout, done.stderr)
@@ -121,6 +124,21 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
     with zookeeper(1, directory=tmp_path / "again") as alone, connect(alone.hosts) as zk:
         assert zk.get("/app/config") == before
         assert zk.exists(job)
+
+
+def test_two_exports_that_fail_are_not_the_same(tmp_path: Path) -> None:
+    """The files are there then, and both are empty."""
+    (tmp_path / "before.jsonl").touch()
+    compared = [command for command, _ in steps(PAGE) if " export " in command]
+    assert len(compared) == 2
+    for command in compared:
+        nobody = re.sub(r"localhost:\d+( --wait \d+)?", "127.0.0.1:1 --wait 0.1", command)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        ours = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
+        done = subprocess.run(
+            ["bash", "-c", nobody], cwd=tmp_path, env=ours, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (3, ""), nobody
 
 
 def test_what_stands_beside_the_scripts_of_zookeeper_is_there() -> None:

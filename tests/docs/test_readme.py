@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.zab_server import zab_servers
+from zab.cli.servers.local_ensemble import ADMIN_OFFSET
+from zab.testing.ports import free_ports_in_a_row
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -76,6 +79,22 @@ def test_the_program_runs(ensemble: tuple[str, Path]) -> None:
         [sys.executable, "-c", program.replace(HOSTS, hosts)], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.returncode) == ("hello 0\n", 0), done.stderr
+
+
+def test_other_ports_are_served_as_the_readme_says(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`(.venv/bin/zab ensemble --client-port 3181)`", README)
+    assert "`export ZAB_HOSTS=127.0.0.1:3181`" in README
+    port = str(free_ports_in_a_row(3, span=ADMIN_OFFSET + 2))
+    words = command.replace(".venv/bin", str(Path(sys.executable).parent)).replace("3181", port).split()
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith(f"serving at 127.0.0.1:{port},")
+            hosts = environment(f"127.0.0.1:{port}")
+            done = subprocess.run(["zab", "create", "/app"], capture_output=True, text=True, env=hosts, check=False)
+            assert done.stdout == "Created /app\n", done.stderr
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -17,6 +17,8 @@ from tests.docs.test_monitoring_page import steps
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.testing.ports import free_ports_in_a_row
+from zab.upkeep.answers import Answer, Figures, of_srvr
+from zab.upkeep.status import status_of
 
 PAGE = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 
@@ -48,7 +50,8 @@ def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path
     for command, expected in shown:
         done = subprocess.run(
             ["bash", "-c", told(command, ensemble)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=120,
             cwd=tmp_path,
@@ -56,7 +59,7 @@ def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path
             check=False,
         )
         code = re.search(r"# exit code (\d+)$", command)
-        assert done.returncode == (int(code[1]) if code else 0), (command, done.stdout, done.stderr)
+        assert done.returncode == (int(code[1]) if code else 0), (command, done.stdout)
         pattern = r"\s+".join(".*".join(map(re.escape, word.split("…"))) for word in told(expected, ensemble).split())
         assert re.fullmatch(pattern, done.stdout.strip(), re.S), (command, done.stdout)
 
@@ -76,3 +79,41 @@ def test_the_table_of_alarms_is_whole() -> None:
                 found.add(second.value)
     assert len(found) > 10
     assert named("`zab status`") == found
+
+
+SRVR = """Zookeeper version: 3.9.5-zab-0.1.0, built on 2026-01-01 00:00 UTC
+Latency min/avg/max: 0/0.5/7
+Received: 1
+Sent: 1
+Connections: 90
+Outstanding: 0
+Zxid: 0x100000001
+Mode: leader
+Node count: 5
+"""
+
+
+def test_what_srvr_does_not_tell_is_named() -> None:
+    """A leader with everything wrong that figures can tell, asked by `mntr` and by `srvr`."""
+    of_both: Figures = of_srvr(SRVR)
+    told_by_mntr: Figures = {
+        **of_both,
+        "quorum_size": 3,
+        "synced_followers": 1,
+        "disk_space": 1,
+        "writes_refused_for_room": 1,
+        "avg_fsynctime": 90.0,
+        "connection_limit": 100,
+        "digest_mismatches_count": 1,
+        "damage_found": 1,
+        "audit_records_lost": 1,
+    }
+    spare = status_of([Answer("a", 1, source="mntr", figures=told_by_mntr)])
+    none = status_of([Answer("a", 1, source="mntr", figures={**told_by_mntr, "synced_followers": 0})])
+    assert spare.quorum == (2, 2)
+    of_mntr = {alarm.name for status in (spare, none) for alarm in status.alarms}
+    by_srvr = status_of([Answer("a", 1, source="srvr", figures=of_both)])
+    assert (by_srvr.quorum, by_srvr.alarms) == (None, ())
+    (bullet,) = re.findall(r"^- \*\*What `srvr` does not tell\*\*.*\n(?:  .*\n)*", PAGE, re.M)
+    named_there = set(re.findall(r"`([a-z_]+)`", bullet)) - {"srvr"}
+    assert named_there == of_mntr

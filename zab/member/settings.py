@@ -465,7 +465,7 @@ class Config(AdminSettings):
         "Ours. Sequence numbers go on with 19 digits when those of 32 bits have ended; off, negative, as in ZooKeeper.",
     )
     enforce_quota: bool = setting(
-        "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
+        "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it no quota does."
     )
     container_check_interval_ms: int = setting(
         "znode.container.checkIntervalMs",

@@ -158,9 +158,8 @@ class LocalEnsemble:
     def _refuse_taken(self, ports: range) -> None:
         for port in ports:
             if not _is_free(port):
-                raise EnsembleError(
-                    BIND_ERROR, f"port {port} is in use: stop what listens there, or say another --client-port"
-                )
+                reason = f"port {port} is in use: stop what listens there, or have others: zab ensemble --client-port P"
+                raise EnsembleError(BIND_ERROR, reason)
 
     def start(self) -> None:
         """Write the files and start all processes. Raises EnsembleError."""

@@ -43,13 +43,15 @@ def _limit(options: dict[str, int | None]) -> tuple[str, int]:
 def quota_set_command(
     context: typer.Context,
     path: PathArgument,
-    count: Annotated[int | None, typer.Option("-n", metavar="COUNT", min=-1, help="Znodes; only logged.")] = None,
-    size_bytes: Annotated[int | None, typer.Option("-b", metavar="BYTES", min=-1, help="Data; only logged.")] = None,
-    hard_count: Annotated[int | None, typer.Option("-N", metavar="COUNT", min=-1, help="Znodes; enforced.")] = None,
-    hard_bytes: Annotated[int | None, typer.Option("-B", metavar="BYTES", min=-1, help="Data; enforced.")] = None,
+    count: Annotated[int | None, typer.Option("-n", metavar="COUNT", min=-1, help="Znodes; a soft limit.")] = None,
+    size_bytes: Annotated[int | None, typer.Option("-b", metavar="BYTES", min=-1, help="Data; a soft limit.")] = None,
+    hard_count: Annotated[int | None, typer.Option("-N", metavar="COUNT", min=-1, help="Znodes; a hard limit.")] = None,
+    hard_bytes: Annotated[int | None, typer.Option("-B", metavar="BYTES", min=-1, help="Data; a hard limit.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Set one limit of a subtree."""
+    """Set one limit of a subtree. Where the servers have enforceQuota=true, writes beyond a hard limit are refused.
+    Without it nothing is, and a soft limit never refuses: zab quota list shows what there is, beside the limits.
+    """
     kind, limit = _limit({"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes})
 
     async def work(zk: Client, _caller: Caller) -> None:
@@ -82,10 +84,10 @@ def quota_list_command(context: typer.Context, path: PathArgument, json: JsonOpt
 def quota_delete_command(
     context: typer.Context,
     path: PathArgument,
-    count: Annotated[bool, typer.Option("-n", help="Only the limit on znodes that is logged.")] = False,
-    size_bytes: Annotated[bool, typer.Option("-b", help="Only the limit on data that is logged.")] = False,
-    hard_count: Annotated[bool, typer.Option("-N", help="Only the limit on znodes that is enforced.")] = False,
-    hard_bytes: Annotated[bool, typer.Option("-B", help="Only the limit on data that is enforced.")] = False,
+    count: Annotated[bool, typer.Option("-n", help="Only the soft limit on znodes.")] = False,
+    size_bytes: Annotated[bool, typer.Option("-b", help="Only the soft limit on data.")] = False,
+    hard_count: Annotated[bool, typer.Option("-N", help="Only the hard limit on znodes.")] = False,
+    hard_bytes: Annotated[bool, typer.Option("-B", help="Only the hard limit on data.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Remove a subtree's quota, or one of its limits."""
