@@ -99,7 +99,9 @@ def rolling(tmp_path: Path, before: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield Rolling(ensemble, before, monkeypatch)
 
 
-def test_up_and_down_again_without_a_lost_write_or_session(rolling: Rolling) -> None:
+def test_up_and_down_again_without_a_lost_write_or_session(
+    rolling: Rolling, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each of both versions leads the other one at some time."""
     ensemble = rolling.ensemble
     for member in ensemble.members:
@@ -114,6 +116,10 @@ def test_up_and_down_again_without_a_lost_write_or_session(rolling: Rolling) -> 
         led_old = False
         rolling.replace(rolling.follower, old=False)
         assert rolling.is_old[rolling.leader]
+        said = call(capsys, "-s", ensemble.hosts, "lead", "1")
+        assert said.code == 1
+        assert "UNIMPLEMENTED" in said.err
+        assert "a leader of an earlier version does not know the request" in said.err
         rolling.work(zk)
         for member in [each for each in ensemble.members if rolling.is_old[each]]:
             rolling.replace(member, old=False)
