@@ -126,12 +126,25 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
     assert end(process)[0] == 0
 
 
+def test_a_missing_data_directory_ends_the_start_as_the_page_says(tmp_path: Path) -> None:
+    """docs/trouble.md, "Exit codes"."""
+    config = tmp_path / "zoo.cfg"
+    config.write_text(f"dataDir={tmp_path}/data\nclientPort={client_port(1)}\ndatadir.autocreate=false\n")
+    code, _, err = end(command("server", str(config)))
+    assert (code, f"{tmp_path}/data does not exist" in err) == (3, True), err
+    lines = [f"server.{n}=127.0.0.1:{2810 + n}:{2910 + n};{2180 + n}" for n in (1, 2, 3)]
+    config.write_text("\n".join([f"dataDir={tmp_path}/data", "initLimit=10", "syncLimit=5", *lines]))
+    code, _, err = end(command("server", str(config)))
+    assert (code, f"{tmp_path}/data/myid: the file is missing" in err) == (2, True), err
+
+
 def test_client_port_in_use_is_said(tmp_path: Path) -> None:
     port = client_port(3)
     with socket.create_server(("127.0.0.1", port + 1)):
         code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(port)))
     assert (code, out) == (14, "")
-    assert f"port {port + 1} is in use" in err
+    assert f"port {port + 1} is in use: " in err
+    assert "zab ensemble --client-port P" in err
     (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\n")
     with socket.create_server(("127.0.0.1", port)):
         code, out, err = end(command("server", str(tmp_path / "zoo.cfg")))
