@@ -34,6 +34,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
 from zab.host.journal import Journal
+from zab.host.tls import sentence_of
 
 HEAD_BYTES_MAX: Final = 16 << 10
 PAUSE_SECONDS: Final = 0.1
@@ -50,6 +51,7 @@ OF_STRANGERS: Final = (
 """What a stranger's bytes may bring about in the libraries that read them: it ends his connection, and nothing else."""
 
 journal = Journal("http")
+of_strangers = Journal("http", is_of_strangers=True)
 
 
 class BoundedStream(trio.abc.HalfCloseableStream):
@@ -123,7 +125,7 @@ class HttpServer:
             async with trio.open_nursery() as nursery:
                 while True:
                     try:
-                        sock, _ = await listener.accept()
+                        sock, (host, *_) = await listener.accept()
                     except OSError as error:
                         if error.errno in _OUT_OF_RESOURCES:
                             await trio.sleep(PAUSE_SECONDS)
@@ -132,7 +134,7 @@ class HttpServer:
                         sock.close()
                         continue
                     self._open[sock] = None
-                    nursery.start_soon(self._converse, sock, config)
+                    nursery.start_soon(self._converse, sock, host, config)
         finally:
             listener.close()
 
@@ -145,11 +147,12 @@ class HttpServer:
         config.errorlog = config.accesslog = None
         return config
 
-    async def _converse(self, sock: trio.socket.SocketType, config: Config) -> None:
+    async def _converse(self, sock: trio.socket.SocketType, host: str, config: Config) -> None:
         try:
             bounded = BoundedStream(sock, self.idle_ms / 1000)
             stream = await self._secured(bounded)
-            if stream is not None:
+            if stream is not None and await self._is_let_in(stream, host):
+                bounded.quiet_since = trio.current_time()
                 state: Any = ConnectionState({})
                 application = ASGIWrapper(partial(self._answer, bounded))
                 server = TCPServer(application, config, WorkerContext(None), state, cast(Any, stream))
@@ -188,6 +191,24 @@ class HttpServer:
                 if not first:
                     return None
         return trio.SSLStream(stream, self.context, server_side=True, https_compatible=True)
+
+    async def _is_let_in(self, stream: BoundedStream | trio.SSLStream[BoundedStream], host: str) -> bool:
+        """Whether the handshake succeeds, if there is one. Who only looked whether somebody is here is not said."""
+        if isinstance(stream, BoundedStream):
+            return True
+        try:
+            with trio.fail_after(self.idle_ms / 1000):
+                await stream.do_handshake()
+            return True
+        except trio.TooSlowError:
+            reason = "the handshake took too long"
+        except trio.BrokenResourceError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+                return False
+            reason = sentence_of(cause)
+        of_strangers.warning("TLS handshake failed -> connection is closed", client=host, reason=reason)
+        return False
 
 
 async def _close_when_over(stream: BoundedStream, scope: trio.CancelScope) -> None:

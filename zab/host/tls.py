@@ -115,7 +115,7 @@ class TlsSide:
             self._waiting, self._at = self._waiting[self._at :] + data, 0
             return b"".join(self._read(limit_bytes)), self._outgoing.read()
         except ssl.SSLError as error:
-            raise TlsError(_sentence(error), self._outgoing.read()) from None
+            raise TlsError(sentence_of(error), self._outgoing.read()) from None
 
     def _go_on(self) -> bytes:
         """One step of the handshake: what it sends."""
@@ -192,7 +192,7 @@ class TlsSide:
                 while view:
                     view = view[self._tls.write(view) :]
         except ssl.SSLError as error:
-            raise TlsError(_sentence(error), self._outgoing.read()) from None
+            raise TlsError(sentence_of(error), self._outgoing.read()) from None
         return self._outgoing.read()
 
     def finish(self) -> bytes:
@@ -203,7 +203,7 @@ class TlsSide:
         return self._outgoing.read()
 
 
-def _sentence(error: ssl.SSLError) -> str:
+def sentence_of(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     reason = error.reason or type(error).__name__
