@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -117,6 +118,21 @@ def test_nobody_waits_for_a_collector_that_is_not_there(tmp_path: Path, monkeypa
         [member] = ensemble.members
         member.wait_until_it_says("spans cannot be exported")
         assert member.stop() == 0
+
+
+def test_spans_that_are_sent_again_are_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "zab.tracing")
+    library = logging.Logger("library")
+    library.addHandler(tracing._Library())
+    for _ in range(3):
+        library.warning(
+            "Transient error %s encountered while exporting %s batch, retrying in %.2fs.", "refused", "a", 1
+        )
+    assert caplog.messages == []
+    library.error("Failed to export a batch due to timeout")
+    [line] = caplog.messages
+    assert line.startswith("spans cannot be exported -> they are lost")
+    assert "Failed to export a batch due to timeout; Transient error refused" in line
 
 
 def test_what_is_there_is_sent_at_a_stop(collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

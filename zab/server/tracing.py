@@ -32,11 +32,23 @@ NS: Final = 1_000_000
 journal = Journal("tracing")
 
 
+_TRIES_AGAIN: Final = "Transient error"
+
+
 class _Library(logging.Handler):
-    """What the library says stands in the journal of this server."""
+    """What the library says stands in the journal of this server, once for spans that are lost: as long as it tries
+    again they are not, and why it had to is the reason that it does not say in the end."""
+
+    _last_try = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        journal.warning("spans cannot be exported -> they are lost, and the server goes on", reason=record.getMessage())
+        said = record.getMessage()
+        if said.startswith(_TRIES_AGAIN):
+            journal.debug("spans are sent again", reason=said)
+            self._last_try = f"; {said}"
+            return
+        reason, self._last_try = f"{said}{self._last_try}", ""
+        journal.warning("spans cannot be exported -> they are lost, and the server goes on", reason=reason)
 
 
 class Tracer:
