@@ -114,4 +114,4 @@ def test_the_login_is_one_that_zookeeper_knows(tmp_path: Path, run: Run, monkeyp
         assert run("acl", "get", "/mine") == 1
         (tmp_path / "password").write_text("wrong\n")
         assert run(*command.split()) == 1
-        assert run.err == "zab: AUTHFAILED: the login: the server refused it (AUTHFAILED)\n"
+        assert run.err == "zab: AUTHFAILED: the login: the server refused it\n"

@@ -223,7 +223,9 @@ class Session:
         """A step of the login: the next one, or its end."""
         assert self.connection is not None
         if event.error != ErrorCode.OK:
-            yield from self._refuse_login(f"the server refused it ({request_error(event.error).name})")
+            # The error that is raised has this code by itself.
+            code = "" if event.error == ErrorCode.AUTHFAILED else f" ({request_error(event.error).name})"
+            yield from self._refuse_login(f"the server refused it{code}")
             return
         try:
             token = exchange.respond(event.result)
