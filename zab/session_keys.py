@@ -28,6 +28,8 @@ from zab.states import BROADCAST
 
 KEYS_MAX = 2
 """The one that is in use, and the one before."""
+ALONE = b"alone\0\0\0"
+"""In place of the name of a secret, where there is one server."""
 
 
 def keys_of(peer: PeerState) -> list[bytes]:
@@ -44,7 +46,8 @@ def leader_renew(peer: PeerState) -> None:
     if not peer.secret_name:
         _prove_nothing(peer)
     elif not peer.session_keys or peer.session_keys[0].name != peer.secret_name:
-        peer.trace(f"the session key of secret {peer.secret_name.hex()} is not in use yet")
+        if peer.secret_name != ALONE:
+            peer.trace(f"the session key of secret {peer.secret_name.hex()} is not in use yet")
         made = NamedKey(peer.secret_name, peer.rng.randbytes(KEY_BYTES))
         _use(peer, next((key for key in peer.session_keys if key.name == peer.secret_name), made))
 

@@ -101,6 +101,7 @@ from zab.server.start import open_disk, recover_from
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
 from zab.server.tracing import Tracer, open_tracing
+from zab.session_keys import ALONE
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 
@@ -108,8 +109,6 @@ RELOAD_SECONDS = 2.0
 """How often files that may change under a running server are looked at."""
 DOUBT_SECONDS = 4.0
 """For a member to see a new file, and for a learner that was cut off to follow again."""
-_ALONE = b"alone\0\0\0"
-"""In place of the name of a secret, where there is one server."""
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
 STAGGER_SECONDS = 0.1
@@ -442,7 +441,7 @@ class Server:
         secret, or by the certificate of an authority that is believed."""
         name = b""
         if self.config.is_standalone:
-            name = _ALONE
+            name = ALONE
         elif self._secrets is not None and self.config.quorum_secret_required:
             name = self._secrets.content[0].name
         elif not is_open(self.config):
@@ -452,7 +451,7 @@ class Server:
 
     def _tell_secrets(self, nursery: trio.Nursery) -> None:
         assert self._secrets is not None
-        journal.info("there are other secrets", names=[each.name.hex() for each in self._secrets.content])
+        journal.info("there are other secrets", names=",".join(each.name.hex() for each in self._secrets.content))
         nursery.start_soon(self._doubt_in_turn)
         self._tell_secret_name()
 
