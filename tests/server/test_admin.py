@@ -183,8 +183,23 @@ def test_restore_asks_who_it_is_and_for_a_snapshot(running: Running) -> None:
     answer = running.post(1, "/commands/restore", b"x" * 10_000, Authorization="digest a:b")
     assert answer.status_code == 400
     assert "what was sent at offset 0: checksum of the header does not match" in answer.json()["error"]
-    assert running.get(1, "/commands/restore").json()["error"] == "Unknown command: restore"
-    assert running.post(1, "/commands/ruok", b"").json()["error"] == "Unknown command: ruok"
+    for answer, method in ((running.post(1, "/commands/ruok", b""), "GET"), (running.get(1, "/commands/rest"), "POST")):
+        assert (answer.status_code, answer.headers["Allow"]) == (405, method)
+        assert answer.json()["error"].endswith(f"is asked for with {method}")
+    for answer in (running.post(1, "/commands/none", b""), running.get(1, "/commands/none")):
+        assert (answer.status_code, answer.json()["error"]) == (200, "Unknown command: none")
+
+
+def test_a_log_is_asked_for_by_a_zxid_in_both_forms(running: Running) -> None:
+    """With 0x, as most commands write one, and without, as `hash` and `last_snapshot` do."""
+    last = running.get(1, "/commands/zabstate").json()["last_zxid"]
+    for after in (last, last.upper(), last.removeprefix("0x")):
+        answer = running.get(1, f"/commands/log?after={after}", Authorization="digest super:wire")
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["previous_zxid"] == last
+    for after in ("", "x", "0x", "-1", "1" * 17):
+        answer = running.get(1, f"/commands/log?after={after}", Authorization="digest super:wire")
+        assert answer.status_code == 400
     assert running.get(1, "/commands/mntr").json()["restore_error_count"] == 1
     assert running.get(1, "/health/ready").status_code == 200
 
@@ -234,6 +249,26 @@ def test_https_goes_on_with_the_certificate_that_is_there(tmp_path: Path) -> Non
         context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
         answer = httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
         assert answer.json() == {"command": "ruok", "error": None}
+
+
+def test_who_is_not_let_in_over_tls_is_said(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    member = Certificates(tmp_path / "ours").member("localhost")
+    stranger = Certificates(tmp_path / "theirs").member("localhost")
+    lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.forceHttps": "true"}
+    lines |= {**quorum_store_lines(member), "admin.needClientAuth": "true"}
+    with zab_servers(1, configuration=lines) as servers:
+        context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
+        context.load_cert_chain(stranger / "keystore.pem")
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
+        said = "zab.http TLS handshake failed -> connection is closed client=127.0.0.1"
+        wait_for(lambda: said in servers.members[0].log_text())
+        socket.create_connection(("127.0.0.1", port)).close()
+        context.load_cert_chain(member / "keystore.pem")
+        answer = httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
+        assert answer.json()["error"] is None
+        assert servers.members[0].log_text().count("TLS handshake failed") == 1
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -195,8 +195,11 @@ class Admin:
         asked = request.path_params["name"]
         is_post = request.method == "POST"
         name = NAMES_OF.get(asked) or MORE.get(asked)
-        if name is None or is_post is not (name == RESTORE):
+        if name is None:
             return _answer(asked, error=f"Unknown command: {asked}")
+        if is_post is not (name == RESTORE):
+            method = "POST" if name == RESTORE else "GET"
+            return _answer(name, 405, error=f"{name} is asked for with {method}", headers={"Allow": method})
         if name == LOG:
             return InTurn(self._turns, partial(self._log, request))
         if name in MORE:
@@ -284,7 +287,7 @@ class Admin:
         if not self.member.config.admin_snapshot_enabled:
             return _answer(LOG, 503, error="Snapshot command is disabled, and log with it")
         wanted = request.query_params.get("after", "")
-        if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", wanted):
+        if not re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", wanted):
             return _answer(LOG, 400, error="log requires a hexadecimal after argument")
         after, upto, lineage = int(wanted, 16), self.member.applied, self.member.peer.lineage
         digest = self.member.digests.find(upto)
