@@ -15,7 +15,7 @@ So a member whose disk is low logs nothing more, unless the service would end wi
 takes no snapshots, either. When none of its files leads a learner on, and those with room are a quorum together with
 that learner, it hands over to them: who leads then can take the snapshot that the learner needs.
 
-Variables: `space`; `is_short`; each handler's `is_low`. Invariant: whoever leads, being
+Variables: `space`; `is_short`, and what was told of it; each handler's `is_low`. Invariant: whoever leads, being
 low, leads because no quorum with room was there.
 
 Not here: what the levels are in bytes, and the reserve (`zab.member.space`); which writes need room
@@ -44,14 +44,22 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
     if not quorum.contains({me, *(h.sid for h in followers)}):
         return  # this leader has no quorum at all, which is about to end its role
     is_short = not quorum.contains(roomy if peer.is_low else {me, *roomy})
-    if is_short != peer.is_short:
-        peer.is_short = is_short
-        peer.trace("no quorum has room on its disks" if is_short else "a quorum has room on its disks again")
+    peer.is_short = is_short
     for handler in [h for h in leading.handlers.values() if h.is_low]:
         if is_short and not handler.served and handler.stage == INFORMED:
             peer.drop_learner(leading, handler, "its disk is nearly full, and it is needed after all: it may come back")
         elif not is_short and handler.served:
             peer.drop_learner(leading, handler, "its disk is nearly full, and others have room")
+
+
+def leader_tell(peer: PeerState, now: int, leading: Leading) -> None:
+    """Say at a ping whether a quorum has room, where it is otherwise than was said. Not before it has led for a tick:
+    its first quorum may be with a learner that has none, while others are about to come."""
+    assert peer.leading is leading
+    since = leading.serves_since
+    if leading.told_short != peer.is_short and since is not None and now - since >= peer.settings.tick_ms:
+        leading.told_short = peer.is_short
+        peer.trace("no quorum has room on its disks" if peer.is_short else "a quorum has room on its disks again")
 
 
 def leader_cannot_help(peer: PeerState, leading: Leading, learner: LearnerHandler) -> None:

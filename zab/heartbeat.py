@@ -35,6 +35,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         disk_space.leader_weigh(peer, leading)
         if peer.leading is not leading:
             return
+        disk_space.leader_tell(peer, now, leading)
         handover.leader_on_ping(peer, now, leading)
         slow_disk.leader_on_ping(peer, now, leading)
         reconfiguration.leader_make_way(peer, now, leading)

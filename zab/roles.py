@@ -235,6 +235,8 @@ class Leading(Supplying):
     """When that is given up."""
     serves_since: int | None = None
     """When a quorum had acknowledged NEWLEADER for the first time."""
+    told_short: bool = False
+    """Whether the journal has it last that no quorum has room."""
     confirm_round: int = 0
     questions: list[Question] = attrs.Factory(list)
     outstanding: deque[tuple[Zxid, int]] = attrs.Factory(deque)

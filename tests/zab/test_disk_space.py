@@ -126,6 +126,37 @@ def test_whoever_begins_to_lead_knows_before_the_first_write_that_no_quorum_has_
     assert leader.stage(1) is Stage.UP_TO_DATE
 
 
+def test_a_new_leader_says_it_once_those_with_room_had_a_tick_to_come() -> None:
+    """The first quorum may be one with less room than they have."""
+    leader = about_to_lead()
+    leader.acknowledge(1)
+    half_tick(leader)
+    assert leader.peer.is_short
+    leader.dial(2)
+    leader.accept(2, leader.leading.epoch)
+    leader.acknowledge(2)
+    half_tick(leader)
+    half_tick(leader)
+    assert leader.said("others have room"), "server 1 is not needed any more"
+    assert not leader.said("quorum has room")
+
+
+def test_a_leader_says_that_no_quorum_has_room_and_when_one_has_it_again() -> None:
+    leader = about_to_lead()
+    leader.acknowledge(1)
+    half_tick(leader)
+    assert not leader.said("quorum has room")
+    half_tick(leader)
+    assert leader.said("no quorum has room on its disks")
+    leader.hear(10, PING)
+    leader.forget()
+    half_tick(leader)
+    assert leader.said("a quorum has room on its disks again")
+    leader.forget()
+    half_tick(leader)
+    assert not leader.said("quorum has room"), "once"
+
+
 def test_a_learner_that_comes_with_room_is_weighed_when_it_is_synchronized() -> None:
     leader = about_to_lead()
     leader.acknowledge(1)

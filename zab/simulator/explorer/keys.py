@@ -42,6 +42,7 @@ _LEFT_OUT: Final = frozenset(
         # The ensembles that are explored keep their configuration.
         *("memberships", "quorum", "servers", "is_alone", "is_membership_new"),
         "serves_since",
+        "told_short",
         # They have no observers.
         *("attached", "attaching", "mastering", "untried", "is_attached", "unacknowledged", "unacknowledged_bytes"),
         # It says only when a turn begins.
