@@ -410,8 +410,13 @@ class Runtime:
 
     @property
     def patience_ms(self) -> int:
-        """How long a server may take to accept, and to take the session."""
-        return max(self.session.session_timeout_ms // len(self._order), 1)
+        """How long a server may take to accept, and to take the session: its share of the time that there is, which at
+        first `connect` bounds, so that one that never answers leaves the others theirs."""
+        servers_count = len(self._order)
+        all_ms = self.session.session_timeout_ms
+        if not self.session.session_id and servers_count > 1:
+            all_ms = min(all_ms, self.settings.connect_wait_ms or all_ms)
+        return max(all_ms // servers_count, 1)
 
     def _dial(self, now: int) -> None:
         self._attempt += 1
