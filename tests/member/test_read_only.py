@@ -259,8 +259,9 @@ def test_words_say_so() -> None:
     ensemble.settle()
     rest = said(ensemble, server, b"srvr")
     assert rest.endswith(f"\nno service but to readers: {reason}\n")
-    assert f"zk_server_state\tread-only\nzk_peer_state\tlooking\nzk_waits_for\t{reason}\n" in said(
-        ensemble, server, b"mntr"
+    assert (
+        f"zk_server_state\tread-only\nzk_peer_state\tlooking\nzk_server_id\t{server.sid}\nzk_waits_for\t{reason}\n"
+        in said(ensemble, server, b"mntr")
     )
 
 

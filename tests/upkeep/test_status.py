@@ -139,6 +139,13 @@ def test_members_that_were_not_asked_are_named() -> None:
     assert names(status_of([unknown], None)) == not_asked
 
 
+def test_a_leader_that_does_not_answer_is_no_server_that_somebody_forgot_to_name() -> None:
+    mute = Answer("a:2181", None, "it does not answer in time")
+    [alarm, unreachable] = status_of([mute, answer(2, FOLLOWER), answer(3, FOLLOWER)]).alarms
+    assert (alarm.name, alarm.reason) == ("not_asked", "the leader is none of those that answer")
+    assert unreachable.server == "a:2181"
+
+
 def test_a_leader_that_has_lost_its_quorum() -> None:
     answers = [answer(1, {**LEADER, "synced_followers": 0})]
     assert (CRITICAL, "no_quorum", "") in names(status_of(answers, ENSEMBLE))

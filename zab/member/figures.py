@@ -121,6 +121,7 @@ def figures(member: Inspected) -> Iterator[Figure]:
     yield Figure(Kind.TEXT, "server_state", mode(member))
     if not member.config.is_standalone:
         yield Figure(Kind.TEXT, "peer_state", peer_state(member))
+        yield Figure(Kind.TEXT, "server_id", member.config.server_id)
     if not member.serving:
         yield Figure(Kind.TEXT, "waits_for", reason(member.peer))
     if member.tree.nearing:

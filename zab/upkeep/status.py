@@ -168,8 +168,10 @@ def _of_ensemble(
         yield Alarm(WARNING, "not_asked", "", reason, "name all members with -s: their server lines say no client port")
     if leader is None and any(answer.is_serving for answer in answers):
         if not unasked:
-            reason = "the leader is none of those that were asked"
-            yield Alarm(WARNING, "not_asked", "", reason, "name all members with -s")
+            silent = any(not answer.is_reached for answer in answers)
+            reason = f"the leader is none of those that {'answer' if silent else 'were asked'}"
+            action = "see those that do not answer" if silent else "name all members with -s"
+            yield Alarm(WARNING, "not_asked", "", reason, action)
     elif leader is None and any(answer.is_reached for answer in answers):
         yield Alarm(
             CRITICAL, "no_leader", "", "no member leads", "see what the members wait for, and start the missing"

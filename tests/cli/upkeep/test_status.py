@@ -98,8 +98,16 @@ def test_a_member_that_answers_nothing_delays_no_other(ensemble: Ensemble, run: 
     states = {member["server"]: member["state"] for member in found["member"]}
     assert [states[each] for each in mute] == ["unreachable"] * 2
     assert sum(state != "unreachable" for state in states.values()) == 3
+    assert sorted(member["member"] for member in found["member"] if member["member"]) == [1, 2, 3]
+    assert sum(member["role"] == "participant" for member in found["member"]) == 3
     assert [(alarm["name"], alarm["server"]) for alarm in found["alarm"]] == [("unreachable", each) for each in mute]
     assert {alarm["reason"] for alarm in found["alarm"]} == {"it does not answer in time"}
+
+
+def test_a_member_says_who_it_is_where_no_server_line_has_its_client_port(run: Run) -> None:
+    with zab_servers(3, configuration={"4lw.commands.whitelist": "mntr"}) as servers:
+        assert run("-s", servers.hosts, "status", "--json") == 0
+        assert [member["member"] for member in lines(run.out)["member"]] == [1, 2, 3]
 
 
 def test_nobody_is_there(run: Run) -> None:

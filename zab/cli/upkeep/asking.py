@@ -168,7 +168,7 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
         if (refused := refusal_of(text)) is not None and "whitelist" in refused:
             text, source = await ask(server, "srvr", tls=tls), "srvr"
         days = None if tls is None else await certificate_days(server, tls)
-        if server_id is None:
+        if server_id is None and source == "srvr":
             server_id = _own_id(await ask(server, "conf", tls=tls))
     except (OSError, UnicodeError) as error:
         return Answer(name, server_id, words_of(error))
@@ -176,6 +176,9 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
     if refused is not None:
         return Answer(name, server_id, refused, waits_for(text, {}), source, days_left=days)
     figures = of_mntr(text) if source == "mntr" else of_srvr(text)
+    own_id = figures.get("server_id")
+    if server_id is None and isinstance(own_id, int):
+        server_id = own_id
     if "server_state" not in figures:
         return Answer(name, server_id, "what it says is no status: is that a client port?")
     return Answer(name, server_id, "", waits_for(text, figures), source, figures, days)
