@@ -37,8 +37,6 @@ SHARE_MAX: Final = 0.85
 """Of a limit."""
 DISK_WITH_ROOM: Final = 2
 MAKE_ROOM: Final = "make room on that disk"
-FILLED_AGAIN: Final = "its journal names the file; others fill it again"
-EMPTY_IT: Final = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
 _COUNTER: Final = 0xFFFF_FFFF
 _LAG: Final = re.compile(r"(?:(\d+)_learner_lag|learner_lag_(\d+))")
 
@@ -231,19 +229,17 @@ def _of_unserved(answer: Answer) -> Alarm:
     reason = answer.waits or answer.error or "it looks for a leader"
     if answer.state == "read-only":
         reason = f"it serves readers alone, in read-only mode: {reason}"
-    for found, severity, name, action in _REASONS:
-        if found in reason:
-            return Alarm(severity, name, answer.server, reason, action)
+    if "this member's disk is full" in reason:
+        return Alarm(CRITICAL, "disk_full", answer.server, reason, MAKE_ROOM)
+    if "this member's disk is nearly full" in reason:
+        return Alarm(WARNING, "disk_full", answer.server, reason, MAKE_ROOM)
+    if "this member has no data, or lost it" in reason:
+        action = "its journal names the file; others fill it again"
+        return Alarm(WARNING, "history_lost", answer.server, reason, action)
+    if "of another history than this member" in reason:
+        action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
+        return Alarm(WARNING, "other_history", answer.server, reason, action)
     return Alarm(WARNING, "not_serving", answer.server, reason, "its journal says more")
-
-
-_REASONS: Final = (
-    ("this member's disk is full", CRITICAL, "disk_full", MAKE_ROOM),
-    ("this member's disk is nearly full", WARNING, "disk_full", MAKE_ROOM),
-    ("this member has no data, or lost it", WARNING, "history_lost", FILLED_AGAIN),
-    ("of another history than this member", WARNING, "other_history", EMPTY_IT),
-)
-"""What members say that they wait for, and the alarm of it."""
 
 
 def _of_disks_elsewhere(leader: Answer | None, known: Sequence[Alarm]) -> Iterator[Alarm]:
