@@ -69,21 +69,21 @@ async def test_the_block_opens_a_session_and_closes_it(autojump_clock: MockClock
         await zk.get("/a")
 
 
-async def test_who_never_answers_leaves_the_others_their_share_of_the_time_that_connect_has(
+async def test_a_minority_that_never_answers_leaves_the_others_enough_of_the_time_that_connect_has(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     asked: list[str] = []
 
     async def script(peer: Peer) -> None:
         asked.append(peer.host.name)
-        if len(asked) < 3:
+        if len(asked) == 1:
             await trio.sleep_forever()
         await well_behaved(peer)
 
     start = trio.current_time()
     async with client(ScriptedServers(nursery, script), settings={"connect_wait_ms": 3000}):
-        assert trio.current_time() - start == pytest.approx(2, abs=0.5)
-    assert sorted(asked) == ["one", "three", "two"]
+        assert trio.current_time() - start == pytest.approx(1.5, abs=0.2)
+    assert len(set(asked)) == len(asked) == 2
     nursery.cancel_scope.cancel()
 
 

@@ -410,13 +410,14 @@ class Runtime:
 
     @property
     def patience_ms(self) -> int:
-        """How long a server may take to accept, and to take the session: its share of the time that there is, which at
-        first `connect` bounds, so that one that never answers leaves the others theirs."""
+        """How long a server may take to accept, and to take the session: its share of the session timeout. Before the
+        first session `connect` bounds the time: then of that, so that it is enough where a minority never answers."""
         servers_count = len(self._order)
-        all_ms = self.session.session_timeout_ms
-        if not self.session.session_id and servers_count > 1:
-            all_ms = min(all_ms, self.settings.connect_wait_ms or all_ms)
-        return max(all_ms // servers_count, 1)
+        share_ms = self.session.session_timeout_ms // servers_count
+        wait_ms = self.settings.connect_wait_ms
+        if not self.session.session_id and servers_count > 1 and wait_ms is not None:
+            share_ms = min(share_ms, wait_ms // (servers_count // 2 + 1))
+        return max(share_ms, 1)
 
     def _dial(self, now: int) -> None:
         self._attempt += 1

@@ -14,7 +14,7 @@ class Settings:
 
     session_timeout_ms: how long the session survives without its client. The server may clamp it.
     connect_wait_ms: how long `connect` waits for the first server that takes the session; then NotConnectedError.
-        Of several, each has its share of it. None: the session timeout.
+        Of several, a minority may keep it waiting and never answer. None: the session timeout.
     request_wait_ms: how long a request waits for a server while there is none; then NotConnectedError, never sent.
         None: the session timeout.
     close_wait_ms: how long leaving the block waits for the server to close the session; then its ephemerals go when
