@@ -20,6 +20,7 @@ import yaml
 from tests.tidy.sources import ROOT
 from zab.member.config import parse
 from zab.member.settings import Config
+from zab.member.version import VERSION
 from zab.server import admin
 from zab.server.__main__ import _options
 from zab.testing.ports import free_ports
@@ -96,6 +97,8 @@ def test_ports_are_those_of_the_configuration() -> None:
     for service in ("zab", "zab-members"):
         for each in one("Service", service)["spec"]["ports"]:
             assert ports[each["targetPort"]] == each["port"]
+    exposed = {each["name"] for each in one("Service", "zab-members")["spec"]["ports"]}
+    assert exposed == {"quorum", "election", "metrics"}, "a ServiceMonitor finds the metrics of each member"
     ingress = one("NetworkPolicy")["spec"]["ingress"]
     named = [[port["port"] for port in rule["ports"]] for rule in ingress]
     assert named == [["client", "metrics"], ["quorum", "election"]]
@@ -142,6 +145,26 @@ def test_selectors_find_the_pods_and_one_at_a_time_goes() -> None:
     assert members["clusterIP"] == "None"
     assert members["publishNotReadyAddresses"]
     assert one("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_image_of_all_containers_is_of_this_version_and_named_once() -> None:
+    text = (DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")
+    [named] = re.findall(r"image: &image (\S+)", text)
+    assert {container["image"] for container in (MEMBER, PREPARE)} == {named}
+    assert text.count(named) == 1
+    assert named.endswith(f"/zab:{VERSION}"), "with a tag, so that it is not fetched at each start"
+    assert f"`{named}`" in PAGE
+
+
+def test_no_node_has_two_members_and_each_has_the_memory_that_is_reckoned() -> None:
+    labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    [apart] = POD["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    reckoning = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+    [mib] = re.findall(r"^memory ([\d,]+) MiB", reckoning, re.M)
+    limit = MEMBER["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    assert 2 * int(mib) <= 1024 * int(limit.removesuffix("Gi")) < 3 * int(mib)
 
 
 # --------------------------------------------------------------------------------------------- compose, and the image
