@@ -222,10 +222,11 @@ def image() -> Iterator[str]:
     had = ([program, "image", "inspect", base], [program, "pull", "-q", base])
     if all(subprocess.run(way, capture_output=True, check=False).returncode for way in had):
         pytest.skip(f"{base} cannot be had here")
-    build = [program, "build", "-q", "-t", "zab-test", "-f", str(DEPLOY / "Containerfile"), str(ROOT)]
+    name = f"zab-test-{os.getpid()}"
+    build = [program, "build", "-q", "-t", name, "-f", str(DEPLOY / "Containerfile"), str(ROOT)]
     subprocess.run(build, check=True, timeout=900)
-    yield "zab-test"
-    subprocess.run([program, "image", "rm", "--force", "zab-test"], capture_output=True, check=False)
+    yield name
+    subprocess.run([program, "image", "rm", "--force", name], capture_output=True, check=False)
 
 
 def composer() -> list[str]:
@@ -242,7 +243,7 @@ def composer() -> list[str]:
 def test_image_is_built_and_backs_up_and_restores_and_has_spans(image: str) -> None:
     script = """
         cd /tmp; printf 'dataDir=/data\nclientPort=2181\n' > zoo.cfg; python -m zab.server zoo.cfg 2> journal &
-        cd /tmp; zab create --timeout 120 /kept "in the image"
+        cd /tmp; zab --wait 120 create /kept "in the image"
         echo digest:admin:secret | zab --auth - backup take backups --admin 127.0.0.1:8080
         zab restore backups --to 1=new/1 && zab snapshot new/1/version-1/snapshot.*
         python -c 'import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter'
@@ -275,10 +276,10 @@ def test_members_of_compose_serve_and_keep_their_data(image: str, tmp_path: Path
     zab = (sys.executable, "-m", "zab")
     try:
         run(*compose, "up", "-d")
-        run(*zab, "create", "-s", servers, "--timeout", "120", "/kept", "through a restart")
+        run(*zab, "--wait", "120", "create", "-s", servers, "/kept", "through a restart")
         run(*compose, "down")
         run(*compose, "up", "-d")
-        assert run(*zab, "get", "-s", servers, "--timeout", "120", "/kept") == "through a restart\n"
+        assert run(*zab, "--wait", "120", "get", "-s", servers, "/kept") == "through a restart\n"
         assert "all is well" in run(*zab, "status", "-s", servers)
     finally:
         subprocess.run([*compose, "down", "-v"], capture_output=True, timeout=300, check=False)
