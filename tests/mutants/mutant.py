@@ -53,6 +53,8 @@ class Mutant:
         """Path -> source without the rule. Raises MutantError when the sources are not those that it was made for."""
         found: dict[str, str] = {}
         for edit in self.edits:
+            if edit.new == edit.old:
+                raise MutantError(f"{self.name}: {edit.path} stays as it is:\n{edit.old}")
             text = found.get(edit.path)
             if text is None:
                 text = (root / edit.path).read_text(encoding="utf-8")

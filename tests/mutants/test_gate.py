@@ -138,6 +138,12 @@ def test_a_killer_that_cannot_run_has_killed_nothing(new: str, killer: str, work
     assert workbench.verdict(changed(new, killer))[0] is Verdict.NOT_RUN
 
 
+def test_mutant_that_changes_nothing_has_not_run(workbench: Workbench) -> None:
+    verdict, output = workbench.verdict(changed("    return 2 * number\n"))
+    assert verdict is Verdict.NOT_RUN
+    assert "stays as it is" in output
+
+
 def test_mutant_of_other_sources_has_not_run(workbench: Workbench) -> None:
     """Its line is not there any more: that is no kill, and ends nobody else's run."""
     mutant = changed("    pass\n", "test_it.py")
