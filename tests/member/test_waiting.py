@@ -64,35 +64,40 @@ def test_a_member_that_served_until_now_waits_before_it_says_anything() -> None:
     assert len(said(ensemble.servers[THREE])) == 1
 
 
-def test_a_member_that_others_do_not_know_says_that_and_nothing_of_a_first_start(two_of_three: Ensemble) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "all_do", "one_does", "end"),
+    [
+        (
+            {"knows_us": False},
+            "do not know server 2: add it with `zab reconfig add`, ",
+            "does not know server 2: add it ",
+            "; or correct its myid",
+        ),
+        (
+            {"is_taken": True},
+            "hear another process as server 2: two have this id, ",
+            "hears another process as server 2: ",
+            "; see the myid of this member",
+        ),
+    ],
+    ids=["not known", "taken"],
+)
+def test_a_member_that_others_refuse_says_why_and_nothing_of_a_first_start(
+    two_of_three: Ensemble, refusal: dict[str, bool], all_do: str, one_does: str, end: str
+) -> None:
     two = two_of_three.servers[ServerId(2)]
-    two.answers += [ev.ElectionLinkDown(ServerId(1), knows_us=False), ev.ElectionLinkDown(THREE, knows_us=False)]
+    two.answers += [ev.ElectionLinkDown(sid, **refusal) for sid in (ServerId(1), THREE)]
     two_of_three.advance(WAITING_MS_MIN + 1000)
     [text] = said(two)
-    assert text.startswith("no service: servers 1, 3 do not know server 2: add it with `zab reconfig add`, ")
+    assert text.startswith(f"no service: servers 1, 3 {all_do}")
+    assert text.endswith(end)
     assert "first start" not in text
     two.answers += [ev.ElectionLinkDown(ServerId(1))]
     two_of_three.settle()
-    said_now = why_not_serving(two.member.peer)
-    assert said_now.startswith("no service: server 1 was not heard; server 3 does not know server 2: add it ")
+    assert why_not_serving(two.member.peer).startswith(f"no service: server 1 was not heard; server 3 {one_does}")
     two.answers += [ev.ElectionLinkUp(THREE, 1)]
     two_of_three.settle()
     assert "not know" not in why_not_serving(two.member.peer)
-
-
-def test_a_member_whose_id_another_process_has_says_that_and_nothing_of_a_first_start(two_of_three: Ensemble) -> None:
-    two = two_of_three.servers[ServerId(2)]
-    two.answers += [ev.ElectionLinkDown(ServerId(1), is_taken=True), ev.ElectionLinkDown(THREE, is_taken=True)]
-    two_of_three.advance(WAITING_MS_MIN + 1000)
-    [text] = said(two)
-    assert text.startswith("no service: servers 1, 3 hear another process as server 2: two have this id, ")
-    assert text.endswith("; see the myid of this member")
-    two.answers += [ev.ElectionLinkDown(ServerId(1))]
-    two_of_three.settle()
-    said_now = why_not_serving(two.member.peer)
-    assert said_now.startswith("no service: server 1 was not heard; server 3 hears another process as server 2: ")
-    two.answers += [ev.ElectionLinkUp(THREE, 1)]
-    two_of_three.settle()
     assert "another process" not in why_not_serving(two.member.peer)
 
 

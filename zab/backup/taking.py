@@ -127,7 +127,7 @@ def take(
                 log = _log_after(store, source, aside, old.lineage, (Zxid(old.end), bytes.fromhex(old.chain)))
             except LogTooYoungError as error:
                 # Before a snapshot: a member gives one in some minutes.
-                if error.lineage not in (None, old.lineage):
+                if error.lineage is not None and error.lineage != old.lineage:
                     raise _elsewhere(old.lineage, error.lineage) from None
                 has_gap = True
                 snapshot, log = _begun(store, source, aside, old)
@@ -164,7 +164,7 @@ def _begun(store: Store, source: Source, aside: str, old: Catalogue | None) -> t
     return snapshot, _log_after(store, source, aside, first.lineage.hex(), first.previous)
 
 
-def _elsewhere(lineage: str, found: str | None) -> BackupError:
+def _elsewhere(lineage: str, found: str) -> BackupError:
     return BackupError(
         f"the backups are of the history {lineage}, and the member has {found}: an ensemble that was "
         "restored is a new one; name another directory for it"

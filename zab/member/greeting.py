@@ -23,7 +23,6 @@ VERSION_MIN: Final = 3
 VERSION: Final = 3
 """Of what members say to each other. Version 3 is the first with handshakes that prove something."""
 
-
 LIFE_BYTES: Final = 16
 """Of the name of a life; the other half of a nonce is new each time."""
 

@@ -132,7 +132,6 @@ class ElectionLinks:
         self, greeting: Greeting, others: Mapping[ServerId, Address], post: Post, *, connect_timeout_ms: int = 5000
     ) -> None:
         self._greeting = greeting
-        greeting.objection = self._objection
         self._others = {sid: _Other(address) for sid, address in others.items()}
         self._guests: dict[ServerId, _Outbox] = {}
         """Of servers of no configuration that are connected to us."""
@@ -295,7 +294,7 @@ class ElectionLinks:
             if crowded_out is not None:
                 crowded_out.cancel()
             try:
-                return await self._greeting.meet_for_votes(stream)
+                return await self._greeting.meet_for_votes(stream, self._objection)
             except (EOFError, trio.BrokenResourceError, OSError, FrameError, MessageError) as error:
                 self._greeting.refused(host, str(error) or "it ended early")
                 raise

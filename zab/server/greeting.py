@@ -23,7 +23,7 @@ from zab.host.tls_stream import TlsStream, speaks_tls
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
 from zab.server.dial import Address, Dial, dial, first_of
 from zab.server.quorum_tls import QuorumTls
-from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party, none_at_all
+from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, none_at_all
 
 Stream: TypeAlias = trio.SocketStream | TlsStream
 
@@ -61,8 +61,6 @@ class Greeting:
         self._dial = dial
         self._next_after_seconds = next_address_after_seconds
         self._life = token_bytes(LIFE_BYTES)
-        self.objection: Callable[[int, int, bytes], str | None] = none_at_all
-        """At the election port: see `zab.wire.handshake.Listening`."""
 
     @property
     def is_local_only(self) -> bool:
@@ -101,12 +99,12 @@ class Greeting:
             return stream
         return await self._tls.dialled(stream, address.host)
 
-    async def meet_for_votes(self, stream: trio.SocketStream) -> Conversation:
+    async def meet_for_votes(self, stream: trio.SocketStream, objection: Objection) -> Conversation:
         """The same on a stream from somebody at the election port. Raises OSError besides."""
         if self._tls is None or (self._tls.takes_plain and not await speaks_tls(stream)):
-            return await meet(stream, self.listening_for_votes(None))
+            return await meet(stream, self.listening_for_votes(None, objection))
         secured = await self._tls.accepted(stream)
-        return await meet(secured, self.listening_for_votes(secured.side.peer_certificate))
+        return await meet(secured, self.listening_for_votes(secured.side.peer_certificate, objection))
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
         """For a link: see `zab.host.links.Greeter`."""
@@ -120,15 +118,15 @@ class Greeting:
         """At the quorum port: see `zab.host.links.Greeter`."""
         return self._listening(AT_QUORUM_PORT, certificate, none_at_all)
 
-    def listening_for_votes(self, certificate: bytes | None) -> Listening:
+    def listening_for_votes(self, certificate: bytes | None, objection: Objection = none_at_all) -> Listening:
         """At the election port."""
-        return self._listening(AT_ELECTION_PORT, certificate, self.objection)
+        return self._listening(AT_ELECTION_PORT, certificate, objection)
 
     def _listening(
         self,
         purposes: frozenset[Purpose],
         certificate: bytes | None,
-        objection: Callable[[int, int, bytes], str | None],
+        objection: Objection,
     ) -> Listening:
         certified = None
         if certificate is not None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -200,8 +200,8 @@ class Agreed:
 
 
 class Dialling:
-    """The handshake of the one who dialled server `other`. `nonce` is `NONCE_BYTES` random bytes. `is_certified`:
-    inside of TLS, where a certificate that is good for `other` was shown."""
+    """The handshake of the one who dialled server `other`. `nonce` is of `NONCE_BYTES`, and nobody can foresee it.
+    `is_certified`: inside of TLS, where a certificate that is good for `other` was shown."""
 
     def __init__(self, me: Party, other: int, purpose: int, nonce: bytes, *, is_certified: bool = False) -> None:
         self._me = me
@@ -241,6 +241,10 @@ class Dialling:
         return _PROOFS.encode(Proof(keys.of(b"dialler"))), agreed
 
 
+Objection: TypeAlias = Callable[[int, int, bytes], str | None]
+"""Why a server is not welcome that dials with this id, these features and this nonce; nothing of it is proven yet."""
+
+
 def none_at_all(_sid: int, _features: int, _nonce: bytes) -> str | None:
     """The objection of one who has none."""
     return None
@@ -248,8 +252,7 @@ def none_at_all(_sid: int, _features: int, _nonce: bytes) -> str | None:
 
 class Listening:
     """The handshake of the one who was dialled, by one of the `others`, for one of these `purposes`. `certified`:
-    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS. `objection`
-    says why one of these features and this nonce is not welcome, who has not proven yet that it is that server."""
+    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS."""
 
     def __init__(
         self,
@@ -258,7 +261,7 @@ class Listening:
         purposes: Collection[int],
         nonce: bytes,
         certified: Collection[int] | None = None,
-        objection: Callable[[int, int, bytes], str | None] = none_at_all,
+        objection: Objection = none_at_all,
     ) -> None:
         self._me = me
         self._certified = certified
