@@ -131,7 +131,7 @@ def _create(
     if owner:
         tree.own(path, owner)
     if tree.quotas:
-        tree.count_quota(path, 1, length)
+        tree.quota_sums.changed(tree.quotas, path, 1, length)
     if quota:
         tree.track_quota(path)
     if triggers is not None:
@@ -181,7 +181,7 @@ def _delete(
     if tree.nearing:
         tree.nearing.pop(path, None)
     if tree.quotas:
-        tree.count_quota(path, -1, -length)
+        tree.quota_sums.changed(tree.quotas, path, -1, -length)
         if is_limits(path) or is_stats(path):
             tree.untrack_quota(path)
     if triggers is not None:
@@ -265,7 +265,7 @@ def _set_data(
     tree.digest = (tree.digest - before + digest) & MASK
     tree.data_bytes += growth
     if tree.quotas:
-        tree.count_quota(path, 0, growth)
+        tree.quota_sums.changed(tree.quotas, path, 0, growth)
         if is_limits(path):
             tree.track_quota(path)
     if triggers is not None:

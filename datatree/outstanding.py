@@ -230,7 +230,7 @@ class Outstanding:
         """
         quotas = enclosing(self._tree.quotas, path)
         limited = [quota for quota in quotas if quota.limits is not None]
-        if check and limited:
+        if check and limited and limited[-1].is_counted:
             quota = limited[-1]
             assert quota.limits is not None
             more_count, more_bytes = self.charged(quota.path)

@@ -15,7 +15,7 @@ of a zookeeper_stats znode is empty, what a client writes there changes its stat
 The sums of a quota cover its whole subtree, nested quotas included; limits are enforced for the deepest quota around a
 path alone. A quota on "/" is ignored.
 
-Deliberately not here: when limits are enforced (`datatree.prepare`).
+Deliberately not here: how the sums are made (`datatree.quota_sums`), and when limits are enforced (`datatree.prepare`).
 """
 
 import re
@@ -63,14 +63,16 @@ class Quota:
     a zookeeper_stats; there is one of the two at least."""
 
     path: bytes
-    count: int
-    total_bytes: int
-    limits: Limits | None
-    shown: bool
+    count: int = 0
+    total_bytes: int = 0
+    limits: Limits | None = None
+    shown: bool = False
+    is_counted: bool = False
+    """The sums are those of the whole subtree (`datatree.quota_sums`)."""
 
     def text(self) -> bytes:
         """What a read of zookeeper_stats shows."""
-        return render(self.count, self.total_bytes)
+        return render(self.count, self.total_bytes) if self.is_counted else render(-1, -1)
 
 
 def render(count: int, total_bytes: int) -> bytes:

@@ -34,7 +34,8 @@ from datatree.crowd import PAGED_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, ROOT
-from datatree.quota import Limits, Quota, enclosing, is_limits, quota_path
+from datatree.quota import Limits, Quota, is_limits, quota_path
+from datatree.quota_sums import QuotaSums
 from datatree.record import AclList
 from datatree.znode import (
     CHILDREN_AT,
@@ -52,7 +53,6 @@ from datatree.znode import (
     acl_id_of,
     data_of,
     is_ephemeral,
-    length_of,
 )
 
 __all__ = ["SHARD_COUNT", "TreeState"]
@@ -81,6 +81,7 @@ class TreeState:
         "nearing",
         "past_acls",
         "path_bytes",
+        "quota_sums",
         "quotas",
         "rendered",
         "sessions",
@@ -100,6 +101,7 @@ class TreeState:
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()
         self.quotas: dict[bytes, Quota] = {}
+        self.quota_sums = QuotaSums(self.shards)
         self.nearing: dict[bytes, int] = {}
         self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
         self.told: dict[bytes, Znode] = {}
@@ -215,18 +217,13 @@ class TreeState:
         else:
             self.ttls.remove(path)
 
-    def count_quota(self, path: bytes, count: int, length_bytes: int) -> None:
-        """The subtrees around `path` have gained that many znodes and bytes."""
-        for quota in enclosing(self.quotas, path):
-            quota.count += count
-            quota.total_bytes += length_bytes
-
     def track_quota(self, path: bytes) -> None:
         """The limits or stats znode `path` exists, or its text has changed."""
         target = quota_path(path)
         quota = self.quotas.get(target)
         if quota is None:
-            quota = self.quotas[target] = Quota(target, *self._sums(target), None, False)
+            quota = self.quotas[target] = Quota(target)
+            self.quota_sums.add(quota)
         if is_limits(path):
             quota.limits = Limits.parse(self.data_of(path, self.shards[crc32(path) & 4095][path]) or b"")
         else:
@@ -243,8 +240,4 @@ class TreeState:
             del self.rendered[path]
         if quota.limits is None and not quota.shown:
             del self.quotas[quota.path]
-
-    def _sums(self, path: bytes) -> tuple[int, int]:
-        found = [self.shards[crc32(each) & 4095].get(each) for each in (path, *self.descendants(path))]
-        znodes = [znode for znode in found if znode is not None]
-        return len(znodes), sum(map(length_of, znodes))
+            self.quota_sums.drop(quota)

@@ -228,6 +228,7 @@ class DataTree(TreeState):
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):
                 self.track_quota(path)
+        self.quota_sums.count_all()
         self.applied = zxid
         self.past_acls = PastAcls(zxid)
 

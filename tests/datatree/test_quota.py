@@ -1,6 +1,7 @@
 """Quotas: the text, the sums derived from the tree, and what is refused."""
 
 from random import Random
+from zlib import crc32
 
 import pytest
 
@@ -51,6 +52,9 @@ def test_which_paths_are_quotas() -> None:
 
 
 class Leader:
+    counts_at_once = True
+    """As a member does at the end of a turn, where the tree is small."""
+
     def __init__(self, **settings: bool) -> None:
         self.tree = DataTree()
         self.prepare = Prepare(self.tree, PrepareSettings(**settings))
@@ -72,6 +76,8 @@ class Leader:
             outcome = Outcome(*self.tree.apply(txn))
         self.waiting.clear()
         self.prepare.applied(self.zxid)
+        if self.counts_at_once:
+            self.tree.quota_sums.count_all()
         return outcome
 
     def __call__(self, opcode: int, body: Body) -> Outcome:
@@ -194,6 +200,116 @@ class TestSums:
                 stats = b"/zookeeper/quota" + target + b"/zookeeper_stats"
                 if stats in stored:
                     assert leader.shown(stats) == render(quota.count, quota.total_bytes)
+
+
+class TestSlices:
+    """A quota comes to a subtree that is there: its sums are made a few znodes at a time."""
+
+    def crowded(self, count: int = 50) -> Leader:
+        leader = Leader(enforce_quota=True)
+        leader.counts_at_once = False
+        for number in range(count):
+            leader.create(b"/a/%d" % number, b"123")
+        return leader
+
+    def test_applying_a_quota_looks_at_nothing_below_it(self) -> None:
+        leader = self.crowded()
+        sums = leader.tree.quota_sums
+        for _ in range(100):
+            leader.create(LIMITS, b"count=5")
+            leader.delete(LIMITS)
+        assert sums.visited_count == 0
+        assert not sums.is_due
+
+    def test_looks_at_so_many_znodes_in_a_slice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("datatree.quota_sums.NAMES", 7)
+        leader = self.crowded()
+        leader.create(STATS)
+        sums, seen = leader.tree.quota_sums, []
+        while sums.is_due:
+            before = sums.visited_count
+            sums.count_some()
+            seen.append(sums.visited_count - before)
+        assert max(seen) == 7
+        assert sum(seen) == leader.tree.znode_count
+        assert leader.shown() == b"count=51,bytes=150"
+
+    def test_long_paths_count_for_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("datatree.quota_sums.NAMES", 20)
+        leader = Leader()
+        leader.counts_at_once = False
+        path = b""
+        for _ in range(300):
+            path += b"/d"
+            leader.create(path)
+        leader.create(STATS)
+        deep = leader.tree.quota_sums
+        steps = 0
+        while deep.is_due:
+            deep.count_some()
+            steps += 1
+        assert steps > leader.tree.znode_count // 20 + 10
+
+    def test_one_round_is_for_all_quotas_that_wait(self) -> None:
+        leader = self.crowded()
+        for number in range(20):
+            leader.create(b"/zookeeper/quota/a/%d" % number)
+            leader.create(b"/zookeeper/quota/a/%d/zookeeper_stats" % number)
+        leader.create(STATS)
+        leader.tree.quota_sums.count_all()
+        assert leader.tree.quota_sums.visited_count == leader.tree.znode_count
+        assert leader.shown() == b"count=51,bytes=150"
+        assert leader.shown(b"/zookeeper/quota/a/7/zookeeper_stats") == b"count=1,bytes=3"
+
+    def test_until_it_is_counted_it_refuses_nothing_and_shows_what_is_unknown(self) -> None:
+        leader = self.crowded()
+        leader.create(LIMITS, b"count=-1,bytes=-1=;countHardLimit=2")
+        leader.create(STATS)
+        assert leader.shown() == b"count=-1,bytes=-1"
+        assert leader.create(b"/a/x") == 0
+        leader.tree.quota_sums.count_all()
+        assert leader.create(b"/a/y") == E.QUOTAEXCEEDED
+        assert leader.shown() == b"count=52,bytes=150"
+
+    def test_a_tree_that_is_loaded_has_them(self) -> None:
+        leader = self.crowded()
+        leader.create(STATS)
+        loaded = DataTree.bare()
+        znodes = {path: znode for shard in leader.tree.shards for path, znode in shard.items()}
+        for path, znode in znodes.items():
+            loaded.install([(path, leader.tree.data_of(path, znode), None, stat_of(znode), 0, 0)])
+        loaded.finish(leader.tree.applied)
+        assert loaded.quotas[b"/a"].text() == b"count=51,bytes=150"
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_are_exact_whatever_happens_between_two_slices(self, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+        """Znodes come, go, come back and change on both sides of where the round is, and quotas with them; some share
+        the shard that it is in."""
+        monkeypatch.setattr("datatree.quota_sums.NAMES", 1)
+        random = Random(seed)
+        leader = self.crowded(20)
+        names = random.sample(range(8000), 60)
+        together = [name for name in range(60_000) if crc32(b"/a/%d" % name) & 4095 == 1000]
+        paths = [b"/a/%d" % name for name in (*names, *together)]
+        quotas = [b"/zookeeper/quota/a/%d" % name for name in names[:5]]
+        leaves = [above + leaf for above in [QUOTA_A, *quotas] for leaf in (b"/zookeeper_limits", b"/zookeeper_stats")]
+        for path in quotas:
+            leader.create(path)
+        for _ in range(1500):
+            path = random.choice(paths if random.random() < 0.9 else leaves)
+            random.choice(
+                (lambda p: leader.create(p, b"x" * random.randrange(9)), lambda p: leader.set(p, b"y"), leader.delete)
+            )(path)
+            for _ in range(random.randrange(3)):
+                leader.tree.quota_sums.count_some()
+            stored = {path: znode for shard in leader.tree.shards for path, znode in shard.items()}
+            for target, quota in leader.tree.quotas.items():
+                if quota.is_counted:
+                    below = [each for each in stored if each == target or each.startswith(target + b"/")]
+                    lengths = sum(len(leader.tree.data_of(each, stored[each]) or b"") for each in below)
+                    assert (quota.count, quota.total_bytes) == (len(below), lengths)
+        leader.tree.quota_sums.count_all()
+        assert all(quota.is_counted for quota in leader.tree.quotas.values())
 
 
 class TestEnforcement:

@@ -437,6 +437,7 @@ class TestLoading:
     def test_gives_the_same_tree(self, driver: Driver) -> None:
         self.fill(driver)
         tree = driver.tree
+        tree.quota_sums.count_all()
         loaded = self.copy(tree)
         assert loaded.digest == tree.digest == loaded.recompute_digest()
         for name in ("applied", "sessions", "children", "ephemerals", "containers", "ttls", "quotas"):

@@ -554,3 +554,28 @@ def test_watches_of_connections_that_are_gone_are_forgotten_over_several_turns()
     assert not server.member.may_have_more
     assert [error for _, error, _ in ensemble.do(other, other.create(b"/0"))] == [0]
     assert watches.total_count == 0
+
+
+# ------------------------------------------------------------------------------------------------------ sums of quotas
+
+
+def test_quotas_made_and_removed_over_many_znodes_cost_nothing_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A multi of a few kilobytes sets a quota over and over, and leaves it there: no step looks at more znodes than a
+    slice may, and everybody counts the same in the end."""
+    monkeypatch.setattr("datatree.quota_sums.NAMES", 50)
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower)
+    ensemble.do(client, client.create(b"/many"), client.create(b"/zookeeper/quota/many"))
+    ensemble.do(client, multi(client, *((1, Create(b"/many/%d" % n, b"", OPEN_ACL, 0)) for n in range(600))))
+    limits = b"/zookeeper/quota/many/zookeeper_limits"
+    stats = b"/zookeeper/quota/many/zookeeper_stats"
+    set_again = ((1, Create(limits, b"count=5", OPEN_ACL, 0)), (2, PathVersion(limits, -1)))
+    seen = watched(ensemble, lambda server: server.member.tree.quota_sums.visited_count)
+    [(_, error, _)] = ensemble.do(client, multi(client, *set_again * 120, (1, Create(stats, b"", OPEN_ACL, 0))))
+    assert error == 0
+    for server in ensemble.servers.values():
+        while server.member.tree.quota_sums.is_due:
+            ensemble.step(server)
+        assert largest_step(seen[server.sid]) == 50
+        assert seen[server.sid][-1] == server.member.tree.znode_count
+        assert server.member.tree.quotas[b"/many"].text() == b"count=601,bytes=0"

@@ -250,12 +250,7 @@ class Member:
         if self.committed or self._delivery is not None:
             self._apply_committed()
         if not self.serving:
-            self._start_serving()
-            if self.read_only.begins(now):
-                self._start_reading_only()
-            reads = self.read_only.is_on
-            if not self.serving and (reason := self.waiting.turn(now, self.peer, reads=reads)) is not None:
-                self._effects.append(Warn(reason))
+            self._try_to_serve()
         if not self.is_between_states:
             from_clients, self._from_clients = self._from_clients, []
             for on_client, event in from_clients:
@@ -275,6 +270,7 @@ class Member:
             or processor.change_feed.ready
             or self.limits.full
             or self.throttle is not None
+            or self.state.tree.quota_sums.is_due
             or self.heir.awaited is not None
         )
         self.peer.invariants()
@@ -293,7 +289,8 @@ class Member:
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
         is_any = applies or is_answering or is_unchoked or is_leaving or is_released
-        return is_any or processor.is_due or self.heir.is_due(self.applied)
+        is_counting = self.state.tree.quota_sums.is_due
+        return is_any or is_counting or processor.is_due or self.heir.is_due(self.applied)
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -501,6 +498,15 @@ class Member:
         self.digests.record(tree.applied, tree.digest)
 
     # ------------------------------------------------------------------------------------------------------------ roles
+
+    def _try_to_serve(self) -> None:
+        """In each turn until this member serves clients: begin, or say what it waits for."""
+        self._start_serving()
+        if self.read_only.begins(self.now):
+            self._start_reading_only()
+        reads = self.read_only.is_on
+        if not self.serving and (reason := self.waiting.turn(self.now, self.peer, reads=reads)) is not None:
+            self._effects.append(Warn(reason))
 
     def _start_serving(self) -> None:
         """Begin to serve clients, once the peer serves and everything that was committed before is applied."""

@@ -68,6 +68,9 @@ def end_turn(member: Member) -> None:
         processor.resume()
     if member.throttle is not None:
         member.throttle.turn(now)
+    sums = processor.state.tree.quota_sums
+    if sums.is_due:
+        sums.count_some()
     if sessions.local.timeouts and now >= sessions.local.next_deadline and (member.serving or sessions.is_read_only):
         for session in sessions.expire_local(now):
             member.trace(f"session {session:#x} was silent for its timeout -> it is over; no other member knows it")

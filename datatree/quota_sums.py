@@ -1,0 +1,119 @@
+"""The sums of quotas: changed with each znode, and counted in slices where a quota comes to a subtree that is there.
+
+Whoever sets a quota chooses how large the subtree is, and may set one after the other. So applying it counts nothing:
+the quota waits, and whoever runs the tree calls `count_some` while `is_due`. One round through the shards of the tree
+counts for all quotas that waited when it began, however many they are; those that come meanwhile wait for the next.
+
+    waiting    its sums say nothing yet
+    counting   they have what the round has passed
+    counted    they are exact, and stay so: each change of a znode changes them
+
+A znode that changes during a round has been passed, and then its change counts, or it has not, and then the round will
+see it as it is by then. It was passed if its shard was; of the one shard that the round is in, `_left` has the paths
+that it has not seen. So the sums are exact whatever happens between two slices.
+
+Until a quota is counted its limits refuse nothing, and zookeeper_stats shows -1, which is what ZooKeeper calls unknown.
+
+Invariant: the sums of a counted quota are those of the znodes at its path and below it.
+
+Deliberately not here: the text of limits and sums (`datatree.quota`), and when limits refuse (`datatree.outstanding`).
+"""
+
+from typing import Final
+from zlib import crc32
+
+from datatree.quota import Quota, enclosing
+from datatree.slices import NAMES
+from datatree.znode import Znode, length_of
+
+__all__ = ["QuotaSums"]
+
+_DEPTH_BYTES: Final = 4_096
+"""A path whose length in bytes times the number of its names is so much counts as one name more."""
+
+
+class QuotaSums:
+    """See the module. `is_due` says that there is something to count."""
+
+    __slots__ = ("_at", "_counting", "_left", "_shards", "_waiting", "is_due", "visited_count")
+
+    def __init__(self, shards: list[dict[bytes, Znode]]) -> None:
+        self._shards = shards
+        self._waiting: dict[bytes, Quota] = {}
+        self._counting: dict[bytes, Quota] = {}
+        self._at = 0
+        """The shard that the round is in."""
+        self._left: dict[bytes, None] = {}
+        """The paths of that shard that it has not seen."""
+        self.is_due = False
+        self.visited_count = 0
+        """Znodes that all rounds have looked at."""
+
+    def add(self, quota: Quota) -> None:
+        """A quota that is not counted."""
+        self._waiting[quota.path] = quota
+        self.is_due = True
+
+    def drop(self, quota: Quota) -> None:
+        """It is gone."""
+        self._waiting.pop(quota.path, None)
+        self._counting.pop(quota.path, None)
+        self.is_due = bool(self._waiting or self._counting)
+
+    def changed(self, quotas: dict[bytes, Quota], path: bytes, count: int, length_bytes: int) -> None:
+        """The znode at `path` has come (1), gone (-1) or changed (0), and with it so many bytes."""
+        is_passed = not self._counting or self._has_passed(path, is_gone=count < 0)
+        for quota in enclosing(quotas, path):
+            if quota.is_counted or (is_passed and quota.path in self._counting):
+                quota.count += count
+                quota.total_bytes += length_bytes
+
+    def _has_passed(self, path: bytes, *, is_gone: bool) -> bool:
+        index = crc32(path) & 4095
+        if index == self._at and path in self._left:
+            if is_gone:
+                # What comes there after it is new to the round.
+                del self._left[path]
+            return False
+        return index <= self._at
+
+    def count_some(self) -> None:
+        """A slice: as many znodes as one may look at. In an empty shard there is nothing to do."""
+        work = 0
+        while self.is_due:
+            if not self._counting:
+                self._begin()
+            shard, left, counting = self._shards[self._at], self._left, self._counting
+            while left:
+                if work >= NAMES:
+                    return
+                path, _ = left.popitem()
+                work += 1 + len(path) * path.count(b"/") // _DEPTH_BYTES
+                self.visited_count += 1
+                length = length_of(shard[path])
+                for quota in enclosing(counting, path):
+                    quota.count += 1
+                    quota.total_bytes += length
+            if self._at + 1 < len(self._shards):
+                self._at += 1
+                self._left = dict.fromkeys(self._shards[self._at])
+            else:
+                self._end()
+                return
+
+    def count_all(self) -> None:
+        """However long it takes: of a tree that is being loaded."""
+        while self.is_due:
+            self.count_some()
+
+    def _begin(self) -> None:
+        self._counting, self._waiting = self._waiting, {}
+        for quota in self._counting.values():
+            quota.count = quota.total_bytes = 0
+        self._at, self._left = 0, dict.fromkeys(self._shards[0])
+
+    def _end(self) -> None:
+        for quota in self._counting.values():
+            quota.is_counted = True
+        self._counting = {}
+        self.is_due = bool(self._waiting)
