@@ -7,14 +7,15 @@ refusal may rest on changes that are not committed yet, and is answered when it 
 The checks of each operation stand in ZooKeeper's order; the first that fails gives the error:
 
     all             session unknown, closing or closed -> SESSIONEXPIRED; undecodable -> MARSHALLINGERROR
-    create*         flags that do not fit the operation -> BADARGUMENTS; TTL while extended types are off ->
+    create*         flags that fit no operation (`creating`) -> BADARGUMENTS; TTL while extended types are off ->
                     UNIMPLEMENTED; TTL out of range -> BADARGUMENTS; ephemeral of a local session ->
                     EPHEMERALONLOCALSESSION; no "/", NUL or no UTF-8 in the path -> BADARGUMENTS; list -> INVALIDACL;
                     parent missing -> NONODE; CREATE on it -> NOAUTH; the whole path, with its sequence number ->
                     BADARGUMENTS; NODEEXISTS; parent ephemeral -> NOCHILDRENFOREPHEMERALS; quota, or the paths of the
                     session's ephemerals too long for one closeSession (ZOOKEEPER-4306) -> QUOTAEXCEEDED
     createIfNotExists
-                    UNIMPLEMENTED while it is off; sequential -> BADARGUMENTS; then as create, but for NODEEXISTS
+                    UNIMPLEMENTED while it is off; sequential, container, TTL -> BADARGUMENTS; then as create, but for
+                    NODEEXISTS
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
     tryRemove       UNIMPLEMENTED while it is off; then as delete, but that it does nothing for NONODE, BADVERSION and
@@ -39,7 +40,7 @@ leave; if one is refused, nothing of the others remains. Too many parts are BADA
 Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.member`).
 """
 
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Generator
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final, TypeAlias
 
@@ -54,6 +55,7 @@ from datatree.acl import (
     permits,
     size_of,
 )
+from datatree.creating import EPHEMERAL, SEQUENTIAL, kind_of
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
@@ -114,16 +116,9 @@ _ENSEMBLE: Final = 0
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
 _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 
-# What each of the creating operations may carry as flags; bit 0 is ephemeral below 4, and these are sequential.
-_FLAGS: Final[dict[int, Container[int]]] = {
-    _CREATE: range(4),
-    int(OpCode.CREATE2): range(4),
-    _CREATE_CONTAINER: (4,),
-    _CREATE_TTL: (5, 6),
-}
-_EPHEMERAL: Final = (1, 3)
-_SEQUENTIAL: Final = (2, 3, 6)
 _NOTHING_TO_REMOVE: Final = (ErrorCode.NONODE, ErrorCode.BADVERSION, ErrorCode.NOTEMPTY)
+# Flags of a createIfNotExists.
+_UNNUMBERED: Final = (0, 1)
 # Without flags the znode is persistent.
 _FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
@@ -315,7 +310,10 @@ class Prepare:
     def _create(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         path, data, wire_acl, flags, ttl_ms = fields
         outstanding = self.outstanding
-        owner = self._owner(opcode, flags, ttl_ms, request[0]) if flags or opcode not in _FLAGLESS else 0
+        owner = 0
+        if flags or opcode not in _FLAGLESS:
+            opcode = kind_of(opcode, flags, in_multi=request[2] == _MULTI)
+            owner = self._owner(opcode, flags, ttl_ms, request[0])
         slash = path.rfind(b"/")
         if slash < 0 or 0 in path or not (path.isascii() or is_text(path)):
             raise Refused(ErrorCode.BADARGUMENTS)
@@ -330,7 +328,7 @@ class Prepare:
                 raise Refused(ErrorCode.NONODE)
         if holder[6] is not None:
             self._permit(holder[6], CREATE, request)
-        if flags in _SEQUENTIAL:
+        if flags in SEQUENTIAL:
             path = self._sequential(path, holder[3], zxid)
         # The parent exists, so its path is valid, unless it was the first of two "/".
         if (slash == 1 or not is_valid_name(path[slash + 1 :])) and path != ROOT:
@@ -346,7 +344,7 @@ class Prepare:
                 length = 0
             if self._settings.enforce_quota:
                 charge = self.outstanding.charge(path, 1, length, check=True)
-        ephemeral = flags in _EPHEMERAL
+        ephemeral = owner != 0 and is_ephemeral(owner)
         if ephemeral:
             self._limit_ephemerals(path, owner)
         (
@@ -392,7 +390,7 @@ class Prepare:
         if not self._settings.create_if_not_exists:
             raise Refused(ErrorCode.UNIMPLEMENTED)
         # As in ClickHouse Keeper: the znode that a sequential create makes never exists.
-        if flags in _SEQUENTIAL:
+        if flags not in _UNNUMBERED:
             raise Refused(ErrorCode.BADARGUMENTS)
         try:
             return self._create(_CREATE, fields, request, zxid)
@@ -404,9 +402,7 @@ class Prepare:
         return _CHECK, found[2], path, b"", None
 
     def _owner(self, opcode: int, flags: int, ttl_ms: int | None, session: int) -> int:
-        """The stored owner of the znode to be created, by operation and flags."""
-        if flags not in _FLAGS[opcode]:
-            raise Refused(ErrorCode.BADARGUMENTS)
+        """The stored owner of the znode to be created, by its kind."""
         if opcode == _CREATE_TTL:
             if not self._settings.extended_types:
                 raise Refused(ErrorCode.UNIMPLEMENTED)
@@ -416,7 +412,7 @@ class Prepare:
             return ttl_owner(ttl_ms)
         if opcode == _CREATE_CONTAINER:
             return CONTAINER_OWNER
-        if flags not in _EPHEMERAL:
+        if flags not in EPHEMERAL:
             return 0
         if not self.outstanding.has_session(session):
             raise Refused(ErrorCode.EPHEMERALONLOCALSESSION)

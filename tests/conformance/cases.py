@@ -66,21 +66,26 @@ def pipelined(*requests: Request) -> Frames:
     return Frames(data, len(requests), tuple((xid, opcode) for xid, (opcode, _) in enumerate(requests, 101)))
 
 
+EVERY_CREATE = [
+    create(R + f"/{opcode}-{flags}", flags=flags, opcode=opcode) for opcode in (1, 15, 19) for flags in range(7)
+]
+EVERY_CREATE += [create_ttl(R + f"/21-{flags}", 60_000, flags) for flags in range(7)]
+CREATES_OF_MULTIS = [
+    *(create(R + f"/{opcode}-{flags}", flags=flags, opcode=opcode) for opcode in (1, 15, 19) for flags in range(5)),
+    *(create_ttl(R + f"/21-{flags}", 60_000, flags) for flags in range(-1, 8)),
+]
+"""But for flags that ZooKeeper cannot decode there."""
+
 CREATES = {
     "create flag 7": a(create(R + "/x", flags=7)),
     "create flag -1": a(create(R + "/x", flags=-1)),
     "create flag precedes path": a(create("x", flags=9)),
     "create flag 0 to 3": a(*(create(R + "/x-", flags=flags) for flags in (0, 1, 2, 3))),
     "create2 flag 0 to 3": a(*(create(R + "/x-", b"1", flags, opcode=15) for flags in (0, 1, 2, 3))),
-    "create flag 4": a(create(R + "/x", flags=4), get(R + "/x")),
-    "create flag 5": a(create(R + "/x", flags=5)),
-    "create flag 6": a(create(R + "/x", flags=6)),
-    "create2 flag 4": a(create(R + "/x", flags=4, opcode=15)),
+    "create of each kind by each opcode": a(*EVERY_CREATE, children(R, opcode=12)),
+    "create of each kind by each opcode in a multi": a(*map(multi, CREATES_OF_MULTIS), children(R, opcode=12)),
     "createContainer": a(create(R + "/x", flags=4, opcode=19), get(R + "/x")),
-    "createContainer flag 0": a(create(R + "/x", flags=0, opcode=19)),
-    "createContainer flag 1": a(create(R + "/x", flags=1, opcode=19)),
     "createTTL": a(create_ttl(R + "/x", 60_000), create_ttl(R + "/x-", 60_000, 6), get(R + "/x")),
-    "createTTL flag 0": a(create_ttl(R + "/x", 60_000, 0)),
     "createTTL of 0": a(create_ttl(R + "/x", 0)),
     "createTTL of -1": a(create_ttl(R + "/x", -1)),
     "createTTL maximum": a(create_ttl(R + "/x", (1 << 40) - 1)),

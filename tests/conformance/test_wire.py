@@ -40,18 +40,11 @@ class Difference:
     steady: bool = True
 
 
-_KIND = (
-    "the operation says the kind of znode, so flags that say another are refused (ZooKeeper's digests go wrong there)"
-)
 _NULL = "a null path is no path: MARSHALLINGERROR whatever the operation"
 _AUTH = "an auth packet that cannot be decoded is answered as any other request: MARSHALLINGERROR"
 _ORDER = "what ends a connection does not overtake what was sent before it"
 
 DIFFERENCES = {
-    "create flag 4": Difference(_KIND, (-8, -101)),
-    "create2 flag 4": Difference(_KIND, (-8,)),
-    "createContainer flag 0": Difference(_KIND, (-8,)),
-    "createContainer flag 1": Difference(_KIND, (-8,)),
     "create ACL null id": Difference("INVALIDACL, as every other list that is none", (-114,)),
     "deleteContainer": Difference("it checks no ACL, so only the leader may ask for it", (0, -6, "closed")),
     "createSession": Difference("only a handshake creates sessions", (-6, "closed")),

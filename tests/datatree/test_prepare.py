@@ -87,6 +87,26 @@ def leader() -> Leader:
     return Leader()
 
 
+NUMBERED, PLAIN = True, False
+CONTAINER = 19, CONTAINER_OWNER
+KINDS: dict[tuple[int, int], Any] = {
+    **{(opcode, flags): (opcode, owner, flags > 1)
+       for opcode in (1, 15) for flags, owner in ((0, 0), (1, S), (2, 0), (3, S))},
+    (1, 4): [(1, 0, PLAIN), (*CONTAINER, PLAIN)],
+    (15, 4): [(15, 0, PLAIN), (*CONTAINER, PLAIN)],
+    **{(19, flags): (*CONTAINER, flags in (2, 3)) for flags in range(5)},
+    (21, 0): [None, (1, 0, PLAIN)],
+    (21, 1): [None, (1, S, PLAIN)],
+    (21, 2): [None, (1, 0, NUMBERED)],
+    (21, 3): [None, (1, S, NUMBERED)],
+    (21, 4): [None, (*CONTAINER, PLAIN)],
+    (21, 5): (21, ttl_owner(5000), PLAIN),
+    (21, 6): (21, ttl_owner(5000), NUMBERED),
+}  # fmt: skip
+"""What ZooKeeper 3.9.5 logs for an opcode and flags: type, owner, whether the name is numbered; in a list: alone, in a
+multi. All other pairs are refused."""
+
+
 def create(path: bytes, flags: int = 0, acl: Any = OPEN_ACL, ttl_ms: int | None = None) -> Create:
     return Create(path, b"x", acl, flags, ttl_ms)
 
@@ -96,10 +116,9 @@ REFUSALS = [
     # create: flags and operation
     (OpCode.CREATE, create(b"nowhere", 7), E.BADARGUMENTS),
     (OpCode.CREATE, create(b"/a/n", -1), E.BADARGUMENTS),
-    (OpCode.CREATE, create(b"/a/n", 4), E.BADARGUMENTS),
     (OpCode.CREATE2, create(b"/a/n", 5), E.BADARGUMENTS),
-    (OpCode.CREATE_CONTAINER, create(b"/a/n", 0), E.BADARGUMENTS),
-    (OpCode.CREATE_CONTAINER, create(b"/a/n", 1), E.BADARGUMENTS),
+    (OpCode.CREATE, create(b"/a/n", 5), E.BADARGUMENTS),
+    (OpCode.CREATE_CONTAINER, create(b"/a/n", 5), E.BADARGUMENTS),
     (OpCode.CREATE_TTL, create(b"/a/n", 0, ttl_ms=5), E.BADARGUMENTS),
     (OpCode.CREATE_TTL, create(b"nowhere", 5, ttl_ms=5), E.UNIMPLEMENTED),
     # create: path, list, parent
@@ -211,6 +230,24 @@ class TestTransactions:
         for ttl_ms in (0, -1, TTL_MS_MAX + 1):
             txn = leader(OpCode.CREATE_TTL, create(b"nowhere", 5, ttl_ms=ttl_ms))
             assert (txn.type, txn.number) == (-1, E.BADARGUMENTS)
+
+    @pytest.mark.parametrize("in_multi", [False, True])
+    def test_of_opcode_and_flags_one_says_what_is_made(self, *, in_multi: bool) -> None:
+        made = {}
+        for opcode in (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL):
+            for flags in range(-1, 8):
+                leader = Leader(extended_types=True)
+                asked = create(b"/a/n", flags, ttl_ms=5000 if opcode == OpCode.CREATE_TTL else None)
+                if in_multi:
+                    kind, _, path, _, rest = leader.multi((opcode, asked)).rest[0]
+                else:
+                    kind, path, rest = (txn := leader(opcode, asked)).type, txn.path, txn.rest
+                made[int(opcode), flags] = None if kind == -1 else (kind, rest[1], path != b"/a/n")
+                leader.apply()
+        assert {pair: made[pair] for pair in KINDS} == {
+            pair: each[in_multi] if isinstance(each, list) else each for pair, each in KINDS.items()
+        }
+        assert not [pair for pair, each in made.items() if each and pair not in KINDS]
 
     def test_create_if_not_exists_is_a_create_of_what_is_missing(self) -> None:
         leader = Leader(create_if_not_exists=True)
@@ -560,7 +597,7 @@ class TestMulti:
 
     def test_a_part_that_fails_its_checks_gives_its_own_error(self, leader: Leader) -> None:
         for part, code in (
-            ((OpCode.CREATE, create(b"/a/n", 4)), E.BADARGUMENTS),
+            ((OpCode.CREATE, create(b"/a/n", 5)), E.BADARGUMENTS),
             ((OpCode.CHECK, PathVersion(b"/missing/", 0)), E.BADARGUMENTS),
             ((OpCode.CHECK, PathVersion(b"/missing", 0)), E.NONODE),
             ((OpCode.CHECK, PathVersion(b"/bobs", 5)), E.NOAUTH),

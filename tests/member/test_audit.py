@@ -73,6 +73,22 @@ def test_every_kind_of_change_leaves_its_line_on_the_member_whose_client_asked(
     assert not any(server.audit.records for server in ensemble.others(client.server))
 
 
+def test_the_type_is_that_of_the_znode_which_was_made(served: tuple[Ensemble, Client]) -> None:
+    ensemble, client = served
+    of_a_container = Create(b"/c", b"", OPEN_ACL, 4)
+    ensemble.do(
+        client,
+        client.request(OpCode.CREATE2, Create(b"/p", b"", OPEN_ACL, 4).encode()),
+        client.request(OpCode.CREATE_CONTAINER, Create(b"/s", b"", OPEN_ACL, 3).encode()),
+        client.request(OpCode.MULTI, Multi(((int(OpCode.CREATE2), of_a_container),)).encode()),
+    )
+    assert said(client.server, "znode", "znode_type") == [
+        ("/p", "persistent"),
+        ("/s0000000001", "container"),
+        ("/c", "container"),
+    ]
+
+
 def test_the_pairs_stand_in_zookeepers_order() -> None:
     ensemble = audited(1)
     client = ensemble.session()

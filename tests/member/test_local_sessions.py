@@ -90,15 +90,15 @@ def test_an_ephemeral_is_refused_and_the_session_goes_on(where: str, flags: int,
     assert not client.is_closed
 
 
-@pytest.mark.parametrize("in_multi", [False, True])
-def test_an_ephemeral_makes_it_one_of_the_ensemble_first(where: str, in_multi: bool) -> None:
+@pytest.mark.parametrize("part", [None, OpCode.CREATE, OpCode.CREATE_TTL])
+def test_an_ephemeral_makes_it_one_of_the_ensemble_first(where: str, part: OpCode | None) -> None:
     ensemble = Ensemble(3, **UPGRADING)
     server: Server = getattr(ensemble, where)
     client = ensemble.session(server)
     session = session_of(client)
     asked = [client.create(b"/a"), client.get(b"/a")]
-    if in_multi:
-        parts = ((OpCode.CREATE, Create(b"/e", b"", OPEN_ACL, 1)),)
+    if part is not None:
+        parts = ((part, Create(b"/e", b"", OPEN_ACL, 1, 5000 if part is OpCode.CREATE_TTL else None)),)
         asked.append(client.request(OpCode.MULTI, Multi(parts).encode()))
     else:
         asked.append(client.create(b"/e", flags=1))

@@ -21,6 +21,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Final, Protocol
 
+from datatree.creating import EPHEMERAL
 from datatree.jute import JuteError
 from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Create, decode, parts_of
@@ -34,8 +35,9 @@ PARTS_MAX: Final = 250
 """A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""
 
 _HEADER: Final = Struct(">ii")
-_EPHEMERAL: Final = frozenset({1, 3})
 _CREATES: Final = frozenset(map(int, (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_IF_NOT_EXISTS)))
+_CREATES_OF_PARTS: Final = _CREATES | {int(OpCode.CREATE_TTL)}
+"""In a multi, a createTTL with the flags of a create is one (`datatree.creating`)."""
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _MULTI: Final = int(OpCode.MULTI)
 _REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, OpCode.CHECK, OpCode.RECONFIG)))
@@ -87,10 +89,12 @@ def makes_ephemerals(opcode: int, frame: bytes) -> bool:
     try:
         if opcode in _CREATES:
             body = decode(opcode, frame, _HEADER.size)
-            return isinstance(body, Create) and body.flags in _EPHEMERAL
+            return isinstance(body, Create) and body.flags in EPHEMERAL
         if opcode == _MULTI:
             for count, (kind, body, _) in enumerate(parts_of(OpCode.MULTI, frame, _HEADER.size)):
-                if count > PARTS_MAX or (kind in _CREATES and isinstance(body, Create) and body.flags in _EPHEMERAL):
+                if count > PARTS_MAX:
+                    return True
+                if kind in _CREATES_OF_PARTS and isinstance(body, Create) and body.flags in EPHEMERAL:
                     return True
     except (JuteError, StructError, IndexError):
         pass

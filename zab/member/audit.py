@@ -89,6 +89,7 @@ _CREATES: Final = frozenset(
         ),
     )
 )
+_CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 _HAND_OVER: Final = int(OpCode.HAND_OVER)
 _OPERATIONS: Final = {
     **dict.fromkeys(_CREATES, "create"),
@@ -101,16 +102,16 @@ _OPERATIONS: Final = {
     int(OpCode.RECONFIG): "reconfig",
     _HAND_OVER: "handOver",
 }
-_ZNODE_TYPES: Final = (
-    "persistent",
-    "ephemeral",
-    "persistent_sequential",
-    "ephemeral_sequential",
-    "container",
-    "persistent_with_ttl",
-    "persistent_sequential_with_ttl",
-)
-"""By the flags of a create."""
+_ZNODE_TYPES: Final = {
+    0: "persistent",
+    1: "ephemeral",
+    2: "persistent_sequential",
+    3: "ephemeral_sequential",
+    4: "persistent",  # the flag of a container, where the opcode decides (`datatree.creating`)
+    5: "persistent_with_ttl",
+    6: "persistent_sequential_with_ttl",
+}
+"""By the flags of a create that is no createContainer."""
 _PERMISSIONS: Final = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 
 Part: TypeAlias = tuple[int, int, bytes]
@@ -173,7 +174,7 @@ class Change:
             asked_for = next(asked_parts, None)
             for kind, _, path in parts:
                 if kind in _OPERATIONS:
-                    yield self._line(_OPERATIONS[kind], path, _znode_type_of(asked_for))
+                    yield self._line(_OPERATIONS[kind], path, _znode_type_of(kind, asked_for))
 
     def _line(self, operation: str, path: bytes, znode_type: str | None = None, acl: str | None = None) -> str:
         asked = self.asked
@@ -407,13 +408,14 @@ def _path_in(asked: Asked) -> bytes:
 
 
 def _znode_type_in(asked: Asked) -> str | None:
-    return _znode_type_of(_body_of(asked)) if asked.opcode in _CREATES else None
+    return _znode_type_of(asked.opcode, _body_of(asked)) if asked.opcode in _CREATES else None
 
 
-def _znode_type_of(body: object) -> str | None:
-    if isinstance(body, Create) and 0 <= body.flags < len(_ZNODE_TYPES):
-        return _ZNODE_TYPES[body.flags]
-    return None
+def _znode_type_of(kind: int, body: object) -> str | None:
+    """Of what this request makes, as a create of this kind."""
+    if not isinstance(body, Create):
+        return None
+    return "container" if kind == _CREATE_CONTAINER else _ZNODE_TYPES.get(body.flags)
 
 
 def _acl_in(asked: Asked) -> str | None:
