@@ -88,7 +88,7 @@ def leader_on_followerinfo(
         )
     if peer.memberships.is_any_in_history and not handler.features & RECONFIGURATION:
         raise ProtocolError(f"server {handler.sid} is of a version that knows no reconfiguration: upgrade it")
-    if message.holds != NOTHING and peer.hear_of_history(now, handler.sid):
+    if peer.hear_of_history(now, handler.sid, tells=message.holds != NOTHING):
         return
     either_is_empty = message.holds == NOTHING or peer.history.last[0] == 0
     if message.lineage and peer.lineage and message.lineage != peer.lineage and not either_is_empty:
@@ -115,14 +115,18 @@ def leader_on_followerinfo(
 def _is_first_start(peer: PeerState, leading: Leading) -> bool:
     """Whether a lineage may begin here (B3 first start). Either every voter is connected and none has more than what
     forced recovery made; that, this leader has to have, and the voter where it was made has to be among them. Or a
-    quorum is marked, and nobody was heard of who has anything."""
+    quorum is marked, and nobody was heard of who has anything. A beginning that forced recovery made is one: beside it,
+    what was heard of histories says only what the operator gave up."""
     quorum, me = peer.quorum, peer.settings.sid
     informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
     if quorum.voters <= held.keys():
         most = max(held.values())
-        return most == NOTHING or (most == FOUNDER and peer.holds > NOTHING and not peer.amnesiac)
-    leading.by_marker = peer.marked and quorum.contains({me, *(h.sid for h in informed if h.marked)})
+        if most == NOTHING:
+            return peer.election.may_found
+        return most == FOUNDER and peer.holds > NOTHING and not peer.amnesiac
+    is_quorum = quorum.contains({me, *(h.sid for h in informed if h.marked)})
+    leading.by_marker = peer.marked and is_quorum and peer.election.may_found
     return leading.by_marker
 
 
@@ -144,7 +148,7 @@ def determine_new_epoch(peer: PeerState, leading: Leading) -> None:
     connected = "a quorum of marked, empty voters" if leading.by_marker else "a quorum"
     peer.trace(f"{connected} is connected -> propose epoch {leading.epoch}")
     if not peer.lineage:
-        peer.lineage = peer.rng.randbytes(LINEAGE_BYTES)
+        peer.take_lineage(peer.rng.randbytes(LINEAGE_BYTES))
         for handler in informed:
             handler.amnesiac = True  # nobody holds the history of a lineage that is made now
     if peer.history.last[0] == 0 and peer.needs_member_record():
@@ -382,7 +386,7 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
     if peer.lineage != message.lineage:
-        peer.lineage = message.lineage
+        peer.take_lineage(message.lineage)
         peer.session_keys = []
         peer.amnesiac = True  # of the history of this lineage it holds nothing
         peer.reset(beginning(message.lineage))

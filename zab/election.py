@@ -9,6 +9,8 @@ Invariants: a proposal only improves within a round; an amnesiac member (one tha
 counted, except at the very first start (B3 first start). There are two ways to know that it is one:
 
 - every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
+  and nobody who was heard, voter or not, tells of a history or of a configuration that is not a file's: whoever decides
+  by a configuration that it only heard of may be the last to know it;
 - a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
   batch that was ever committed is on a quorum, and that shares a member with this one; so nothing was. In case the word
   is wrong, it counts only once everybody else who can be reached was heard, and never when one of them has a history.
@@ -91,6 +93,8 @@ class Election:
         """Who may lead: beside those who decide here, those of configurations that others know of. Whoever such a one
         takes in may have more than everybody else."""
         self._send = send
+        self.may_found = True
+        """Whether nobody was heard of who has a history, and no configuration but the file's; the peer sets it."""
         self.round = 0
         self.state: State = LOOKING
         """What our notifications say; the peer sets it when its state changes."""
@@ -318,6 +322,12 @@ class Election:
         candidate = self.received.get(vote.leader)
         return candidate is not None and candidate.state == LEADING and self.has_quorum(vote)
 
+    def tell(self, sid: ServerId, standing: Standing) -> None:
+        """Say unasked what was settled: that server may not know whom to ask."""
+        assert self.state != LOOKING
+        self.standing = standing
+        self._send(sid, self._notification())
+
     def check_leader(self, votes: dict[ServerId, Notification], notification: Notification) -> bool:
         """Whether the leader that others follow says so itself: a dead leader has followers for a while."""
         if notification.leader == self._sid:
@@ -348,7 +358,7 @@ class Election:
             return False
         holders = {sid: self.received[sid] for sid in voters if self.received[sid].holds != NOTHING}
         if not holders:
-            return True
+            return self.may_found
         candidate = holders.get(vote.leader)
         return (
             candidate is not None
@@ -364,7 +374,7 @@ class Election:
         Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
         marked = {sid for sid in supporters if self.received[sid].marked}
         everybody_was_heard = self.quorum.voters <= self.heard | self.unreachable | {self._sid}
-        return vote.marked and self.quorum.contains(marked) and everybody_was_heard
+        return self.may_found and vote.marked and self.quorum.contains(marked) and everybody_was_heard
 
     def _consider(self, now: int) -> None:
         """Start, end or call off the final wait."""

@@ -73,6 +73,8 @@ class NotificationReceived:
     """Empty before the first reconfiguration."""
     outstanding: bytes = b""
     """Empty where there is none."""
+    is_proven: bool = False
+    """The sender has proven to be of the ensemble, by a secret or a certificate of the members."""
 
 
 @attrs.define

@@ -45,6 +45,8 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         _leader_tick(peer, now, leading)
         if peer.leading is leading:
             session_keys.leader_on_tick(peer, now, leading)
+            if leading.established:
+                reconfiguration.leader_tell_absent(peer, leading)
 
 
 def _leader_ping(peer: PeerState, leading: Leading) -> None:

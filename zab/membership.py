@@ -2,7 +2,8 @@
 
     in force       the newest that is known to be committed; at first that of the configuration file
     outstanding    one above it in the history, which is not known to be committed: quorums of both decide meanwhile
-    heard          one that others say is committed, of which this history tells nothing yet
+    heard          one that others say is committed, of which this history tells nothing yet; it belongs to the lineage
+                   of whoever said so, and a member that takes on another one forgets it
 
 A configuration is the data of one transaction, the *reconfiguration*, and its version is the zxid of that. So it is
 logged, synchronized, cut away and restored like any other, and there is no other place where members could disagree.
@@ -71,8 +72,10 @@ class Memberships:
         self.in_force = in_force
         self.outstanding = outstanding
         self.heard: Membership | None = None
+        self.heard_of_lineage = b""
+        """The lineage that `heard` belongs to. Versions of two lineages say nothing of each other."""
         self.outstanding_at: dict[ServerId, Membership] = {}
-        """What others said in this election to be outstanding at them."""
+        """What others said in this election to be outstanding at them, of the same lineage as this member's."""
         self.quorum = self._quorum()
 
     def _quorum(self) -> Quorum:
@@ -91,6 +94,12 @@ class Memberships:
     def is_any_in_history(self) -> bool:
         """Whether there was a reconfiguration, so that no file says any more who decides."""
         return self.in_force.version > 0 or self.outstanding is not None
+
+    @property
+    def is_any_known(self) -> bool:
+        """Whether a configuration with a version above 0 is known, by the history or from others: the ensemble has
+        lived."""
+        return self.is_any_in_history or bool(self.heard_of)
 
     @property
     def servers(self) -> frozenset[ServerId]:
@@ -168,14 +177,23 @@ class Memberships:
             self.outstanding_at[sid] = membership
         return before != membership
 
-    def hear(self, membership: Membership) -> bool:
-        """Others say that it is committed; whether that is news."""
+    def hear(self, membership: Membership, lineage: bytes) -> bool:
+        """Others, of this lineage, say that it is committed; whether that is news."""
         if membership.version <= self.newest.version:
             return False
         assert membership.version > self.in_force.version
-        self.heard = membership
+        self.heard, self.heard_of_lineage = membership, lineage
         for sid in [sid for sid, other in self.outstanding_at.items() if other.version <= membership.version]:
             del self.outstanding_at[sid]
+        self.quorum = self._quorum()
+        return True
+
+    def take_lineage(self, lineage: bytes) -> bool:
+        """This member takes on a lineage; whether it had heard of another one's configurations, and forgets them."""
+        if self.heard_of_lineage == lineage or not self.heard_of:
+            return False
+        self.heard, self.heard_of_lineage = None, b""
+        self.outstanding_at.clear()
         self.quorum = self._quorum()
         return True
 

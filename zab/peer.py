@@ -189,19 +189,19 @@ class Peer(PeerState):
         self.election.on_link_down(now, event.sid, event.knows_us, event.is_taken)
 
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
+        is_stranger = event.sid not in self.servers
+        if event.sid == self.settings.sid or (is_stranger and not self.settings.takes_strangers):
+            return
+        if event.in_force or event.outstanding or self.memberships.outstanding_at:
+            reconfiguration.hear(self, event, is_stranger=is_stranger)
+        self.hear_of_history(now, event.sid, tells=tells_of_history(event.notification) or bool(event.in_force))
         if event.sid not in self.servers:
-            if self.settings.takes_strangers and not self.draining:
+            if not self.draining:
                 if self.state is not LOOKING:
                     self.election.standing = self.standing()
                 self.election.on_notification(now, event.sid, event.notification)
             return
-        if event.sid == self.settings.sid:
-            return
-        if event.in_force or event.outstanding or self.memberships.outstanding_at:
-            reconfiguration.hear(self, event)
         self.election.heard.add(event.sid)
-        if tells_of_history(event.notification):
-            self.hear_of_history(now, event.sid)
         if self.draining:
             self._deferred[event.sid] = event.notification
             return
@@ -339,6 +339,7 @@ class Peer(PeerState):
     def _on_member_saved(self, now: int, event: ev.MemberSaved) -> None:
         self.amnesiac = self._is_marker_valid = False
         self.recorded_lineage = self.lineage
+        self.forget_history()
         if event.generation == self.generation:
             if self.leading is not None:
                 synchronization.leader_try_to_establish(self, now, self.leading)

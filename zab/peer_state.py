@@ -132,6 +132,8 @@ class PeerState:
         self.state: State = LOOKING
         self.phase: Phase = ELECTION
         self.lineage = restored.lineage
+        self.told_of_history: set[ServerId] = set()
+        """Servers that said last that somebody has a history. A member that has nothing notes it (B3 first start)."""
         self.accepted_epoch = restored.accepted_epoch
         self.current_epoch = restored.current_epoch
         self.amnesiac = restored.amnesiac
@@ -171,10 +173,7 @@ class PeerState:
         self.durable = self.history.last[0]
         self.awaits_durable = True
         """Whether a `Durable` would change something now. If not, it may come with whatever comes next."""
-        self.memberships = Memberships(self._membership_of(b"" if restored.amnesiac else restored.config))
-        for batch in self.history.batches.values():
-            if batch.flags & RECONFIG and batch.zxid > self.committed:
-                self.memberships.appended(settings.reader.of_batch(batch), batch.mark)
+        self.memberships = self._memberships_at_start(b"" if restored.amnesiac else restored.config)
         self.quorum: Quorum = self.memberships.quorum
         """What decides now: for as long as a reconfiguration is outstanding, both configurations do."""
         self.servers = self.memberships.servers
@@ -194,6 +193,7 @@ class PeerState:
         """A role is left; the election begins when the log is drained."""
         self.halted = False
         self.election = Election(settings.sid, self.quorum, self._send_notification)
+        self._weigh_founding()
         assert self.accepted_epoch >= self.current_epoch
 
     # -------------------------------------------------------------------------------------------------- where it stands
@@ -247,6 +247,14 @@ class PeerState:
         if config:
             return settings.reader.of_text(config)
         return Membership(BEFORE_ALL, settings.quorum, settings.servers, settings.observers)
+
+    def _memberships_at_start(self, config: bytes) -> Memberships:
+        """What the tree says, and the history after the mark."""
+        memberships = Memberships(self._membership_of(config))
+        for batch in self.history.batches.values():
+            if batch.flags & RECONFIG and batch.zxid > self.committed:
+                memberships.appended(self.settings.reader.of_batch(batch), batch.mark)
+        return memberships
 
     def position(self) -> Position:
         """Where this member says that its history ends."""
@@ -349,6 +357,7 @@ class PeerState:
         known = self.memberships
         self.quorum = self.election.quorum = known.quorum
         self.election.candidates = known.candidates
+        self._weigh_founding()
         self.is_alone = self.quorum.contains({self.settings.sid})
         self.servers = known.servers
         self.is_membership_new = True
@@ -360,6 +369,7 @@ class PeerState:
         election.candidates = self.memberships.candidates
         if election.proposal.leader != self.settings.sid and election.proposal.leader not in election.candidates:
             self.is_membership_new = True
+        self._weigh_founding()
         self.tell_memberships()
 
     def tell_memberships(self) -> None:
@@ -387,11 +397,17 @@ class PeerState:
         assert accepted >= current
         self.emit(ev.SaveEpochs(self.generation, accepted, current))
 
+    def take_lineage(self, lineage: bytes) -> None:
+        """From now on this member is of this lineage, and believes nothing that it heard of another one."""
+        assert len(lineage) == LINEAGE_BYTES
+        self.lineage = lineage
+        if self.memberships.take_lineage(lineage):
+            self.use_memberships()
+
     def adopt_lineage(self, lineage: bytes) -> None:
         """Take the leader's lineage in place of none, or of one that holds nothing; what is on disk is set aside."""
-        assert len(lineage) == LINEAGE_BYTES
         assert self.history.last[0] == 0
-        self.lineage = lineage
+        self.take_lineage(lineage)
         self.reset(beginning(lineage))
         self.durable = self.delivered = self.committed = BEFORE_ALL
         self.generation += 1
@@ -426,20 +442,40 @@ class PeerState:
         self.draining = True
         self.emit(ev.DrainLog(self.generation))
 
-    def hear_of_history(self, now: int, sid: ServerId) -> bool:
-        """Some server has a history, or tells of one: the ensemble has lived, and markers count for nothing in this
-        run. Whether a role was left because of that."""
-        if not self.marked:
+    def hear_of_history(self, now: int, sid: ServerId, *, tells: bool) -> bool:
+        """A server has spoken; `tells`: it has a history, or knows of one. Then the ensemble has lived: a member
+        without any begins no lineage until that server says otherwise, and markers count for nothing in this run.
+        Returns whether a role was left because of that."""
+        if not self.amnesiac or self.holds != NOTHING:
             return False
-        self._is_marker_valid = False
-        reason = f"server {sid} tells of a history: the file initialize does not count"
-        if self.state != LOOKING:
+        if not tells:
+            self.told_of_history.discard(sid)
+            self._weigh_founding()
+            return False
+        was_marked, self._is_marker_valid = self.marked, False
+        assert sid != self.settings.sid, "what a member holds itself it does not hear"
+        self.told_of_history.add(sid)
+        self._weigh_founding()
+        reason = f"server {sid} tells of a history: "
+        reason += "the file initialize does not count" if was_marked else "no lineage begins here"
+        is_founding = self.leading is not None and self.leading.first_start and not self.leading.established
+        if self.state != LOOKING and (was_marked or is_founding):
             self.look(reason)
             return True
-        self.trace(reason)
-        if not self.draining:
-            self.election.start(now, self.standing())
+        if was_marked:
+            self.trace(reason)
+            if not self.draining:
+                self.election.start(now, self.standing())
         return False
+
+    def forget_history(self) -> None:
+        """This member holds a history itself, as its record says."""
+        assert not self.amnesiac
+        self.told_of_history.clear()
+        self._weigh_founding()
+
+    def _weigh_founding(self) -> None:
+        self.election.may_found = not self.told_of_history and not self.memberships.is_any_known
 
     def settle_vote(self) -> None:
         """Others are told the vote of the established epoch from now on (ZOOKEEPER-1732)."""

@@ -11,8 +11,11 @@ no reconfiguration before the one before is committed, and none of which it does
 
 A server of no configuration (a *stranger*) follows without a vote. So it has the whole history before it counts.
 
-Who was down meanwhile may know none of those who decide now. So every vote says what is in force, and who
-elects by an older one elects anew by that.
+Who was down meanwhile may know none of those who decide now, nor whom to ask. So every vote says what is in force, and
+who elects by an older one elects anew by that. A leader says it at every tick, unasked, to those that its
+configurations name and that do not follow. Who is told believes the servers of the configurations that it knows, and
+any other one that has proven to be of the ensemble: a committed configuration is true whoever tells it (B9
+told configurations).
 
 Not here: what a configuration is (`membership`), who may change it, and its text.
 """
@@ -20,6 +23,7 @@ Not here: what a configuration is (`membership`), who may change it, and its tex
 from zab import broadcast, handover
 from zab import events as ev
 from zab.features import RECONFIGURATION
+from zab.ids import ServerId
 from zab.membership import Membership
 from zab.peer_state import PeerState
 from zab.roles import UP_TO_DATE, Following, Leading
@@ -44,8 +48,25 @@ def has_quorum_of(peer: PeerState, membership: Membership) -> bool:
     """Whether enough of its voters follow this leader, with all of the history and all that they promised."""
     leading = peer.leading
     assert leading is not None
-    ready = {h.sid for h in leading.at_least(UP_TO_DATE) if not h.amnesiac}
+    ready = {h.sid for h in leading.at_least(UP_TO_DATE) if not h.amnesiac} | _attached(leading)
     return membership.quorum.contains(ready | {peer.settings.sid})
+
+
+def _attached(leading: Leading) -> set[ServerId]:
+    """The observers that follow through masters, and were confirmed. They have what their masters know to be committed,
+    and follow the leader itself as soon as they are to vote."""
+    awaited = {attaching.route for attaching in leading.attaching}
+    return {sid for route, sid in leading.attached.items() if route not in awaited}
+
+
+def leader_tell_absent(peer: PeerState, leading: Leading) -> None:
+    """At every tick: what is in force, to those of the configurations that do not follow."""
+    assert leading.established, "before that nobody is told who leads"
+    if not peer.memberships.is_any_in_history:
+        return
+    here = {h.sid for h in leading.handlers.values()} | set(leading.attached.values()) | {peer.settings.sid}
+    for sid in sorted(peer.servers - here - peer.election.unreachable):
+        peer.election.tell(sid, peer.standing())
 
 
 def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
@@ -82,9 +103,12 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 # -------------------------------------------------------------------------------------------------------- in elections
 
 
-def hear(peer: PeerState, event: ev.NotificationReceived) -> None:
+def hear(peer: PeerState, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
     """A server says what is in force, and what is outstanding there. Who elects, elects by it, if it is news."""
-    if peer.state is not LOOKING or (peer.holds != NOTHING and event.notification.lineage != peer.lineage):
+    lineage = event.notification.lineage
+    if peer.state is not LOOKING or (peer.holds != NOTHING and lineage != peer.lineage):
+        return
+    if is_stranger and not event.is_proven:
         return
     try:
         in_force, outstanding = [
@@ -94,7 +118,7 @@ def hear(peer: PeerState, event: ev.NotificationReceived) -> None:
         peer.trace(f"server {event.sid} tells of a configuration that is none: {error}")
         return
     memberships = peer.memberships
-    if in_force is not None and memberships.hear(in_force):
+    if in_force is not None and memberships.hear(in_force, lineage):
         peer.trace(f"server {event.sid} says that the configuration of {in_force.version:#x} is in force")
         peer.use_memberships()
     if memberships.hear_outstanding(event.sid, outstanding):

@@ -1,6 +1,8 @@
 """Whom a learner dials: its leader, or an observer one of the followers that take observers (`observer_master`).
 
     a follower              its leader, again and again for a while: it may not know yet that it leads
+    whoever votes in        its leader, too: what is outstanding may need its vote to be committed, and a master tells
+    anything outstanding    what is committed (O3 voters dial)
     an observer             the voters that are near to it (`observerMaster.near`), the nearest first; the others, in
                             an order that is drawn; then the leader. A leader that is near is the last one
 
@@ -23,7 +25,7 @@ from zab.states import OBSERVING
 def begin(peer: PeerState, now: int, following: Following) -> None:
     """The election named a leader."""
     settings = peer.settings
-    if peer.state is OBSERVING and settings.has_observer_masters:
+    if peer.state is OBSERVING and settings.has_observer_masters and settings.sid not in peer.memberships.candidates:
         following.untried = _observer_masters(peer, following.leader)
     _choose(following)
     if peer.state is OBSERVING and settings.reconnect_delay_ms:

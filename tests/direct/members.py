@@ -372,7 +372,7 @@ class MemoryElection:
         receiver = self._ensemble.servers.get(effect.sid)
         if receiver is not None and not {self._server.sid, effect.sid} & self._ensemble.cut:
             said = effect.notification, effect.in_force, effect.outstanding
-            receiver.answers.append(ev.NotificationReceived(self._server.sid, *said))
+            receiver.answers.append(ev.NotificationReceived(self._server.sid, *said, is_proven=True))
 
 
 class MemoryLinks(DirectLinks):

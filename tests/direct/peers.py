@@ -249,7 +249,7 @@ class Ensemble:
         if frozenset((sid, vote.sid)) not in self.cut and self.servers[vote.sid].process is not None:
             decoded = msg.decode(msg.encode(vote.notification))
             assert isinstance(decoded, msg.Notification)
-            received = ev.NotificationReceived(sid, decoded, vote.in_force, vote.outstanding)
+            received = ev.NotificationReceived(sid, decoded, vote.in_force, vote.outstanding, is_proven=True)
             self.votes.setdefault((sid, vote.sid), deque()).append(received)
 
     def connect(self, sid: ServerId, to: ServerId) -> None:

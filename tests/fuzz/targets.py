@@ -219,7 +219,7 @@ def member_messages(data: bytes) -> None:
 @target(lambda: [msg.encode(each) for each in (*EXAMPLES[:2], msg.Config(b"server.1=a", b"server.2=b"))])
 def votes(data: bytes) -> None:
     told: list[str] = []
-    ElectionReceiver(ServerId(1), told.append).vote(data)
+    ElectionReceiver(ServerId(1), told.append, is_proven=True).vote(data)
 
 
 @target(

@@ -32,7 +32,7 @@ NONSENSE = [
 @pytest.mark.parametrize("nonsense", NONSENSE)
 def test_what_is_no_vote_is_skipped(nonsense: bytes) -> None:
     skipped: list[str] = []
-    receiver = ElectionReceiver(ServerId(7), skipped.append)
+    receiver = ElectionReceiver(ServerId(7), skipped.append, is_proven=False)
     assert receiver.vote(encode(vote(1))) == NotificationReceived(ServerId(7), vote(1))
     assert receiver.vote(nonsense) is None
     assert len(skipped) == 1
@@ -41,6 +41,6 @@ def test_what_is_no_vote_is_skipped(nonsense: bytes) -> None:
 
 def test_of_many_that_are_no_votes_one_is_reported() -> None:
     skipped: list[str] = []
-    receiver = ElectionReceiver(ServerId(7), skipped.append)
+    receiver = ElectionReceiver(ServerId(7), skipped.append, is_proven=False)
     assert [receiver.vote(nonsense) for nonsense in NONSENSE] == [None] * len(NONSENSE)
     assert len(skipped) == 1

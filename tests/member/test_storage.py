@@ -347,6 +347,16 @@ def test_member_record_goes_before_the_snapshot_gets_its_name(storage):
     storage.disk = storage.log.disk = counting._disk
 
 
+@pytest.mark.parametrize(("owner", "recorded"), [(1, True), (2, False)])
+def test_b1_the_record_of_another_server_is_none_after_an_installation(storage, owner, recorded):
+    """As when a directory came to this server from another one."""
+    save_member(storage.disk, MemberRecord(LINEAGE, owner))
+    zxid, chain = (2 << 32) + 9, bytes(16)
+    put_fetched(storage, zxid, snapshot_of(storage, DataTree(), zxid, chain))
+    _, installed = storage.perform([InstallSnapshot(FetchSnapshot(4, 2, zxid, chain, LINEAGE, keeps_record=True))])
+    assert installed.recorded is recorded
+
+
 @pytest.mark.parametrize("harm", ["cut", "flipped", "other chain"])
 def test_unusable_snapshot_changes_nothing_and_is_removed(storage, harm):
     batches = batches_from(storage, 3)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.direct.members import Ensemble, Server
+from tests.zab.alone import Alone
 from zab import events as ev
 from zab.ids import ServerId
-from zab.member.waiting import WAITING_MS_MAX, WAITING_MS_MIN, why_not_serving
+from zab.member.waiting import WAITING_MS_MAX, WAITING_MS_MIN, reason, why_not_serving
+from zab.peer_state import nothing
+from zab.states import LEADING
 
 THREE = ServerId(3)
 
@@ -110,3 +113,10 @@ def test_a_member_without_a_quorum_says_who_was_not_heard() -> None:
     assert said(alone)[-1] == why_not_serving(alone.member.peer)
     assert "no service: there is no quorum; " in said(alone)[-1]
     assert "first start" not in said(alone)[-1]
+
+
+def test_an_empty_member_that_heard_of_a_history_says_who_told_it_and_nothing_of_a_first_start() -> None:
+    alone = Alone(3, nothing(), 3, takes_strangers=True)
+    alone.vote(7, 7, LEADING)
+    assert "server 7 tells of a history, beside which none begins" in reason(alone.peer)
+    assert "first start" not in reason(alone.peer)

@@ -58,6 +58,11 @@ def up(sid):
     return lambda event: isinstance(event, ElectionLinkUp) and event.sid == sid
 
 
+def heard(sid, *said, is_proven=True):
+    """What a member hears of one that has proven who it is, as all here do by their secret."""
+    return NotificationReceived(sid, *said, is_proven=is_proven)
+
+
 class Member:
     def __init__(self, sid, listening, addresses):
         self.events = Events()
@@ -117,23 +122,23 @@ async def test_notification_arrives_with_its_sender():
     async with running(1, 2) as (members, _):
         await members[1].events.wait_for(up(2))
         members[1].links.send(SendNotification(2, vote(7)))
-        await members[2].events.wait_for(NotificationReceived(1, vote(7)))
+        await members[2].events.wait_for(heard(1, vote(7)))
 
 
 async def test_notification_to_nobody_is_dropped():
     async with running(1, 2) as (members, _):
         members[1].links.send(SendNotification(9, vote(7)))
         members[1].links.send(SendNotification(2, vote(8)))
-        await members[2].events.wait_for(NotificationReceived(1, vote(8)))
+        await members[2].events.wait_for(heard(1, vote(8)))
 
 
 async def test_only_the_newest_unsent_notification_is_sent():
     async with running(1, 2) as (members, _):
         for round_number in range(1, 50):
             members[1].links.send(SendNotification(2, vote(round_number)))
-        await members[2].events.wait_for(NotificationReceived(1, vote(49)))
+        await members[2].events.wait_for(heard(1, vote(49)))
         received = [event for event in members[2].events.seen if isinstance(event, NotificationReceived)]
-        assert received == [NotificationReceived(1, vote(49))]
+        assert received == [heard(1, vote(49))]
 
 
 async def test_server_that_refuses_is_down_once_and_up_when_it_comes():
@@ -147,7 +152,7 @@ async def test_server_that_refuses_is_down_once_and_up_when_it_comes():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(late.links.run, late.listening)
             await events.wait_for(up(2))
-            await late.events.wait_for(NotificationReceived(1, vote(3)))
+            await late.events.wait_for(heard(1, vote(3)))
             nursery.cancel_scope.cancel()
 
 
@@ -258,7 +263,7 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
         async with talk.stream:
             await talk.send(garbage)
             await talk.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +283,7 @@ async def test_who_is_refused_hears_why_and_nobody_else_notices(changes, reason)
         with pytest.raises(MessageError, match=reason):
             await dial(addresses[1], **changes)
         members[2].links.send(SendNotification(1, vote(6)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(6)))
+        await members[1].events.wait_for(heard(2, vote(6)))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +299,7 @@ async def test_no_handshake_ends_that_connection_and_no_other(first):
                 while await stream.receive_some(100):
                     pass
         members[2].links.send(SendNotification(1, vote(6)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(6)))
+        await members[1].events.wait_for(heard(2, vote(6)))
 
 
 async def test_frames_that_are_no_notification_are_reported_once_a_connection(caplog):
@@ -304,7 +309,7 @@ async def test_frames_that_are_no_notification_are_reported_once_a_connection(ca
             for _ in range(500):
                 await talk.send(b"\xff")
             await talk.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
     assert sum("no notification" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -315,11 +320,11 @@ async def test_what_no_member_sends_ends_the_connection_after_the_votes_before_i
         async with talk.stream:
             await talk.send(encode(vote(5)))
             await talk.stream.send_all(end)
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
             with trio.fail_after(PATIENCE_SECONDS):
                 while await talk.stream.receive_some(100):
                     pass
-        assert not members[1].events.has(NotificationReceived(2, vote(6)))
+        assert not members[1].events.has(heard(2, vote(6)))
 
 
 async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
@@ -329,7 +334,7 @@ async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
             with trio.fail_after(PATIENCE_SECONDS):
                 assert await older.stream.receive_some(1) == b""
             await newer.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
 
 
 async def end_of(talk):
@@ -346,7 +351,7 @@ async def test_of_two_processes_with_one_id_the_one_at_its_address_is_heard():
         nursery.start_soon(double.links.run)
         await double.events.wait_for(ElectionLinkDown(1, is_taken=True))
         members[2].links.send(SendNotification(1, vote(7)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(7)))
+        await members[1].events.wait_for(heard(2, vote(7)))
         # It was told, and comes in no more.
         ups = sum(map(up(1), double.events.seen))
         with pytest.raises(MessageError, match=r"server 2 is another process, at .*: see the myid of who dials"):
@@ -369,12 +374,12 @@ async def test_a_server_in_another_life_is_heard_before_the_end_of_the_one_befor
             with trio.fail_after(PATIENCE_SECONDS):
                 while sum(map(up(2), members[1].events.seen)) < 2:
                     await members[1].events.changed.wait()
-            heard = await dial(addresses[1], life=after)
-            await heard.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            newest = await dial(addresses[1], life=after)
+            await newest.send(encode(vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
             with pytest.raises(EOFError):
                 await half_open.receive()
-            for talk in (half_open, asked, again, heard):
+            for talk in (half_open, asked, again, newest):
                 await trio.aclose_forcefully(talk.stream)
 
 
@@ -385,7 +390,7 @@ async def test_who_came_while_nobody_was_at_the_address_goes_when_somebody_is():
         double, real = greeting(2), greeting(2)
         early = await dial(addresses[1], life=double)
         await early.send(encode(vote(5)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+        await members[1].events.wait_for(heard(2, vote(5)))
         async with trio.SocketListener(
             trio.socket.from_stdlib_socket(open_listener("127.0.0.1", port))
         ) as at_its_address:
@@ -402,7 +407,7 @@ async def test_who_came_while_nobody_was_at_the_address_goes_when_somebody_is():
                     break
                 await trio.sleep(0.01)
         await taken.send(encode(vote(6)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(6)))
+        await members[1].events.wait_for(heard(2, vote(6)))
         for talk in (early, taken):
             await trio.aclose_forcefully(talk.stream)
 
@@ -414,7 +419,7 @@ async def test_a_version_whose_lives_have_no_names_is_heard():
         talk = await dial(addresses[1], me=older)
         async with talk.stream:
             await talk.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
 
 
 async def test_connection_without_proof_replaces_none():
@@ -424,7 +429,7 @@ async def test_connection_without_proof_replaces_none():
             with pytest.raises(MessageError, match="has no secret"):
                 await dial(addresses[1], me=Party(2, 3, 3, is_open=True))
             await talk.send(encode(vote(5)))
-            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            await members[1].events.wait_for(heard(2, vote(5)))
 
 
 async def test_strangers_are_limited_and_keep_nobody_out(monkeypatch):
@@ -444,7 +449,7 @@ async def test_strangers_are_limited_and_keep_nobody_out(monkeypatch):
         with trio.fail_after(PATIENCE_SECONDS):
             assert await silent[2].receive_some(1) == b""
         await voter.send(encode(vote(5)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+        await members[1].events.wait_for(heard(2, vote(5)))
 
 
 def test_silence_of_a_partition_is_noticed():
@@ -470,14 +475,14 @@ async def test_who_belongs_to_the_ensemble_may_change():
         members[1].links.meet(others)
         members[1].links.send(SendNotification(3, vote(1)))
         members[1].links.send(SendNotification(2, vote(2)))
-        await members[2].events.wait_for(NotificationReceived(1, vote(2)))
+        await members[2].events.wait_for(heard(1, vote(2)))
         members[1].events.seen.clear()
         members[1].links.meet({2: addresses[2], 3: addresses[3]})
         await members[1].events.wait_for(up(3))
         assert not members[1].events.has(up(2)), "that connection was left alone"
         members[1].links.send(SendNotification(3, vote(3)))
-        await members[3].events.wait_for(NotificationReceived(1, vote(3)))
-        assert not members[3].events.has(NotificationReceived(1, vote(1)))
+        await members[3].events.wait_for(heard(1, vote(3)))
+        assert not members[3].events.has(heard(1, vote(1)))
 
 
 async def test_a_server_that_has_left_the_ensemble_is_answered_on_its_own_connection():
@@ -485,10 +490,10 @@ async def test_a_server_that_has_left_the_ensemble_is_answered_on_its_own_connec
     async with running(1, 2, 3) as (members, addresses):
         await members[1].events.wait_for(up(3))
         members[3].links.send(SendNotification(1, vote(1)))
-        await members[1].events.wait_for(NotificationReceived(3, vote(1)))
+        await members[1].events.wait_for(heard(3, vote(1)))
         members[1].links.meet({2: addresses[2]})
         with trio.fail_after(PATIENCE_SECONDS):
-            while not members[3].events.has(NotificationReceived(1, vote(3))):
+            while not members[3].events.has(heard(1, vote(3))):
                 members[1].links.send(SendNotification(3, vote(3)))
                 await trio.sleep(0.01)
 
@@ -505,11 +510,25 @@ async def test_a_server_that_has_moved_is_dialled_where_it_is():
 async def test_votes_carry_configurations():
     async with running(1, 2) as (members, _):
         members[1].links.send(SendNotification(2, vote(1), b"in force", b"outstanding"))
-        await members[2].events.wait_for(NotificationReceived(1, vote(1), b"in force", b"outstanding"))
+        await members[2].events.wait_for(heard(1, vote(1), b"in force", b"outstanding"))
         members[1].links.send(SendNotification(2, vote(2), b"x" * CONFIG_BYTES_MAX, b"y" * CONFIG_BYTES_MAX))
         await members[2].events.wait_for(lambda event: getattr(event, "in_force", b"")[:1] == b"x")
         members[1].links.send(SendNotification(2, vote(3)))
-        await members[2].events.wait_for(NotificationReceived(1, vote(3)))
+        await members[2].events.wait_for(heard(1, vote(3)))
+
+
+async def test_what_is_said_without_proof_is_marked_so():
+    """Where no secret is required, and none was shown."""
+    address = Address("127.0.0.1", free_ports(1)[0])
+    member = Member(1, open_listener("127.0.0.1", address.port), {})
+    member.links = ElectionLinks(greeting(1, Party(1, 3, 3, is_open=True)), {}, member.events.post)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member.links.run, member.listening)
+        talk = await dial(address, 2, Party(2, 3, 3, is_open=True))
+        async with talk.stream:
+            await talk.send(encode(vote(4)))
+            await member.events.wait_for(heard(2, vote(4), is_proven=False))
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_server_of_no_configuration_is_answered_on_its_own_connection():
@@ -521,9 +540,9 @@ async def test_a_server_of_no_configuration_is_answered_on_its_own_connection():
         nursery.start_soon(host.links.run, host.listening)
         nursery.start_soon(guest.links.run, guest.listening)
         guest.links.send(SendNotification(1, vote(1)))
-        await host.events.wait_for(NotificationReceived(7, vote(1)))
+        await host.events.wait_for(heard(7, vote(1)))
         host.links.send(SendNotification(7, vote(2), b"config"))
-        await guest.events.wait_for(NotificationReceived(1, vote(2), b"config"))
+        await guest.events.wait_for(heard(1, vote(2), b"config"))
         nursery.cancel_scope.cancel()
 
 
@@ -536,11 +555,11 @@ async def test_so_many_servers_of_no_configuration_are_enough(monkeypatch):
         first = await dial(Address("127.0.0.1", port), sid=7)
         async with first.stream:
             await first.send(encode(vote(1)))
-            await host.events.wait_for(NotificationReceived(7, vote(1)))
+            await host.events.wait_for(heard(7, vote(1)))
             second = await dial(Address("127.0.0.1", port), sid=8)
             async with second.stream:
                 with trio.fail_after(PATIENCE_SECONDS), pytest.raises((EOFError, trio.BrokenResourceError)):
                     await second.receive()
             await first.send(encode(vote(2)))
-            await host.events.wait_for(NotificationReceived(7, vote(2)))
+            await host.events.wait_for(heard(7, vote(2)))
         nursery.cancel_scope.cancel()

@@ -136,7 +136,15 @@ class Alone:
             self.effects += [] if then is None else [then]
         self.tell(ev.Durable(self.peer.generation, Zxid(zxid)))
 
-    def vote(self, sid: int, leader: int, state: object = LOOKING, config: bytes = b"", **fields: object) -> None:
+    def vote(
+        self,
+        sid: int,
+        leader: int,
+        state: object = LOOKING,
+        config: bytes = b"",
+        is_proven: bool = False,
+        **fields: object,
+    ) -> None:
         """Server `sid` votes for a leader that has what this peer has, or less. `outstanding` is a field, too."""
         outstanding = fields.pop("outstanding", b"")
         said = msg.Notification(
@@ -152,7 +160,7 @@ class Alone:
             False,
             False,
         )  # type: ignore[arg-type]
-        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields), config, outstanding))
+        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields), config, outstanding, is_proven))
 
     def wait(self, ms: int) -> None:
         self.now += ms

@@ -370,4 +370,4 @@ def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> Non
     assert marked.peer.state is LOOKING
     assert marked.said("server 1 tells of a history")
     assert not marked.did(ev.SaveEpochs)
-    assert not marked.peer.hear_of_history(marked.now, ServerId(2)), "it is not marked any more"
+    assert not marked.peer.hear_of_history(marked.now, ServerId(2), tells=True), "it is not marked any more"

@@ -10,6 +10,7 @@ import pytest
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import RECONFIG
+from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
 from datatree.record import Txn, encode
@@ -39,20 +40,29 @@ def text_of(version: int, voters: set[ServerId], observers: set[ServerId]) -> by
 def reconfigure(ensemble: Ensemble, leader: ServerId, rng: Random) -> bool:
     """Let this leader propose another configuration, if it may; whether it did."""
     peer = ensemble.peer(leader)
-    zxid = peer.next_zxid()
-    if zxid is None or reconfiguration.is_outstanding(peer):
+    if peer.next_zxid() is None or reconfiguration.is_outstanding(peer):
         return False
     voters = set(rng.sample(SERVERS, rng.randint(1, 5)))
     observers = {sid for sid in SERVERS if sid not in voters and rng.random() < 0.5}
+    return bool(propose_configuration(ensemble, leader, voters, observers))
+
+
+def propose_configuration(
+    ensemble: Ensemble, leader: ServerId, voters: set[ServerId], observers: set[ServerId]
+) -> Zxid | None:
+    """Let this leader propose these, if a quorum of them follows; its version, if it did."""
+    peer = ensemble.peer(leader)
+    zxid = peer.next_zxid()
+    assert zxid is not None
     text = text_of(zxid, voters, observers)
     if not reconfiguration.has_quorum_of(peer, READER.of_text(text)):
-        return False
+        return None
     body = encode(Txn(zxid, 0, 0, 0, int(OpCode.RECONFIG), -1, CONFIG, text, None))
     process = ensemble.servers[leader].process
     assert process is not None
     applied, digest = peer.delivered, process.alone.tree.digest
     ensemble.step(leader, ev.Propose(body, 1, 0, RECONFIG, applied, digest, DIGEST_VERSION))
-    return True
+    return zxid
 
 
 def run(seed: int) -> int:

@@ -350,6 +350,18 @@ def test_a_leader_that_leaves_goes_on_until_somebody_can_take_over() -> None:
     assert leader.sent(msg.HandOver) == [msg.HandOver(ServerId(4))]
 
 
+def test_a_leader_that_leaves_takes_no_heir_without_room() -> None:
+    """Of two that have the same the one with the greater id would take over."""
+    leader = three(4)
+    zxid = leader.reconfigure(1, 4)
+    leader.durable(zxid)
+    leader.hear(40, msg.Ping(LAST, LAST, 7, [], True))
+    leader.acknowledge(1, zxid)
+    leader.acknowledge(4, zxid)
+    half_tick(leader)
+    assert leader.sent(msg.HandOver) == [msg.HandOver(ServerId(1))]
+
+
 def test_nothing_is_handed_over_while_one_is_outstanding() -> None:
     leader = three()
     leader.reconfigure(1, 2)

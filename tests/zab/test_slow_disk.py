@@ -136,3 +136,20 @@ def test_it_goes_on_where_those_that_are_left_are_no_quorum_without_it() -> None
     assert leader.leading.lag.count == LATE_COUNT
     assert heirs(leader) == []
     assert leader.peer.state is LEADING
+
+
+def test_it_goes_on_where_one_of_a_quorum_of_others_is_behind() -> None:
+    """Servers 1, 2 and 3 have what is committed, and 3 is gone; 4 has not."""
+    leader = leader_of(5)
+    for _ in range(LATE_COUNT - 1):
+        half_tick(leader, quarter(leader), 1, 2, 3, 4)
+    zxid = leader.propose()
+    for sid in (1, 2, 3):
+        leader.acknowledge(sid, zxid)
+    assert leader.peer.committed == zxid
+    leader.wait(quarter(leader))
+    leader.tell(ev.QuorumLinkDown(leader.leading.handler_of(ServerId(3)).link))  # type: ignore[union-attr]
+    leader.wait(leader.peer.settings.tick_ms // 2 - quarter(leader))
+    assert leader.leading.lag.count == LATE_COUNT
+    assert heirs(leader) == []
+    assert leader.peer.state is LEADING

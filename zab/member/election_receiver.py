@@ -25,13 +25,15 @@ FRAME_BYTES_MAX = 2 * CONFIG_BYTES_MAX + _SPARE_BYTES
 class ElectionReceiver:
     """Of one connection."""
 
-    __slots__ = ("_config", "_sid", "_skipped")
+    __slots__ = ("_config", "_is_proven", "_sid", "_skipped")
 
-    def __init__(self, sid: ServerId, skipped: Callable[[str], None]) -> None:
-        """`sid` is who speaks. `skipped` is told why the first payload that is no vote is none; of those after it
-        nothing is said, so that one connection does not fill the journal."""
+    def __init__(self, sid: ServerId, skipped: Callable[[str], None], *, is_proven: bool) -> None:
+        """`sid` is who speaks, `is_proven` whether it has proven to be of the ensemble. `skipped` is told why the first
+        payload that is no vote is none; of those after it nothing is said, so that one connection does not fill the
+        journal."""
         self._sid = sid
         self._skipped: Callable[[str], None] | None = skipped
+        self._is_proven = is_proven
         self._config = b"", b""
         """What was said before the next vote."""
 
@@ -41,7 +43,7 @@ class ElectionReceiver:
             said = _VOTES.decode(payload)
             if isinstance(said, Notification):
                 config, self._config = self._config, (b"", b"")
-                return NotificationReceived(self._sid, said, *config)
+                return NotificationReceived(self._sid, said, *config, is_proven=self._is_proven)
             self._config = said.in_force, said.outstanding
         except MessageError as error:
             skipped, self._skipped = self._skipped, None

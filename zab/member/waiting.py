@@ -85,10 +85,13 @@ def reason(peer: PeerState) -> str:
     if strange_to:
         parts.append(f"{_servers(strange_to, 'does', 'do')} not know server {peer.settings.sid}: {_ADD}")
         return "; ".join(parts)
-    if peer.amnesiac and peer.is_voter and peer.holds == NOTHING and not any(map(tells_of_history, votes.values())):
+    has_lived = not election.may_found or any(map(tells_of_history, votes.values()))
+    if peer.amnesiac and peer.is_voter and peer.holds == NOTHING and not has_lived:
         if peer.marked:
             parts.append("too few with a file `initialize` were heard for a quorum")
         return f"{'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
+    if peer.told_of_history:
+        parts.append(f"{_servers(peer.told_of_history, 'tells', 'tell')} of a history, beside which none begins")
     others = voters & election.of_another_lineage
     if others:
         parts.append(_servers(others, f"is {_OTHER}", f"are {_OTHER}"))

@@ -265,7 +265,9 @@ class ElectionLinks:
         """Post what arrives. Raises as `Conversation.receive` does, at the end of the connection."""
         talk.frame_bytes_max = FRAME_BYTES_MAX
         receiver = ElectionReceiver(
-            sid, lambda reason: journal.warning("no notification -> skipped", sid=sid, reason=reason)
+            sid,
+            lambda reason: journal.warning("no notification -> skipped", sid=sid, reason=reason),
+            is_proven=talk.agreed.is_proven,
         )
         while True:
             payload = await talk.receive()

@@ -141,7 +141,7 @@ class ElectionLinks:
         """A vote arrived here."""
         sid = link.links._sid
         if not self._process.dead and self._inbound.get(sid) is link:
-            self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding))
+            self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding, is_proven=True))
 
     # -------------------------------------------------------------------------------------------------------- ending
 

@@ -51,7 +51,7 @@ _LEFT_OUT: Final = frozenset(
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
-_SIDS: Final = frozenset({"sid", "leader", "source", "heir", "acke_recv", "acknowledged"})
+_SIDS: Final = frozenset({"sid", "leader", "source", "heir", "acke_recv", "acknowledged", "told_of_history"})
 _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {

@@ -1,0 +1,286 @@
+"""What a member that elects hears of configurations and of histories: whom it believes, what it may begin, and who is
+told."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from datatree.log.zxid import Epoch, Zxid
+from tests.zab.alone import (
+    HISTORY,
+    LINEAGE,
+    OTHER_LINEAGE,
+    Alone,
+    Leader,
+    config,
+    nothing_held,
+    reconfiguration,
+    restored,
+)
+from zab import events as ev
+from zab import message as msg
+from zab.ids import Link, ServerId
+from zab.peer_state import Restored, nothing
+from zab.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
+
+STALE = config(1 << 32 | 4, (2,))
+NEW = Zxid(2 << 32 | 1)
+BEYOND = {"zxid": NEW, "epoch": Epoch(2)}
+EMPTY = {"zxid": Zxid(0), "epoch": Epoch(0), "lineage": b"", "holds": NOTHING, "amnesiac": True}
+
+
+def voters(alone: Alone) -> set[int]:
+    return set(alone.peer.quorum.voters)
+
+
+def empty(sid: int = 3, *, marked: bool = False, **settings: object) -> Alone:
+    """A server of three that has never lived, or lost its disk."""
+    return Alone(sid, attrs.evolve(nothing(), marked=marked), 3, takes_strangers=True, **settings)
+
+
+def all_empty(alone: Alone, leader: int = 3) -> None:
+    """The other voters have nothing, and vote for this leader."""
+    for sid in sorted({1, 2, 3} - {alone.peer.settings.sid}):
+        alone.vote(sid, leader, **EMPTY)
+
+
+def stranger(alone: Alone, sid: int, text: bytes, *, is_proven: bool, **fields: object) -> None:
+    """A server of no configuration votes, and tells of one."""
+    alone.vote(sid, sid, LEADING, config=text, is_proven=is_proven, **{**BEYOND, **fields})
+
+
+# ----------------------------------------------------------------------------------------- who begins no lineage (B3)
+
+
+def test_b3_an_empty_member_that_heard_of_a_configuration_founds_nothing_by_it() -> None:
+    """Server 2 lost its disk; its file says 1, 2, 3. Once {2} was in force, and 3 knows nothing newer."""
+    alone = empty(2)
+    alone.vote(3, 3, config=STALE, zxid=Zxid(1 << 32 | 4))
+    assert voters(alone) == {2}, "it looks for a leader by what it heard"
+    assert alone.peer.leading is None
+    assert not alone.did(ev.SaveEpochs)
+    alone.wait(10_000)
+    assert alone.peer.leading is None
+
+
+def test_b3_it_follows_as_soon_as_it_hears_what_is_in_force() -> None:
+    alone = empty(2)
+    alone.vote(3, 3, config=STALE, zxid=Zxid(1 << 32 | 4))
+    for _ in range(2):
+        alone.vote(4, 4, LEADING, config=config(NEW, (1, 2, 4)), is_proven=True, **BEYOND)
+        alone.vote(1, 4, FOLLOWING, config=config(NEW, (1, 2, 4)), is_proven=True, **BEYOND)
+    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+
+
+@pytest.mark.parametrize("teller", [1, 4])
+def test_b3_all_are_empty_and_one_heard_of_a_history_beside_them(teller: int) -> None:
+    """Server 4 is in no configuration that is known here; server 1 votes for somebody who has a history."""
+    alone = empty()
+    alone.vote(teller, 4, **{**EMPTY, "zxid": NEW} if teller == 1 else {})
+    all_empty(alone, leader=4)
+    if teller == 4:
+        all_empty(alone)
+        assert alone.peer.leading is None
+    assert alone.peer.leading is None
+    alone.vote(teller, 3, **EMPTY)
+    all_empty(alone)
+    assert alone.peer.state is LEADING, "that server has nothing any more, as it says"
+
+
+def test_b3_a_leader_that_hears_of_a_history_gives_the_lineage_up_that_it_begins() -> None:
+    alone = empty()
+    all_empty(alone)
+    for sid in (1, 2):
+        alone.tell(ev.QuorumLinkUp(Link(10 * sid), ServerId(sid), inbound=True))
+        alone.hear(10 * sid, msg.FollowerInfo(Epoch(0), b"", NOTHING, True, False, False, False))
+    assert alone.peer.leading is not None
+    assert alone.peer.leading.first_start
+    alone.vote(7, 7, LEADING)
+    assert alone.peer.state is LOOKING
+    assert alone.said("server 7 tells of a history: no lineage begins here")
+
+
+def test_b3_a_learner_with_a_history_keeps_a_leader_from_beginning_one() -> None:
+    """A server that has no vote, and was not heard in the election."""
+    alone = empty()
+    all_empty(alone)
+    alone.tell(ev.QuorumLinkUp(Link(70), ServerId(7), inbound=True))
+    alone.hear(70, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, True, False, False))
+    for sid in (1, 2):
+        alone.tell(ev.QuorumLinkUp(Link(10 * sid), ServerId(sid), inbound=True))
+        alone.hear(10 * sid, msg.FollowerInfo(Epoch(0), b"", NOTHING, True, False, False, False))
+    assert alone.peer.leading is None or not alone.peer.leading.first_start
+    assert not alone.did(ev.SaveEpochs)
+
+
+def test_b3_markers_count_for_nothing_beside_a_history_of_a_server_in_no_configuration() -> None:
+    alone = empty(marked=True)
+    assert alone.peer.marked
+    alone.vote(7, 7, LEADING)
+    assert not alone.peer.marked
+    for sid in (1, 2):
+        alone.vote(sid, 3, marked=True, leader_marked=True, **EMPTY)
+    assert alone.peer.leading is None
+
+
+def test_b3_what_forced_recovery_made_begins_beside_histories_that_were_given_up() -> None:
+    """The operator said that there is nothing better."""
+    leader = Alone(3, nothing_held(FOUNDER, amnesiac=False, current=1), 3, takes_strangers=True)
+    leader.vote(7, 7, LEADING, lineage=OTHER_LINEAGE)
+    own = leader.peer.standing().vote
+    for sid in (1, 2):
+        leader.vote(sid, 3, **{**EMPTY, "zxid": own.zxid, "epoch": own.epoch})
+    assert leader.peer.state is LEADING
+
+
+def test_b3_nobody_was_heard_of_and_all_are_empty() -> None:
+    alone = empty()
+    all_empty(alone)
+    assert alone.peer.state is LEADING
+
+
+# ------------------------------------------------------------------------------- what is heard belongs to a lineage
+
+
+def test_what_was_heard_of_another_lineage_is_forgotten_with_a_lineage() -> None:
+    alone = empty(1)
+    alone.vote(2, 2, config=config(5 << 32 | 16, (1, 2)), lineage=OTHER_LINEAGE)
+    assert voters(alone) == {1, 2}
+    alone.peer.adopt_lineage(LINEAGE)
+    assert alone.peer.memberships.heard is None
+    assert set(alone.peer.memberships.quorum.voters) == {1, 2, 3}
+
+
+def test_what_was_heard_of_the_same_lineage_stays() -> None:
+    alone = empty(1)
+    alone.vote(2, 2, config=config(5 << 32 | 16, (1, 2)), lineage=LINEAGE)
+    alone.peer.adopt_lineage(LINEAGE)
+    assert set(alone.peer.memberships.quorum.voters) == {1, 2}
+
+
+def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
+    """It takes the lineage on without setting anything aside, since there is nothing."""
+    alone = empty(1)
+    alone.vote(2, 2, config=config(5 << 32 | 16, (2, 3)), lineage=OTHER_LINEAGE)
+    alone.vote(3, 3, LEADING, **BEYOND)
+    alone.vote(2, 3, FOLLOWING, **BEYOND)
+    assert alone.peer.state is FOLLOWING
+    alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
+    alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
+    assert alone.peer.memberships.heard is None
+    assert voters(alone) == {1, 2, 3}
+    assert alone.did(ev.MembershipsChanged)[-1].heard == ()
+
+
+# ------------------------------------------------------------------------------------ whom a returning member believes
+
+
+def test_a_proven_server_of_no_configuration_may_say_what_is_in_force() -> None:
+    """{1, 2, 3} has become {3, 4, 5} while server 3 was down, and nobody of its file is left."""
+    alone = Alone(3, restored(), 3, takes_strangers=True)
+    alone.forget()
+    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
+    assert voters(alone) == {3, 4, 5}
+    assert {effect.sid for effect in alone.did(ev.SendNotification)} >= {4, 5}, "it asks them now"
+    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
+    alone.vote(5, 4, FOLLOWING, **BEYOND)
+    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+
+
+def test_two_of_them_elect_when_the_third_ends() -> None:
+    alone = Alone(3, restored(), 3, takes_strangers=True)
+    alone.vote(4, 4, config=config(NEW, (3, 4, 5)), is_proven=True, **BEYOND)
+    alone.tell(ev.ElectionLinkDown(ServerId(5)))
+    alone.vote(4, 4, config=config(NEW, (3, 4, 5)), is_proven=True, **BEYOND)
+    assert alone.peer.state is FOLLOWING
+
+
+@pytest.mark.parametrize(
+    ("is_proven", "lineage", "takes_strangers"),
+    [(False, LINEAGE, True), (True, OTHER_LINEAGE, True), (True, LINEAGE, False)],
+)
+def test_no_other_stranger_says_who_decides(is_proven: bool, lineage: bytes, takes_strangers: bool) -> None:
+    """Not without proof, not of another ensemble, and not where there are no reconfigurations."""
+    alone = Alone(3, restored(), 3, takes_strangers=takes_strangers)
+    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=is_proven, lineage=lineage)
+    assert voters(alone) == {1, 2, 3}
+    assert not alone.did(ev.MembershipsChanged)
+
+
+def test_an_unproven_stranger_plants_nothing_in_an_empty_member() -> None:
+    alone = empty(1)
+    stranger(alone, 4, config(NEW, (4, 5)), is_proven=False)
+    assert voters(alone) == {1, 2, 3}
+
+
+def test_a_leader_tells_at_every_tick_those_that_its_configuration_names_and_that_do_not_follow() -> None:
+    leader = Leader(takes_strangers=True)
+    leader.establish(1, 2)
+    tick = leader.peer.settings.tick_ms
+
+    def told() -> list[tuple[int, bytes]]:
+        leader.forget()
+        for _ in range(2):
+            leader.wait(tick // 2)
+            for sid in (1, 2):
+                mark = leader.peer.committed
+                leader.hear(10 * sid, msg.Ping(mark, mark, 7, [], False))
+        return [(effect.sid, effect.in_force) for effect in leader.did(ev.SendNotification)]
+
+    assert told() == [], "where there was no reconfiguration the files say it"
+    change = leader.reconfigure(1, 2, 3, 4, observers=(6,))
+    leader.durable(change)
+    for sid in (1, 2):
+        leader.acknowledge(sid, change)
+    assert told() == [(4, config(change, (1, 2, 3, 4), (6,))), (6, config(change, (1, 2, 3, 4), (6,)))]
+    leader.tell(ev.ElectionLinkDown(ServerId(6)))
+    assert [sid for sid, _ in told()] == [4], "there is no link to the other one"
+    leader.dial(4)
+    assert told() == []
+
+
+# ------------------------------------------------------------------------------------------------ stale candidates
+
+
+def electing_with(outstanding: bytes, found: Restored | None = None) -> Alone:
+    """Server 1; at server 2 this is outstanding."""
+    alone = Alone(1, restored() if found is None else found, 3)
+    alone.vote(2, 2, outstanding=outstanding)
+    return alone
+
+
+@pytest.mark.parametrize("is_any_outstanding_here", [False, True])
+def test_candidates_of_what_is_over_may_lead_no_more(is_any_outstanding_here: bool) -> None:
+    """Another one came into force; also where one is outstanding here, above that."""
+    end = HISTORY[-1].zxid, HISTORY[-1].chain
+    change = reconfiguration(end, 4, 1, 1, 4, 5)
+    alone = electing_with(
+        config(2 << 32 | 1, (1, 2, 9)), restored([*HISTORY, change], accepted=4) if is_any_outstanding_here else None
+    )
+    own = {1, 4, 5} if is_any_outstanding_here else set()
+    assert alone.peer.election.candidates == {1, 2, 3, 9} | own
+    alone.vote(3, 3, config=config(3 << 32 | 1, (1, 7, 8)))
+    assert alone.peer.election.candidates == {1, 7, 8} | own
+    assert not alone.peer.memberships.outstanding_at
+
+
+def test_candidates_of_what_is_not_outstanding_any_more_may_lead_no_more() -> None:
+    """Server 2 has cut it away, while this one votes for a server that it would have taken in."""
+    alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
+    alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+    assert alone.peer.election.proposal.leader == 9
+    alone.vote(2, 2)
+    assert alone.peer.election.candidates == {1, 2, 3}
+    assert alone.peer.election.proposal.leader in (1, 2, 3)
+
+
+def test_candidates_of_an_earlier_election_may_lead_no_more() -> None:
+    alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
+    alone.vote(3, 3, LEADING, **BEYOND)
+    alone.vote(2, 3, FOLLOWING, outstanding=config(2 << 32 | 1, (1, 2, 9)), **BEYOND)
+    assert alone.peer.state is FOLLOWING
+    alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
+    alone.hear(30, msg.Refused("over"))
+    assert alone.peer.state is LOOKING
+    assert alone.peer.election.candidates == {1, 2, 3}
