@@ -96,7 +96,7 @@ _TABLE: Final = (
     ),
     (ErrorCode.RECONFIGINPROGRESS, True, "another reconfiguration is not finished", "ReconfigInProgress"),
     (ErrorCode.APIERROR, False, "marks the range of errors of the interface", "APIError"),
-    (ErrorCode.NONODE, True, "there is no znode at the path, or none at its parent", "NoNode"),
+    (ErrorCode.NONODE, True, "there is no znode at the path", "NoNode"),
     (ErrorCode.NOAUTH, True, "no identity of the connection has the permission", "NoAuth"),
     (ErrorCode.BADVERSION, True, "the version given is not the current one", "BadVersion"),
     (

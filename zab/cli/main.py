@@ -12,7 +12,9 @@ Before that, `main` checks that the top-level packages `datatree` and `session` 
 import errno
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -21,6 +23,7 @@ from zab.cli import connection_options as options
 from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
+from zab.cli.flags import show_flags_without_type
 from zab.cli.plain_values import read_plainly
 from zab.cli.terminal import say
 from zab.server.refusal import foreign_packages
@@ -90,6 +93,7 @@ def build(called: str | None) -> typer.Typer:
 def _command(called: str | None) -> Any:
     command = typer.main.get_command(build(called))
     read_plainly(command)
+    show_flags_without_type(command)
     return command
 
 
@@ -111,6 +115,11 @@ def main(words: Sequence[str] | None = None) -> None:
     if _COMPLETE in os.environ and words is None:
         _complete(os.environ[_COMPLETE])
         return
+    with _warnings_in_a_line():
+        _run(words)
+
+
+def _run(words: Sequence[str] | None) -> None:
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
         try:
@@ -132,6 +141,21 @@ def main(words: Sequence[str] | None = None) -> None:
         if not _is_of_output(error):
             raise
         _end_without_output(error)
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """A warning of Python is said as any other sentence, without the file and the line of code that warned."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        say(f"zab: {message}", sys.stderr)
+
+    before = warnings.showwarning
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _is_of_output(error: BaseException) -> bool:

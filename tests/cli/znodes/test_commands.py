@@ -189,11 +189,50 @@ def test_acls(zab: Callable[..., Result]) -> None:
     assert zab("setAcl", "-v", "7", "/a", "world:anyone:ra").err.startswith("zab: BADVERSION /a")
 
 
-def test_a_password_in_the_place_of_its_hash_is_told(zab: Callable[..., Result]) -> None:
-    assert (
-        "zab: digest:alice:…: a hash has to stand behind the user" in zab("create", "/p", "x", "digest:alice:pw:r").err
-    )
-    assert zab("create", "/h", "x", "digest:admin:fvr2cB/fjGeAiX8g1aGhUm3ZICk=:cdrwa").err == ""
+ADMIN_ENTRY = "digest:admin:fvr2cB/fjGeAiX8g1aGhUm3ZICk="
+
+
+@pytest.mark.parametrize(
+    ("acl", "reason"),
+    [
+        ("digest:alice:pw:r", "digest:alice:…: a password stands where its hash belongs"),
+        ("world:anyone:cdrwa,digest:alice:pw:cdrwa", "digest:alice:…: a password stands where its hash belongs"),
+        (f"{ADMIN_ENTRY}:cdrwa", "the ACL gives you no permission (zab whoami says who you are)"),
+        ("ip:192.0.2.0/24:cdrwa", "the ACL gives you no permission"),
+        ("world:anyone:", "the ACL gives you no permission"),
+    ],
+)
+def test_an_acl_that_locks_its_caller_out_is_refused_unless_forced(
+    zab: Callable[..., Result], acl: str, reason: str
+) -> None:
+    zab("create", "/own", "x")
+    for words in (["create", "/locked", "x", acl], ["acl", "set", "/own", acl], ["acl", "set", "-R", "/own", acl]):
+        code, out, err = zab(*words)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"zab: {reason}")
+        assert "nothing was changed; --force sets it all the same" in err
+    assert zab("get", "/locked").err.startswith("zab: NONODE")
+    assert zab("getAcl", "/own").out == "'world,'anyone\n: cdrwa\n"
+    if acl != "world:anyone:":  # servers refuse it
+        assert zab("create", "--force", "/locked", "x", acl).code == 0
+        assert zab("acl", "set", "--force", "/own", acl).code == 0
+        assert zab("acl", "get", "--json", "/own").err.startswith("zab: NOAUTH") or acl.startswith("world")
+    zab("delete", "/locked")
+    zab("delete", "/own")
+
+
+@pytest.mark.parametrize(
+    "acl", [f"{ADMIN_ENTRY}:a,world:anyone:r", "ip:127.0.0.0/8:cdrwa", "ip:127.0.0.1:ra", "auth::cdrwa"]
+)
+def test_an_acl_that_its_caller_matches_is_set(zab: Callable[..., Result], acl: str) -> None:
+    words = ["--auth", "digest:bob:pw"]
+    assert zab(*words, "create", "/own", "x", acl).code == 0
+    assert zab("delete", "/own").code == 0
+
+
+def test_a_user_sets_an_acl_of_its_own_hash(zab: Callable[..., Result]) -> None:
+    user = ["--auth", "digest:admin:admin"]
+    assert zab(*user, "create", "/own", "x", f"{ADMIN_ENTRY}:cdrwa").code == 0
 
 
 def test_identities(zab: Callable[..., Result]) -> None:

@@ -231,3 +231,13 @@ def test_in_the_shell(hosts: str, path: str, editor: Callable[[str], None]) -> N
         env=dict(os.environ),
     )
     assert (done.stdout, done.returncode) == ("after\n", 1)
+
+
+def test_without_a_terminal_and_an_editor_vi_is_not_started(
+    hosts: str, run: Run, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    assert run("-s", hosts, "edit", path) == 2
+    assert "vi needs a terminal; $EDITOR names an editor" in run.err
+    assert data(run, hosts, path) == "before"

@@ -20,6 +20,8 @@ def hosts() -> Iterator[str]:
         async with connect(hosts, auth=[("digest", "bob:pw")]) as zk:
             await zk.create("/closed", b"x", CREATOR_ALL_ACL)
             await zk.create("/closed/below")
+            await zk.create("/versions")
+            await zk.set("/versions", b"1")
 
     with zab_servers(1) as servers:
         trio.run(make, servers.hosts)
@@ -43,6 +45,24 @@ MISSING = "no identity of the connection has the permission {} of {}"
         (["set", "//a", "x"], "BADARGUMENTS //a: a path has no two slashes in a row"),
         (["stat", "/a/../b"], "BADARGUMENTS /a/../b: no part of a path is .."),
         (["delete", "/a\N{DELETE}"], "BADARGUMENTS /a\N{DELETE}: U+007F may not stand in a path"),
+        (["delete", "/"], "BADARGUMENTS /: it is reserved: it is in every tree and cannot be deleted"),
+        (["delete", "-R", "/"], "BADARGUMENTS /: it is reserved: it is in every tree and cannot be deleted"),
+        (
+            ["delete", "/zookeeper/quota"],
+            "BADARGUMENTS /zookeeper/quota: it is reserved: it is in every tree and cannot be deleted",
+        ),
+        (
+            ["set", "/zookeeper/config", "x"],
+            "NOAUTH /zookeeper/config: no identity of the connection has the permission WRITE of it",
+        ),
+        (["get", "/none"], "NONODE /none: there is no znode at the path"),
+        (["set", "/none", "x"], "NONODE /none: there is no znode at the path"),
+        (["set", "-v", "3", "/versions", "x"], "BADVERSION /versions: version 3 was asked for, and it has 1"),
+        (["delete", "-v", "0", "/versions"], "BADVERSION /versions: version 0 was asked for, and it has 1"),
+        (
+            ["acl", "set", "-v", "7", "/versions", "world:anyone:r"],
+            "BADVERSION /versions: version of the ACL 7 was asked for, and it has 0",
+        ),
         (["quota", "list", "/"], "NONODE /: there is no quota, and none can be set on the root"),
         (["quota", "delete", "/"], "NONODE /: there is no quota, and none can be set on the root"),
         (["quota", "list", "a"], "BADARGUMENTS a: a path begins with a slash"),
@@ -51,6 +71,22 @@ MISSING = "no identity of the connection has the permission {} of {}"
 def test_a_refusal_says_why(hosts: str, run: Run, words: list[str], said: str) -> None:
     assert run("-s", hosts, *words) == 1
     assert (run.out, run.err) == ("", f"zab: {said}\n")
+
+
+def test_a_version_of_what_may_not_be_read_is_named_alone(hosts: str, run: Run) -> None:
+    # WRITE without READ, for everybody.
+    assert run("-s", hosts, "create", "/unread", "x", "world:anyone:w") == 0
+    assert run("-s", hosts, "set", "-v", "4", "/unread", "y") == 1
+    assert run.err == "zab: BADVERSION /unread: version 4 was asked for\n"
+
+
+def test_an_ephemeral_of_one_command_is_said_to_end_with_it(hosts: str, run: Run) -> None:
+    assert run("-s", hosts, "create", "-e", "/short", "x") == 0
+    assert run.out == "Created /short\n"
+    assert run.err == "zab: it is deleted now, with the session of this command; zab shell keeps its session\n"
+    with started("-s", hosts, "shell") as process:
+        out, err = process.communicate("create -e /short x\n", timeout=PATIENCE_SECONDS)
+    assert (out, err) == ("Created /short\n", "")
 
 
 @pytest.mark.parametrize(
@@ -88,4 +124,4 @@ def test_a_znode_that_is_missing_below_a_chroot_is_only_that(hosts: str, run: Ru
     assert run("-s", hosts, "create", "/chroot") == 0
     for chroot in ("/chroot", "/closed"):
         assert run("-s", hosts + chroot, "get", "/a") == 1
-        assert run.err == "zab: NONODE /a: there is no znode at the path, or none at its parent\n"
+        assert run.err == "zab: NONODE /a: there is no znode at the path\n"

@@ -9,8 +9,10 @@ from zab.cli.rendering import acl_text, stat_text
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.json_values import acl_value, stat_value
+from zab.cli.znodes.lockout import ForceOption, refuse_lockout
 from zab.cli.znodes.options import ACL_HELP, PathArgument, StatOption, acl_of
 from zab.cli.znodes.subtree import set_subtree_acl
+from zab.cli.znodes.versions import names_versions
 from zab.client import Client
 
 __all__ = ["acl_app"]
@@ -44,18 +46,22 @@ def acl_set_command(
     version: Annotated[int, typer.Option("-v", "--version", help="Only this version of the ACL; -1 is any.")] = -1,
     recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Of all below it too.")] = False,
     stat: StatOption = False,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Change a znode's ACL."""
+    """Change a znode's ACL. One that gives you no permission is refused without --force."""
     entries = acl_of(acl)
 
     async def work(zk: Client, _caller: Caller) -> None:
+        if not force:
+            await refuse_lockout(zk, entries)
         if recursive:
             count = await set_subtree_acl(zk, path, entries, version)
             if json:
                 say(json_line({"path": path, "count": count, "stat": None}))
             return
-        changed = await zk.set_acl(path, entries, version)
+        async with names_versions(zk, path, version, of_acl=True):
+            changed = await zk.set_acl(path, entries, version)
         if json:
             say(json_line({"path": path, "count": 1, "stat": stat_value(changed)}))
         elif stat:

@@ -86,6 +86,8 @@ def _editor() -> list[str]:
                 return shlex.split(text)
             except ValueError as error:
                 raise typer.BadParameter(f"${name} cannot be read: {error}") from None
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise typer.BadParameter("vi needs a terminal; $EDITOR names an editor that does not, or use get and set")
     return ["vi"]
 
 

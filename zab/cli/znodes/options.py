@@ -83,9 +83,6 @@ FileOption = Annotated[Path | None, typer.Option("--file", help="Take the data f
 # Colons on both sides of a word are a picture for the library that draws the help, if they make the name of one.
 ACL_HELP: Final = "scheme:<id>:cdrwa, several separated by commas."
 
-_HASH_BYTES_MIN: Final = 16
-"""Of MD5, the shortest that `DigestAuthenticationProvider.digestAlg` may name."""
-
 _STDIN: Final = Path("-")
 _COUNT: Final = struct.Struct("i")
 
@@ -134,22 +131,8 @@ def _has_input() -> bool:
 
 
 def acl_of(text: str) -> tuple[Acl, ...]:
-    """The entries of an ACL. Raises BadParameter. An entry that nobody can be, since it has a password where its hash
-    belongs, is told."""
+    """The entries of an ACL. Raises BadParameter."""
     try:
-        entries = parse_acl(text)
+        return parse_acl(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="ACL") from error
-    for entry in entries:
-        if entry.scheme == "digest" and not _is_hash(entry.id.partition(":")[2]):
-            user = entry.id.partition(":")[0]
-            reason = "a hash has to stand behind the user, not a password, so this entry fits nobody"
-            say(f"zab: digest:{user}:…: {reason}; with --auth digest:USER:PASSWORD, auth::cdrwa makes it", sys.stderr)
-    return entries
-
-
-def _is_hash(text: str) -> bool:
-    try:
-        return len(base64.b64decode(text, validate=True)) >= _HASH_BYTES_MIN
-    except ValueError:
-        return False

@@ -69,7 +69,7 @@ async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestErr
 async def delete_subtree(zk: Client, path: str, batch_count: int = DELETE_BATCH_COUNT) -> int:
     """Deletes the znode and all below it, the deepest first; returns how many there were."""
     if path in _KEPT:
-        raise BadArgumentsError(path, detail="this znode is in every tree and cannot be deleted")
+        raise BadArgumentsError(path, detail="it is reserved: it is in every tree and cannot be deleted")
     paths = await walk(zk, path)
     paths.reverse()
     for at in range(0, len(paths), batch_count):

@@ -21,6 +21,7 @@ from zab.cli.rendering import event_line, stat_text
 from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
 from zab.cli.znodes.json_values import event_fields, stat_value
+from zab.cli.znodes.lockout import ForceOption, refuse_lockout
 from zab.cli.znodes.options import (
     ACL_HELP,
     Base64Option,
@@ -34,6 +35,7 @@ from zab.cli.znodes.options import (
     tell_unread_input,
 )
 from zab.cli.znodes.subtree import DELETE_BATCH_COUNT, delete_subtree, walk
+from zab.cli.znodes.versions import names_versions
 from zab.client import OPEN_ACL, ChildrenPage, Client, NoAuthError, NoNodeError
 from zab.client.znodes import PAGE_COUNT
 
@@ -62,16 +64,20 @@ def create_command(
     file: FileOption = None,
     parents: Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents too.")] = False,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Be content with one that is there. Servers have it switched off.")
+        bool, typer.Option("--if-not-exists", help="Succeed if it exists. Off by default on servers.")
     ] = False,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     content = data_of(data, file, is_base64)
     entries = OPEN_ACL if acl is None else acl_of(acl)
-    if content is None and isinstance(context.obj, ConnectionOptions):
+    is_alone = isinstance(context.obj, ConnectionOptions)
+    if content is None and is_alone:
         tell_unread_input()
 
     async def work(zk: Client, _caller: Caller) -> None:
+        if not force:
+            await refuse_lockout(zk, entries)
         if parents:
             await _create_parents(zk, path)
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
@@ -84,6 +90,8 @@ def create_command(
         except NoNodeError as error:
             raise error if parents else NoNodeError(path, detail=f"{error.detail}; -p creates it") from None
         say(json_line({"path": created, "stat": stat_value(stat)}) if json else f"Created {created}")
+        if ephemeral and is_alone:
+            say("zab: it is deleted now, with the session of this command; zab shell keeps its session", sys.stderr)
 
     perform(context, work)
 
@@ -145,7 +153,8 @@ def set_command(
         raise typer.BadParameter("give DATA, or --file, where - is standard input")
 
     async def work(zk: Client, _caller: Caller) -> None:
-        changed = await zk.set(path, content, version)
+        async with names_versions(zk, path, version):
+            changed = await zk.set(path, content, version)
         if json:
             say(json_line({"path": path, "stat": stat_value(changed)}))
         elif stat:
@@ -172,7 +181,8 @@ def delete_command(
         if recursive:
             count = await delete_subtree(zk, path, batch_count)
         else:
-            await zk.delete(path, version)
+            async with names_versions(zk, path, version):
+                await zk.delete(path, version)
         if json:
             say(json_line({"path": path, "count": count}))
 

@@ -3,7 +3,7 @@
     NOAUTH          the permission that is missing, and of which znode
     NONODE          of a create: the parent that is not there
     UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
-    BADARGUMENTS    that the request is large;
+    BADARGUMENTS    that the request is large; that a znode is reserved;
                     what is wrong with a path, said before anything is sent; that the reads ask for too much at once
 
 Paths are the caller's. Pure.
@@ -13,7 +13,7 @@ from typing import Final
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import KEEPERS, OpCode
-from datatree.paths import is_valid_name
+from datatree.paths import CONFIG, RESERVED, is_valid_name
 
 __all__ = ["path_fault", "reason"]
 
@@ -44,6 +44,7 @@ _PERMISSIONS: Final = {
     OpCode.LIST_RECURSIVE: ("READ", False),
     OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: ("READ", False),
 }
+_REMOVALS: Final = (OpCode.DELETE, OpCode.TRY_REMOVE, OpCode.REMOVE_RECURSIVE)
 _LISTS: Final = (OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE)
 _KEYS: Final = {
     OpCode.CREATE_TTL: "extendedTypesEnabled",
@@ -74,6 +75,10 @@ def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str
         return "the answer is above what the server gives at once; get_children_page has no such end"
     if path is None:
         return None
+    if code == ErrorCode.BADARGUMENTS and opcode in _REMOVALS and path.encode() in RESERVED:
+        return "it is reserved: it is in every tree and cannot be deleted"
+    if code == ErrorCode.BADARGUMENTS and opcode == OpCode.SET_DATA and path.encode() == CONFIG:
+        return "it is reserved: reconfigurations alone change it"
     if code == ErrorCode.NONODE and opcode in _CREATES:
         return f"its parent {_parent(path)} does not exist"
     if code == ErrorCode.NOAUTH and opcode in _PERMISSIONS:

@@ -1,0 +1,80 @@
+"""An ACL that locks its caller out is refused, unless the command says `--force`.
+
+Such an ACL gives the caller no permission at all: the znode can then be read and changed by others, or by nobody. Two
+mistakes make one: an entry of the scheme `digest` with a password where the hash belongs, which matches nobody, and an
+entry for another user than the one that the session is logged in as.
+
+The server says who the caller is (`Client.who_am_i`). Servers before ZooKeeper 3.7 do not; there only the first mistake
+is found.
+"""
+
+import base64
+from collections.abc import Collection
+from ipaddress import ip_address, ip_network
+from typing import Annotated, Final
+
+import typer
+
+from zab.client import Acl, Client, Identity, UnimplementedError, ZabError
+
+__all__ = ["ForceOption", "LockedOutError", "refuse_lockout"]
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Set an ACL that gives you no permission.")]
+
+_HASH_BYTES_MIN: Final = 16
+"""Of MD5, the shortest that `DigestAuthenticationProvider.digestAlg` may name."""
+_LISTED_BY_NAME: Final = frozenset({"digest", "x509", "sasl"})
+"""Schemes of which `who_am_i` lists each identity of the session."""
+
+
+class LockedOutError(ZabError):
+    """The ACL gives its caller no permission."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; nothing was changed; --force sets it all the same")
+
+
+async def refuse_lockout(zk: Client, acl: Collection[Acl]) -> None:
+    """Raises LockedOutError where an entry matches nobody, or none matches the caller."""
+    for entry in acl:
+        user, _, text = entry.id.partition(":")
+        if entry.scheme == "digest" and not _is_hash(text):
+            raise LockedOutError(
+                f"digest:{user}:…: a password stands where its hash belongs, so this entry matches nobody;"
+                f" --auth digest:{user}:PASSWORD with the ACL auth::cdrwa makes it"
+            )
+    if any(entry.scheme in ("world", "auth") and entry.permissions for entry in acl):
+        return
+    try:
+        callers = await zk.who_am_i()
+    except UnimplementedError:
+        return
+    if any(caller.scheme == "super" for caller in callers):
+        return
+    if not any(entry.permissions and _may_match(entry, callers) for entry in acl):
+        raise LockedOutError("the ACL gives you no permission (zab whoami says who you are)")
+
+
+def _may_match(entry: Acl, callers: Collection[Identity]) -> bool:
+    """Whether an entry is one of these identities. Of a scheme that is unknown here, it may be."""
+    if entry.scheme == "digest":
+        # The server names the user alone, not the hash.
+        return (entry.scheme, entry.id.partition(":")[0]) in callers
+    if entry.scheme == "ip":
+        return any(_lies_in(caller.user, entry.id) for caller in callers if caller.scheme == "ip")
+    return entry.scheme not in _LISTED_BY_NAME or (entry.scheme, entry.id) in callers
+
+
+def _lies_in(address: str, network: str) -> bool:
+    try:
+        return ip_address(address) in ip_network(network, strict=False)
+    except ValueError:
+        # Not an address: the server says what is wrong with it.
+        return True
+
+
+def _is_hash(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) >= _HASH_BYTES_MIN
+    except ValueError:
+        return False
