@@ -5,6 +5,7 @@
     KEEPER_REMOVALS     the same of its removeRecursive and checkStat, which came later
     LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
     LIVES               its nonces begin with the name of its life (`zab.member.greeting`)
+    SESSION_SERVERS     knows by its id which server begins a session; others want the server's id as the cxid
     OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.observer_master`)
 
 A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
@@ -21,6 +22,7 @@ LOCAL_SESSIONS: Final = 4
 OBSERVER_MASTERS: Final = 8
 KEEPER_REMOVALS: Final = 16
 LIVES: Final = 32
+SESSION_SERVERS: Final = 64
 
-ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS | LIVES
+ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS | LIVES | SESSION_SERVERS
 """Those of this version."""

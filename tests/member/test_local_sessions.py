@@ -4,11 +4,13 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetData
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
 from zab import message as msg
 from zab.features import ALL, LOCAL_SESSIONS
+from zab.member.connection import Stage
 from zab.member.forwarding import writes_of
 from zab.member.local_sessions import LocalSessions
 from zab.message import WRITE_HEAD
@@ -334,6 +336,18 @@ def test_a_leader_that_knows_no_local_sessions_gets_none(lines: dict[str, str]) 
     assert list(ensemble.leader.member.tree.sessions) == [session_of(client)]
     later = ensemble.session(server)
     assert set(ensemble.leader.member.tree.sessions) == {session_of(client), session_of(later)}
+
+
+def test_g3_session_that_another_server_begins_lets_nobody_in_here() -> None:
+    """Its client left the server that had it, which makes it one of the ensemble at this moment."""
+    ensemble = Ensemble(3, **UPGRADING)
+    session = session_of(client := ensemble.session(ensemble.follower))
+    sessions = ensemble.leader.member.sessions
+    moved = ensemble.reattach(client, ensemble.leader)
+    ensemble.step(ensemble.leader)
+    assert (moved.response, moved.connection.stage) == (None, Stage.CONNECTING)
+    sessions.created(Txn(9, 0, session, 0, OpCode.CREATE_SESSION, 10_000, b"", None, ()), False, {})
+    assert moved.connection.stage is Stage.CONNECTING
 
 
 class TestWhatTheLeaderTakes:

@@ -4,16 +4,20 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.record import Txn, decode_all
 from datatree.requests import SetData
 from datatree.znode import stat_of
 from session.identity import SessionId
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
+from zab.features import ALL, SESSION_SERVERS
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.member import forwarding
+from zab.member.forwarding import writes_of
 from zab.member.sessions import TOUCHED_COUNT_MAX
+from zab.message import WRITE_HEAD
 from zab.states import LEADING
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
@@ -355,6 +359,38 @@ def test_g3_id_that_exists_is_refused_and_another_is_taken() -> None:
         assert client.response is not None
         assert client.response.session_id == taken + 6
         assert not first.is_closed
+
+
+def test_a_learner_begins_no_session_of_another_server() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    begin = WRITE_HEAD.pack(first.sid << 56 | 7, 0, OpCode.CREATE_SESSION) + b"\0\0\x0f\xa0"
+    refusal = ensemble.leader.member.sessions.refusal
+    assert writes_of(msg.Request([[[], [begin]]]), first.sid, refusal) is not None
+    assert writes_of(msg.Request([[[], [begin]]]), second.sid, refusal) is None
+
+
+def created(server: Server, session: int) -> Txn:
+    """The createSession of a session in the log of this server."""
+    [found] = [
+        txn
+        for batch in server.logged
+        for txn in decode_all(batch.body, batch.first, batch.count)
+        if (txn.type, txn.session) == (OpCode.CREATE_SESSION, session)
+    ]
+    return found
+
+
+@pytest.mark.parametrize("features", [ALL, ALL & ~SESSION_SERVERS])
+def test_a_create_session_has_the_cxid_0_but_for_leaders_that_want_to_know_its_server(features: int) -> None:
+    ensemble = Ensemble(3)
+    for server in ensemble.servers.values():
+        if server is not ensemble.leader:
+            server.member.processor.forwards_to(features)
+        client = ensemble.session(server)
+        assert client.response is not None
+        is_old = features != ALL and server is not ensemble.leader
+        assert created(ensemble.leader, client.response.session_id).cxid == (server.sid if is_old else 0)
 
 
 def test_session_expires_after_its_timeout_and_not_before() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from datatree.opcodes import WRITES, OpCode
-from session.identity import SessionId
+from session.identity import SessionId, is_of_server
 from zab import message as msg
 from zab.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
 from zab.ids import ServerId
@@ -102,7 +102,7 @@ def writes_of(request: msg.Request, owner: ServerId, refusal: Refusal) -> list[W
             is_local = opcode >= _LOCAL
             if is_local:
                 opcode -= _LOCAL
-            if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):
+            if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and not is_of_server(session, owner)):
                 return None
             refused = 0 if opcode == _CREATE_SESSION else refusals.get((session, is_local))
             if refused is None:

@@ -48,7 +48,7 @@ from datatree.slices import RECORD_BYTES, WATCHES
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
-from zab.features import LOCAL_SESSIONS
+from zab.features import LOCAL_SESSIONS, SESSION_SERVERS
 from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.apart import apart
@@ -148,6 +148,7 @@ class Processor:
         """The leader of this learner has these of `zab.features`."""
         self._writes = self._own_writes - unknown_to(features)
         self.sessions.may_be_local = bool(features & LOCAL_SESSIONS)
+        self.sessions.names_server = not features & SESSION_SERVERS
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
@@ -505,10 +506,10 @@ class Processor:
         return writes is not None
 
     def submit_new_sessions(self) -> None:
-        """The createSessions that the handshakes of the turn ask for; their cxid tells whose they are."""
+        """The createSessions that the handshakes of the turn ask for."""
         for session, timeout_ms in self.sessions.wanted:
             body = CreateSession(timeout_ms).encode()
-            self.submit(session, self.server_id, _CREATE_SESSION, body, self.server_id)
+            self.submit(session, self.sessions.creation_cxid, _CREATE_SESSION, body, self.server_id)
         self.sessions.wanted.clear()
 
     # ------------------------------------------------------------------------------------------- committed batches

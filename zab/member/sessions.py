@@ -34,8 +34,8 @@ tells it in its answer to each ping, which is several messages if one does not h
 closeSession that is committed: its client's, or the leader's when the session was silent for its whole timeout of input
 that was processed (G1 expiry last).
 
-Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3 session ids). A
-createSession carries the id of its server as cxid, so that nobody takes the answer to another server's for his own.
+Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3 session ids). The
+top byte of an id names the server, so that no server takes the answer to another server's createSession for its own.
 
 Not here: the clock of expiry, ids and passwords (`session`), which sessions exist (the tree).
 """
@@ -97,6 +97,8 @@ class Sessions:
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
         self.local = LocalSessions(config.tick_time_ms)
+        self.names_server = False
+        """Whether the leader of this learner wants the id of its server as the cxid of a createSession."""
         self.may_be_local = True
         """The leader takes writes of local sessions (`zab.features`). One that does not gets none: new sessions are of
         the ensemble, and those that are local become so before they write."""
@@ -244,12 +246,17 @@ class Sessions:
         else:
             self._decide_alone(connection, now)
 
+    @property
+    def creation_cxid(self) -> int:
+        """The cxid of a createSession: 0, as in ZooKeeper."""
+        return self._server_id if self.names_server and self.tracker is None else 0
+
     def created(self, txn: Txn, refused: bool, known: Mapping[int, int]) -> None:
-        """A createSession is applied; this server's own carry its id."""
+        """A createSession is applied; the ids of this server's own name it."""
         session = SessionId(txn.session)
-        connection = self._clients.by_session.get(session)
-        if txn.cxid != self._server_id:
+        if not is_of_server(session, self._server_id):
             return
+        connection = self._clients.by_session.get(session)
         if not refused:
             # If it was local, it is one of the ensemble from now on.
             self.local.end(session)
@@ -262,7 +269,7 @@ class Sessions:
         elif refused:
             del self._clients.by_session[session]
             self._create(connection, known)
-        else:
+        elif txn.number == connection.timeout_ms:  # else this server asked for it before it was restarted
             self._accept(connection)
 
     # --------------------------------------------------------------------------------------------------- local sessions
