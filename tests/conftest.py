@@ -31,6 +31,7 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what the protocol scripts say now into their files")
     parser.addoption("--chaos-seconds", type=float, default=20.0, help="for how long members are killed under load")
+    parser.addoption("--downloads", action="store_true", help="run the tests, too, that download what they need")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -45,7 +46,9 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--downloads"):
+        items[:] = [item for item in items if item.get_closest_marker("downloads") is None]
     for item in items:
         assert isinstance(item, pytest.Function)
         for mark in marks(item):

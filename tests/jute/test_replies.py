@@ -26,6 +26,7 @@ from zab.jute.replies import (
     filtered_body,
     identities_body,
     int_body,
+    keepers_refused_part,
     multi_body,
     notification,
     part,
@@ -105,10 +106,19 @@ BODIES = [
                 part(OpCode.GET_DATA, data_body(b"xy", STAT)),
                 refused_part(ErrorCode.NOAUTH),
                 part(OpCode.GET_CHILDREN, children_body([b"/a"])),
+                keepers_refused_part(OpCode.EXISTS, ErrorCode.NONODE),
             ]
         ),
-        f"00000004 00 00000000 00000002 7879 {S} ffffffff 00 ffffff9a ffffff9a00000008 00 00000000 00000001 {A} {END}",
-        [MultiResult(4, 0, (b"xy", STAT)), MultiResult(-1, -102), MultiResult(8, 0, [b"/a"])],
+        (
+            f"00000004 00 00000000 00000002 7879 {S} ffffffff 00 ffffff9a ffffff9a"
+            f"00000008 00 00000000 00000001 {A} 00000003 00 ffffff9b {END}"
+        ),
+        [
+            MultiResult(4, 0, (b"xy", STAT)),
+            MultiResult(-1, -102),
+            MultiResult(8, 0, [b"/a"]),
+            MultiResult(3, -101),
+        ],
     ),
     (
         OpCode.GET_CHANGES,

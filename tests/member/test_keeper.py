@@ -114,7 +114,7 @@ def test_a_multi_read_has_keepers_parts(ensemble: Ensemble, client: Client) -> N
     )
     error, found = ask(ensemble, client, OpCode.MULTI_READ, Multi(parts))
     assert error == 0
-    assert [result.opcode for result in found] == [3, -1, 12, 12, 506, 4]
+    assert [result.opcode for result in found] == [3, 3, 12, 12, 506, 4]
     assert found[1].error == ErrorCode.NONODE
     assert (found[2].value[0], found[3].value[0], found[4].value[3], found[5].value[0]) == (
         [],
@@ -122,6 +122,44 @@ def test_a_multi_read_has_keepers_parts(ensemble: Ensemble, client: Client) -> N
         [b"three"],
         b"one",
     )
+
+
+FLAGS = (OpCode.GET_DATA, PathWatch(b"/keeper/feature_flags", False))
+BY_KIND = (OpCode.FILTERED_LIST, FilteredList(b"/d", False, 1))
+RECURSIVELY = (OpCode.LIST_RECURSIVE, PathLimit(b"/d", 9))
+NOTHING_THERE = PathWatch(b"/none", False)
+
+
+@pytest.mark.parametrize(
+    ("before", "part", "wanted"),
+    [
+        (None, OpCode.GET_DATA, -1),
+        ((OpCode.GET_DATA, PathWatch(b"/d", False)), OpCode.GET_CHILDREN, -1),
+        (FLAGS, OpCode.GET_DATA, 4),
+        (FLAGS, OpCode.GET_CHILDREN, 8),
+        (BY_KIND, OpCode.GET_DATA, 4),
+        (RECURSIVELY, OpCode.GET_DATA, 4),
+        (None, OpCode.EXISTS, 3),
+        (None, OpCode.GET_CHILDREN2, 12),
+    ],
+)
+def test_a_part_of_a_multi_read_that_fails_has_keepers_shape_for_its_clients_alone(
+    ensemble: Ensemble, client: Client, before: Any, part: OpCode, wanted: int
+) -> None:
+    if before is not None:
+        assert ask(ensemble, client, *before)[0] == 0
+    parts = ((part, NOTHING_THERE), (OpCode.GET_DATA, PathWatch(b"/d/p", False)))
+    error, found = ask(ensemble, client, OpCode.MULTI_READ, Multi(parts))
+    assert (error, [(each.opcode, each.error) for each in found]) == (0, [(wanted, ErrorCode.NONODE), (4, 0)])
+
+
+def test_keepers_shape_is_not_for_members_that_do_not_have_its_operations() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/keeper"), client.create(b"/keeper/feature_flags"))
+    assert ask(ensemble, client, *FLAGS)[0] == 0
+    error, (found,) = ask(ensemble, client, OpCode.MULTI_READ, Multi(((OpCode.GET_DATA, NOTHING_THERE),)))
+    assert (error, found.opcode, found.error) == (0, -1, ErrorCode.NONODE)
 
 
 def multi(ensemble: Ensemble, client: Client, *parts: tuple[OpCode, Any]) -> list[MultiResult]:

@@ -39,6 +39,7 @@ Of a multi, each part is header = type int, 00, error int, and a body:
     12 getChildren2, 500 filteredList    12      names vector<string>, Stat (Keeper's multiRead)
     506 filteredListWithStatsAndData     506     as alone (Keeper's multiRead)
     refused                              -1      error int, the one of the header
+    refused (Keeper's multiRead)         as done nothing
     end                                  -1, with 01 instead of 00, error -1; no body
 
 When one part of a multi (14) is refused, all of its parts are of the form "refused": error 0 before that part, and
@@ -212,6 +213,11 @@ def refused_part(error: int) -> bytes:
     return _REFUSED_PART.pack(_PART_END, 0, error, error)
 
 
+def keepers_refused_part(opcode: int, error: int) -> bytes:
+    """One part of a multiRead that was not done, as ClickHouse Keeper says it: its type, the error, no body."""
+    return _PART.pack(opcode, 0, error)
+
+
 def multi_body(parts: Iterable[bytes]) -> bytes:
     """The body of a multi or multiRead out of what `part` and `refused_part` made."""
     return b"".join([*parts, _END])
@@ -327,6 +333,8 @@ def _multi(reader: Reader) -> list[MultiResult]:
             return results
         if opcode == _PART_END:
             results.append(MultiResult(opcode, reader.int()))
+        elif error and opcode in _PART_TYPES:
+            results.append(MultiResult(opcode, error))
         elif opcode in _PART_TYPES:
             results.append(MultiResult(opcode, error, _DECODERS.get(opcode, _nothing)(reader)))
         else:

@@ -15,7 +15,8 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     listRecursive                 NONODE, NOAUTH without READ                      -
     getAllChildrenNumber          NONODE; NOAUTH without READ           -
     getEphemerals                 -                                     -
-    multiRead                     each part for itself                  never
+    multiRead                     each part for itself, in the shape of    never
+                                  ClickHouse Keeper for its clients
 
 Invariants: a read and the watch that it sets see the same state; nothing is applied in between. An answer that takes
 longer than a slice comes in slices (`TakesLonger`).
@@ -61,6 +62,7 @@ from datatree.znode import (
     length_of,
     stat_of,
 )
+from zab.jute.keeper_features import FLAGS_PATH
 from zab.jute.replies import (
     acl_body,
     children_body,
@@ -69,6 +71,7 @@ from zab.jute.replies import (
     data_reply,
     filtered_body,
     int_body,
+    keepers_refused_part,
     listing_reply,
     multi_body,
     part,
@@ -185,6 +188,8 @@ def get_data(state: ReadState, connection: ClientConnection, xid: int, frame: by
         return reply(xid, tree.applied, ErrorCode.NOAUTH)
     if watched:
         watch_data(state, connection, path)
+    if path == FLAGS_PATH:
+        connection.is_of_keeper = True
     data = znode[DATA_AT:] if znode[KIND_AT] == HERE else tree.data_of(path, znode)
     return data_reply(xid, tree.applied, data, znode[STAT_AT:DATA_AT])
 
@@ -293,6 +298,7 @@ def _filtered_list(state: ReadState, connection: ClientConnection, xid: int, fra
     """Children of one kind, with their stats and data where these are asked for, as they are together in one state: so
     it is one slice, of `FILTERED_COUNT_MAX` children at most. Names alone of all children are what getChildren2 gives.
     """
+    connection.is_of_keeper = True
     body = decode(opcode, frame, BODY_AT)
     assert isinstance(body, FilteredList)
     if opcode == OpCode.FILTERED_LIST and body.which == ALL:
@@ -343,6 +349,7 @@ def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList
 def list_recursive(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """The paths of what is below a znode, as they are in one state, those nearer to it first; as many as are asked for.
     What may not be read is left out, with all below it."""
+    connection.is_of_keeper = True
     tree = state.tree
     body = decode(OpCode.LIST_RECURSIVE, frame, BODY_AT)
     assert isinstance(body, PathLimit)
@@ -442,6 +449,8 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
     pieces: list[bytes] = []
     room = state.config.jute_max_buffer_bytes
     children_left = FILTERED_COUNT_MAX
+    if any(opcode not in MULTI_READS for opcode, _ in asked):
+        connection.is_of_keeper = True
     for opcode, wanted in asked:
         if isinstance(wanted, FilteredList):
             children_left -= len(state.tree.children.get(wanted.path or ROOT, NO_CHILDREN))
@@ -461,7 +470,7 @@ def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path
     tree = state.tree
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
-        return refused_part(error)
+        return _refused(state, connection, opcode, error)
     if opcode == OpCode.EXISTS:
         return part(opcode, stat_of(znode))
     if opcode in (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2):
@@ -470,14 +479,22 @@ def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path
     return part(opcode, data_body(tree.data_of(path, znode), stat_of(znode)))
 
 
+def _refused(state: ReadState, connection: ClientConnection, opcode: int, error: int) -> bytes:
+    """A part that was not done. ClickHouse takes Keeper's shape alone, clients of ZooKeeper its own alone."""
+    if connection.is_of_keeper and state.config.keeper_extensions_enabled:
+        return keepers_refused_part(opcode, error)
+    return refused_part(error)
+
+
 def _part_filtered(
     state: ReadState, connection: ClientConnection, opcode: int, body: FilteredList, room: int
 ) -> bytes | None:
     """None: it is too much for one answer. In Keeper the type of a filteredList's answer is that of a getChildren2."""
     error, listed = _filtered(state, connection, body, room)
-    if error:
-        return None if error == ErrorCode.BADARGUMENTS else refused_part(error)
-    return part(OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode, listed)
+    if error == ErrorCode.BADARGUMENTS:
+        return None
+    said_as = OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode
+    return _refused(state, connection, said_as, error) if error else part(said_as, listed)
 
 
 def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> None:
