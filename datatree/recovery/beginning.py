@@ -17,7 +17,7 @@ and the pipeline have them (`zab.pipeline.state.snapshot_output`).
 
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import DIRECTORY, MemberRecord
+from datatree.log.epochs import DIRECTORY, MemberRecord, save_mark
 from datatree.log.founding import found
 from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
@@ -36,6 +36,7 @@ def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_
     tree.applied = zxid
     writer = write_beginning(disk, tree, lineage)
     epoch = zxid >> 32
+    save_mark(disk, lineage, zxid, durable=True)
     found(disk, MemberRecord(lineage, server_id, founder=True), epoch, epoch)
     return writer.path
 

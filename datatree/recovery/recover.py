@@ -31,6 +31,7 @@ Deliberately not here: who can be filled by others (`zab.member.damage`), what a
 
 from attrs import define, field
 
+from datatree.history import beyond
 from datatree.log.aside import DAMAGED, DAMAGED_DIRECTORY, set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
 from datatree.log.disk import Disk, is_full
@@ -489,8 +490,8 @@ class _Recovery:
         except RecordError as error:
             self.damage.append(Damage(self.segments[-1].path, 0, f"a batch holds no transactions: {error}", _REPLACE))
         last = self.replay.last[0]
-        if mark > last and not self.damage:
-            reason = f"it says that {mark:#x} was durable here, and the log ends at {last:#x}"
+        reason = beyond(mark, last)
+        if reason is not None and not self.damage:
             self.damage.append(Damage(path, 0, reason, _REPLACE))
 
     # 4. Making it so.

@@ -42,6 +42,7 @@ from datatree.log.epochs import (
     MemberRecord,
     load_member,
     load_record,
+    save_mark,
     save_record,
 )
 from datatree.log.founding import found
@@ -214,6 +215,8 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
             verify_snapshot(disk, path)  # what is whole is given up for nothing less
         _set_aside(disk, before)
         found(disk, MemberRecord(header.lineage, server_id), max(accepted, epoch), epoch)
+    # Nothing follows the snapshot yet, and readers of the directory need not guess.
+    save_mark(disk, header.lineage, header.zxid, durable=True)
     disk.rename(path, snapshot_path(header.zxid))
     for directory in (DIRECTORY, RESTORED):
         disk.sync_directory(directory)

@@ -6,7 +6,8 @@ holds right before a committed transaction is committed as well, since histories
 of an epoch is, too, where only one member has kept it and goes on with the next epoch. An epoch that no such evidence
 reaches is not committed.
 
-A majority of those given is one of the ensemble only if all its voters were given.
+A majority of those given is one of the ensemble only if all its voters were given. Members are counted, not directories
+(`datatree.history.member_count`).
 
 Deliberately not here: whether the members' histories agree, and reading them.
 """
@@ -30,15 +31,16 @@ class Reached(Protocol):
     def turns(self) -> Sequence[tuple[int, int]]: ...
 
 
-def visible_epochs(members: Iterable[Reached]) -> dict[int, int]:
+def visible_epochs(members: Iterable[Reached], count: int | None = None) -> dict[int, int]:
     """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
-    such a transaction, with nothing missing in between and no member saying otherwise."""
+    such a transaction, with nothing missing in between and no member saying otherwise. `count`: of the members, where
+    some of them have given nothing."""
     listed = list(members)
-    majority = len(listed) // 2 + 1
+    majority = (len(listed) if count is None else count) // 2 + 1
     result: dict[int, int] = {}
     for epoch in sorted({epoch for found in listed for epoch in found.epochs}):
         reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
-        if reached[majority - 1]:
+        if len(reached) >= majority and reached[majority - 1]:
             result[epoch] = reached[majority - 1]
     lasts: dict[int, set[int]] = {}
     for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):

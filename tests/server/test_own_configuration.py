@@ -20,7 +20,7 @@ from zab.server import own_configuration
 from zab.server.binding import Sockets, bind
 from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
-from zab.server.own_configuration import OwnConfiguration, Port
+from zab.server.own_configuration import OwnConfiguration, Port, files_say
 from zab.server.quorum_host import quorum_addresses
 from zab.testing.ports import free_ports
 
@@ -164,3 +164,24 @@ async def test_an_open_server_moves_to_no_address_that_others_reach(tmp_path: Pa
         await server.wait_until_written(7)
         assert server.moved == []
         assert reached(client)
+
+
+def test_whether_the_files_say_what_is_in_force(tmp_path: Path) -> None:
+    """They decide where the history has no configuration, as after a restore."""
+    file = tmp_path / "zoo.cfg"
+    old, new = ensemble(0, 11, 12, 13), ensemble(0x100000005, 11, 12, 14)
+    text = f"dataDir={tmp_path}\nreconfigEnabled=true\nquorum.insecure=true\ninitLimit=10\nsyncLimit=5\n{old.lines}"
+    file.write_text(text)
+    (tmp_path / "myid").write_text("1")
+    config = load(file)
+    assert files_say(config, config.ensemble)
+    assert not files_say(config, new)
+    write_configuration(str(file), new, 1)
+    assert files_say(config, new)
+    Path(f"{file}.dynamic.{new.version:x}").unlink()
+    assert not files_say(config, new), "what cannot be read says nothing"
+    file.unlink()
+    assert not files_say(config, new)
+    without = attrs.evolve(config, file="")
+    assert files_say(without, old)
+    assert not files_say(without, new), "it would start with the configuration that it was made with"

@@ -14,7 +14,7 @@ from datatree.recovery.restoring import take_staged
 from datatree.snapshot import CHUNK_BYTES, HEADER_BYTES, SYNC_BYTES
 from tests.datatree.histories import LINEAGE, Author, snapshot
 from tests.datatree.recovery.test_restoring import lived
-from zab.server.restoring import RECONFIGURED, Before, RestoreError, Restorer
+from zab.server.restoring import NOT_IN_FILES, RECONFIGURED, Before, RestoreError, Restorer
 from zab.simulator.world.disk import FaultyDisk
 
 IDLE_SECONDS = 60.0
@@ -39,8 +39,9 @@ def restorer(
     whole_seconds: float = WHOLE_SECONDS,
     low_bytes: int = LOW_BYTES,
     before: Callable[[], Before] = lambda: Before(LINEAGE),
+    files_say: Callable[[], bool] = lambda: True,
 ) -> Restorer:
-    return Restorer(disk, before, low_bytes, idle_seconds, whole_seconds, lambda: None)
+    return Restorer(disk, before, low_bytes, idle_seconds, whole_seconds, lambda: None, files_say)
 
 
 async def pieces(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -153,6 +154,14 @@ async def test_while_a_reconfiguration_is_outstanding_nothing_is_taken(in_force:
     assert caught.value.status == 503
     assert used.begun_at < 0
     assert take_staged(used.disk, 1) is None
+
+
+@pytest.mark.parametrize("answers", [[False], [True, False]], ids=["from the start", "before it is staged"])
+async def test_while_the_files_do_not_say_what_is_in_force_nothing_is_taken(answers: list[bool]) -> None:
+    """The state comes without a configuration: after a crash they would decide."""
+    told = iter(answers)
+    error = await refusal(lived(Author()), pieces([SNAPSHOT]), files_say=lambda: next(told))
+    assert (error.status, str(error)) == (503, NOT_IN_FILES)
 
 
 @pytest.mark.parametrize("later", [1, 2], ids=["comes", "staged"])

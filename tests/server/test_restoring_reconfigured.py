@@ -11,6 +11,7 @@ from tests.rigs.waiting import until
 from tests.server.test_admin import lines_of
 from tests.server.test_restoring_running import AUTHORIZATION
 from zab.client.sync import connect
+from zab.server.restoring import NOT_IN_FILES
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,13 @@ def test_those_in_force_find_each_other_and_those_that_left_are_no_ensemble() ->
             answer = asked.restore(sid, snapshot)
             assert answer.status_code == 503
             assert "is not in the configuration in force" in answer.json()["error"]
+        # After a crash the files would decide, and that of server 4 is one of a time before.
+        file = servers.members[4].directory / "zoo.cfg"
+        written = file.read_text()
+        file.write_text("\n".join([line for line in written.splitlines() if "dynamicConfigFile" not in line] + old))
+        answer = asked.restore(4, snapshot)
+        assert (answer.status_code, answer.json()["error"]) == (503, NOT_IN_FILES)
+        file.write_text(written)
         assert len({asked.restore(sid, snapshot).json()["lineage"] for sid in (3, 4, 5)}) == 1
         servers.wait(3, 4, 5)
         with connect(servers.members[4].host, session_timeout_ms=SESSION_MS) as zk:

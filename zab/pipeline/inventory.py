@@ -8,6 +8,9 @@ to DEPTH_MAX. The first bytes of a file say of what kind it is.
     native      version-1/log.…, snapshot.…         the lineage id                 server id of the `member` record
     version-2   version-2/log.…, snapshot.…[.gz]    the directory that all are in  `myid`
 
+A directory with log files alone, and without such a number, is the `dataLogDir` of the member whose data directory
+holds no logs, where their paths say which that is (`datatree.history.pairs`): the two are one member.
+
 A member without such a number has the name of its directory. Where members of one ensemble would have the same name,
 the path of the directory is added to it. Members of ZooKeeper are taken for one ensemble as long as no two of them have
 the same number.
@@ -28,9 +31,18 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
+from datatree.history import pairs
 from datatree.log.batch import Position
 from datatree.log.disk import Disk
-from datatree.log.epochs import COMMITTED, MEMBER, MemberRecord, load_mark, load_member
+from datatree.log.epochs import (
+    ACCEPTED_EPOCH,
+    COMMITTED,
+    CURRENT_EPOCH,
+    MEMBER,
+    MemberRecord,
+    load_mark,
+    load_member,
+)
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, read_segment_header
 from datatree.snapshot import SnapshotHeader, read_snapshot_header
 from datatree.zookeeper.files import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
@@ -52,6 +64,9 @@ _MAGICS: Final[dict[bytes, LogKind]] = {
 }  # fmt: skip
 _NAMED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 _MYID: Final = "myid"
+_RECORDS: Final = (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER)
+_EPOCH_DIGITS: Final = 9
+_PIECE_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 4096
 """More than any of the small files of a member holds."""
 
@@ -116,7 +131,8 @@ class SnapshotFile:
 @define
 class MemberFiles:
     """What one member's directory holds: its files, by rising zxid, and whose they are. `committed` is the high-water
-    mark that the member keeps beside its native logs."""
+    mark that the member keeps beside its native logs; `has_records` says that there are epoch files, a member's record
+    or `myid`; `epoch` is that of `currentEpoch`; `log_directory` is where its logs are, if not in the same one."""
 
     ensemble: str
     member: str
@@ -126,6 +142,14 @@ class MemberFiles:
     snapshots: list[SnapshotFile] = field(factory=list)
     lineage: bytes | None = None
     committed: int = 0
+    has_records: bool = False
+    epoch: int = 0
+    log_directory: Place | None = None
+
+    @property
+    def is_log_directory(self) -> bool:
+        """It holds logs alone: what else a member has is in another directory."""
+        return bool(self.logs) and not self.snapshots and not self.has_records
 
 
 @define
@@ -188,7 +212,7 @@ def inventory(dirs: Dirs) -> Inventory:
             if str(member.directory) not in seen:
                 seen.add(str(member.directory))
                 found.append((name, member))
-    members = _named(found)
+    members = _named(_joined(found))
     return Inventory(sorted(members, key=lambda one: (one.ensemble, one.member)), [text for _, text in listed])
 
 
@@ -209,7 +233,7 @@ def _members(place: Place) -> Iterator[MemberFiles]:
             if count > DIRECTORIES_MAX:
                 raise PipelineError(f"{place} has more than {DIRECTORIES_MAX} directories in it; name those of members")
             entries = directory.list()
-            if any(not entry.is_directory and parse_file_name(entry.name) is not None for entry in entries):
+            if _is_members(directory, entries):
                 member = _member(directory, entries)
                 if member is not None:
                     yield member
@@ -226,7 +250,41 @@ def _members(place: Place) -> Iterator[MemberFiles]:
 
 
 def _holds_files(directory: Place) -> bool:
-    return any(parse_file_name(entry.name) is not None for entry in directory.list())
+    return _is_members(directory, directory.list())
+
+
+def _is_members(directory: Place, entries: list[Entry]) -> bool:
+    """Whether it has logs or snapshots in it, or what a member has without any."""
+    names = [entry.name for entry in entries if not entry.is_directory]
+    if directory.name in _DIRECTORY and any(name in _RECORDS for name in names):
+        return True
+    return any(parse_file_name(name) is not None for name in names)
+
+
+def _joined(found: Sequence[tuple[str | None, MemberFiles]]) -> list[tuple[str | None, MemberFiles]]:
+    """The members: a directory of logs alone is a part of the one whose data directory has none."""
+    parts: dict[tuple[str | None, str, str], list[MemberFiles]] = {}
+    for name, member in found:
+        parts.setdefault((name, member.kind, member.directory.root), []).append(member)
+    taken: list[MemberFiles] = []
+    for members in parts.values():
+        states = [member for member in members if not member.logs]
+        logs = [member for member in members if member.is_log_directory]
+        for state, log in pairs([_way(one) for one in states], [_way(one) for one in logs]).items():
+            if _may_be_one(states[state], logs[log]):
+                _join(states[state], logs[log])
+                taken.append(logs[log])
+    return [(name, member) for name, member in found if not any(member is one for one in taken)]
+
+
+def _may_be_one(state: MemberFiles, log: MemberFiles) -> bool:
+    return state.lineage is None or log.lineage is None or state.lineage == log.lineage
+
+
+def _join(state: MemberFiles, log: MemberFiles) -> None:
+    state.logs, state.log_directory = log.logs, log.directory
+    state.lineage = state.lineage or log.lineage
+    _settle(state)
 
 
 def _member(directory: Place, entries: list[Entry]) -> MemberFiles | None:
@@ -248,7 +306,7 @@ def _member(directory: Place, entries: list[Entry]) -> MemberFiles | None:
     for (entry, name), head in zip(named, heads, strict=True):
         if name.kind == "snapshot":
             member.snapshots.append(_snapshot(entry, kind, name.zxid, head))
-        elif any(head):
+        elif any(head) or (head and _has_content(entry)):
             log = _native_log(entry, name.zxid, head) if kind == "native" else _version2_log(entry, name.zxid, head)
             member.logs.append(evolve(log, has_index=f"{entry.name}.index" in files))
     member.snapshots.sort(key=lambda snapshot: snapshot.zxid)
@@ -266,6 +324,18 @@ def _head(entry: Entry) -> bytes:
 def _cached_head(place: Place, _size: int, _modified_ns: int) -> bytes:
     """A stream looks at the same directory again and again; a file that did not change is not read again."""
     return place.read(0, SEGMENT_HEADER_BYTES)
+
+
+def _has_content(entry: Entry) -> bool:
+    """Whether something comes after a beginning of zeros. Space that is preallocated is no log yet."""
+    return _cached_has_content(entry.place, entry.size, entry.modified_ns)
+
+
+@lru_cache(maxsize=65_536)
+def _cached_has_content(place: Place, size: int, _modified_ns: int) -> bool:
+    with place.open() as file:
+        pieces = (file.read(at, _PIECE_BYTES) for at in range(0, size, _PIECE_BYTES))
+        return any(piece.count(0) < len(piece) for piece in pieces)
 
 
 # One file.
@@ -336,8 +406,11 @@ def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
     directory = member.directory
     above = directory.parent if directory.name in _DIRECTORY else directory
     member.member = above.name or str(above)
+    own = _my_id(above)
+    member.has_records = own is not None or any(name in files for name in _RECORDS)
+    member.epoch = _epoch(files)
     if member.kind == "version-2":
-        member.member = _my_id(above) or member.member
+        member.member = own or member.member
         return
     small = {name: files[name].place.read(0, _SMALL_BYTES) for name in (MEMBER, COMMITTED) if name in files}
     disk = cast("Disk", _OneDirectory(small))
@@ -345,7 +418,7 @@ def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
     if record is not None:
         member.lineage, member.member = record.lineage, str(record.server_id)
     else:
-        member.member = _my_id(above) or member.member
+        member.member = own or member.member
         newest: list[LogFile | SnapshotFile] = [*member.logs, *member.snapshots]
         known = [one.lineage for one in newest if one.lineage is not None]
         member.lineage = known[0] if not member.logs and known else None
@@ -354,6 +427,14 @@ def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
     mark = load_mark(disk)
     if mark is not None and mark[0] == member.lineage:
         member.committed = mark[1]
+
+
+def _epoch(files: dict[str, Entry]) -> int:
+    """What `currentEpoch` says, 0 where it says nothing."""
+    if CURRENT_EPOCH not in files:
+        return 0
+    line = files[CURRENT_EPOCH].place.read(0, _SMALL_BYTES).partition(b"\n")[0]
+    return int(line) if line.isdigit() and len(line) <= _EPOCH_DIGITS else 0
 
 
 def _my_id(directory: Place) -> str | None:

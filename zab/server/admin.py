@@ -330,7 +330,7 @@ class Admin:
             return _too_soon(RESTORE, next_at)
         try:
             if request.query_params.get("ask") == "true":
-                before = self.restorer.settled()
+                before = await self.restorer.asked()
                 asked = {"server_id": peer.settings.sid, "participants": sorted(peer.quorum.voters)}
                 return _answer(RESTORE, told={**asked, "lineage": before.lineage.hex()})
             header = await self.restorer.receive(request.stream())

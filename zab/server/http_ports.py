@@ -22,6 +22,7 @@ from zab.host.journal import Journal
 from zab.host.listener import open_listener
 from zab.member.figures import Inspected
 from zab.member.inputs import SnapshotAsked
+from zab.member.reconfiguring import in_force
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 from zab.server.dial import numeric
@@ -141,6 +142,7 @@ class HttpPorts:
         if config.admin_enabled and config.admin_port:
             # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
             from zab.server.admin import Admin
+            from zab.server.own_configuration import files_say
             from zab.server.restoring import Before, Restorer
 
             restorer = Restorer(
@@ -150,6 +152,7 @@ class HttpPorts:
                 config.admin_idle_timeout_ms / 1000,
                 config.admin_restore_timeout_ms / 1000,
                 self._begin_anew,
+                lambda: files_say(config, in_force(config, self._member.peer)),
             )
             admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed, restorer)
             self._admin = await self._open("admin", config.admin_address, config.admin_port, admin.application)

@@ -26,6 +26,7 @@ from zab.host.listener import EVERYWHERE
 from zab.member.config import ConfigError
 from zab.member.settings import Config
 from zab.server.binding import Place, Sockets, listen, observer_master_places
+from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
 from zab.server.failure import ServerFailedError
 from zab.server.quorum_host import quorum_addresses
@@ -133,6 +134,17 @@ class OwnConfiguration:
 def writes_files(config: Config, in_force: Ensemble) -> bool:
     """Whether the files of a server are to say what is in force."""
     return config.reconfig_enabled and bool(config.file) and config.server_id in in_force.servers
+
+
+def files_say(config: Config, in_force: Ensemble) -> bool:
+    """Whether the files of this server name those in force, so that a start without a history begins with them. Reads
+    the files."""
+    if not config.file:
+        return not in_force.version
+    try:
+        return load(config.file).ensemble.lines == in_force.lines
+    except (OSError, ConfigError):
+        return False
 
 
 def _plain(place: Place) -> Place:

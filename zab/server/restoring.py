@@ -12,6 +12,10 @@ not heard of it could be a quorum of the configuration before, in the history th
 configuration that has come into force. A quorum of the one before has acknowledged that: each of those either knows it
 to be in force, and is of another lineage, or has it outstanding, and refuses.
 
+Nor where the files of this member do not say what is in force, as where `zoo.cfg` cannot be written. The state comes
+without a configuration, so after a crash the files decide who belongs to the ensemble: of one that has grown from three
+members to five, two restored ones would be a quorum by files of the three.
+
 Limits: one at a time, and none after one that was taken; `admin.idleTimeout` for each piece to come, and
 `admin.restore.timeoutInMS` for all of them; the disk keeps `diskLowBytes` free.
 
@@ -42,6 +46,10 @@ from datatree.snapshot import (
 from zab.host.journal import Journal
 
 RECONFIGURED: Final = "the ensemble is being reconfigured: give it again when that is over"
+NOT_IN_FILES: Final = (
+    "the files of this server do not say who belongs to the ensemble now, and would decide after a crash: the journal "
+    "says what kept them from being written; give it again when they are"
+)
 _SENT: Final = "what was sent"
 _OF_ZOOKEEPER: Final = (b"ZKSN", b"\x1f\x8b", b"\x82SNAPPY\x00")
 """A snapshot of ZooKeeper begins so: as it is, by gzip, and by snappy."""
@@ -77,6 +85,8 @@ class Restorer:
     idle_seconds: float
     whole_seconds: float
     begin_anew: Callable[[], None]
+    files_say: Callable[[], bool]
+    """Whether its files say what is in force; called in a worker."""
     is_busy: bool = False
     """One is on its way; or was taken, and its sender is told what the member begins anew with."""
     begun_at: float = -math.inf
@@ -110,7 +120,7 @@ class Restorer:
         return f"not all of it came within {self.whole_seconds:g} s (admin.restore.timeoutInMS)"
 
     async def _receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
-        self.settled()
+        await self.asked()
         received = bytearray()
         while len(received) < HEADER_BYTES and (piece := await self._next(pieces)):
             received += piece
@@ -127,7 +137,7 @@ class Restorer:
                 await trio.to_thread.run_sync(self.disk.remove, path)
 
     async def _stage(self, path: str) -> SnapshotHeader:
-        before = self._staged_for = self.settled()
+        before = self._staged_for = await self.asked()
         header = await trio.to_thread.run_sync(stage, self.disk, path, before.lineage, before.in_force)
         if not await self._is_in_force():
             raise RestoreError(RECONFIGURED, 503)
@@ -138,6 +148,13 @@ class Restorer:
         before = self.before()
         if before.outstanding:
             raise RestoreError(RECONFIGURED, 503)
+        return before
+
+    async def asked(self) -> Before:
+        """The same, where its files say it, too. Raises RestoreError."""
+        before = self.settled()
+        if not await trio.to_thread.run_sync(self.files_say):
+            raise RestoreError(NOT_IN_FILES, 503)
         return before
 
     async def _is_in_force(self) -> bool:

@@ -6,6 +6,7 @@ from typing import IO
 
 import pytest
 
+from datatree.history import LOG_DIRECTORY
 from datatree.log.batch import CHAIN_BYTES
 from datatree.log.segment import SegmentHeader, log_path
 from datatree.log.zxid import BEFORE_ALL
@@ -96,7 +97,7 @@ def test_a_directory_without_a_log_is_said_to_be_one(run: Run, tmp_path: Path, m
     for name in made:
         (place / name).write_bytes(bytes(4096))
     assert run("log", tmp_path) == 1
-    assert run.err == f"zab: {tmp_path}: no log that can be read in {place}\n"
+    assert run.err == f"zab: {tmp_path}: no log that can be read in {place}; {LOG_DIRECTORY}\n"
 
 
 def test_a_directory_is_followed(member: Member) -> None:

@@ -76,7 +76,7 @@ def test_directories_of_three_members(zab: Callable[..., Result], backup: Path, 
     lineages = set()
     for directory, server_id in zip(to, (1, 7, 3), strict=True):
         assert f"member {server_id}: {directory}/version-1/snapshot.{RESTORED:x}" in lines
-        files = ["acceptedEpoch", "currentEpoch", "member", "sessionKeys", f"snapshot.{RESTORED:x}"]
+        files = ["acceptedEpoch", "committed", "currentEpoch", "member", "sessionKeys", f"snapshot.{RESTORED:x}"]
         assert below(directory) == ["myid", "version-1", *(f"version-1/{name}" for name in files)]
         assert not [path for path in directory.rglob("*") if path.stat().st_mode & 0o077], "for its owner alone"
         assert (directory / "myid").read_text() == f"{server_id}\n"

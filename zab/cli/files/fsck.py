@@ -20,13 +20,14 @@ from typing import Annotated, Any, Final
 import typer
 from attrs import evolve, frozen
 
-from datatree.log.epochs import DIRECTORY
+from datatree.history import Evidence, unread
+from datatree.log.epochs import DIRECTORY, load_epochs, load_mark, load_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole, find_hole
 from datatree.recovery.recover import Recovered, examine
 from datatree.recovery.restoring import GoesOn, goes_on_with
 from datatree.recovery.scrub import Scrub
-from datatree.snapshot import SnapshotError, load_snapshot, verify_snapshot
+from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, verify_snapshot
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import count_of
@@ -154,6 +155,9 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
     if not any(name.startswith(_HISTORY) for name in names):
         fail(f"{roots[0]} holds no history")
     recovered = examine(disk)
+    reason = None if any(name.startswith("log.") for name in names) else unread([_without_log(roots[0], recovered)])
+    if reason is not None:
+        fail(f"{reason}, with --log-dir")
     hole, findings = find_hole(disk, recovered), _findings(disk, recovered)
     return Looked(
         recovered.lineage,
@@ -163,6 +167,24 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
         _verdict(recovered, hole, findings),
         is_damaged=bool(recovered.damage),
         is_amnesiac=recovered.amnesiac,
+    )
+
+
+def _without_log(root: Path, recovered: Recovered) -> Evidence:
+    """What is known of the end of a history, where there are snapshots alone. What they do not reach is not damage: a
+    `dataLogDir` was not named."""
+    disk = RealDisk(str(root), lock=False)
+    known = load_mark(disk)
+    committed = known[1] if known is not None and known[0] == recovered.lineage else 0
+    return Evidence(
+        name=str(root),
+        is_native=True,
+        has_records=load_member(disk) is not None or load_epochs(disk) is not None,
+        has_log=False,
+        snapshot=max(snapshot_files(disk), default=None),
+        committed=committed,
+        mark=committed,
+        epoch=recovered.epochs[1] if recovered.epochs is not None else 0,
     )
 
 

@@ -5,13 +5,15 @@ file is printed up to where the one after it begins, so no transaction comes twi
 counts at a start comes.
 
 The events are those of `zab.cli.files.log_files`. A Note says where files do not connect: what lies between came with a
-snapshot, or its file is gone. A file whose header cannot be read is a Damage.
+snapshot, or its file is gone. A file whose header cannot be read is a Damage. So is a log that ends
+below what `committed` beside it says (`datatree.history`).
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from datatree.log.epochs import DIRECTORY
+from datatree.history import LOG_DIRECTORY, beyond
+from datatree.log.epochs import COMMITTED, DIRECTORY
 from datatree.log.segment import SEGMENT_HEADER_BYTES
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, Note, UnreadableError, has_begun, logs_in
 
@@ -38,7 +40,7 @@ class History:
             except UnreadableError as error:
                 self._damage.append(Damage(str(path), 0, str(error)))
         if not self._logs:
-            raise UnreadableError(f"{directory}: no log that can be read in {place}")
+            raise UnreadableError(f"{directory}: no log that can be read in {place}; {LOG_DIRECTORY}")
         lineage = self._logs[-1].header.lineage
         self._others = [log for log in self._logs if log.header.lineage != lineage]
         self._logs = [log for log in self._logs if log.header.lineage == lineage]
@@ -58,6 +60,7 @@ class History:
         for log in self._others:
             yield Note(f"{log.path}: of lineage {log.header.lineage.hex()}: left out")
         # Later batches say that earlier ones are committed.
+        committed = self._logs[-1].mark
         mark = max(log.find_mark() for log in self._logs[-2:])
         last: int | None = None
         for number, log in enumerate(self._logs):
@@ -73,6 +76,10 @@ class History:
                         continue
                     last = event.txn.zxid
                 yield event
+        # What was written meanwhile is in the log before the file says so.
+        reason = beyond(committed, last or 0)
+        if reason is not None:
+            yield Damage(str(self._logs[-1].path.parent / COMMITTED), 0, reason)
 
     def poll(self) -> Iterator[Event]:
         """What has come since the last call, or since `dump`."""

@@ -1,5 +1,8 @@
 """Reads the logs of several members of one ZooKeeper for `zab log DIR DIR DIR`, once or while they are written.
 
+Of a member that keeps its logs apart (`dataLogDir`), both directories may be given: they are one member, where their
+paths say so, and count as one in any case (`datatree.history`).
+
 ZooKeeper's logs do not say what is committed. So a transaction is shown once a majority of the members given has it
 (`datatree.zookeeper.majority`), and once, from whichever log has it. Of one member given alone everything is shown,
 and not said to be committed.
@@ -25,6 +28,7 @@ from typing import Final
 
 from attrs import frozen
 
+from datatree.history import LOG_DIRECTORY, member_count, pairs
 from datatree.log.epochs import DIRECTORY as NATIVE_DIRECTORY
 from datatree.zookeeper.files import DIRECTORY, ZooKeeperFileError, chunks_of, named_files
 from datatree.zookeeper.log import LOG_HEADER, LogReader, decode_payload
@@ -38,6 +42,7 @@ _ZXID: Final = Struct(">12xq")
 _COUNTER: Final = 0xFFFF_FFFF
 _READ_BYTES: Final = 256 << 10
 _MYID: Final = "myid"
+_RECORDS: Final = ("acceptedEpoch", "currentEpoch")
 _KINDS: Final = ("log", "snapshot")
 _DISK: Final = RealDisk(".", lock=False)
 
@@ -45,6 +50,7 @@ _DISK: Final = RealDisk(".", lock=False)
 def open_members(directories: Sequence[Path]) -> "MemberLogs":
     """The logs in these data directories, or `version-2` directories, of ZooKeeper. Raises UnreadableError."""
     members: list[_Member] = []
+    places: list[_Place] = []
     for given in directories:
         if not given.is_dir():
             raise UnreadableError(f"{given}: a file; with several members, name the directory of each")
@@ -57,13 +63,49 @@ def open_members(directories: Sequence[Path]) -> "MemberLogs":
             wanted = f"{DIRECTORY} or {NATIVE_DIRECTORY}"
             raise UnreadableError(f"{given}: neither logs of ZooKeeper, nor a directory {wanted} in it")
         server_id = _server_id(directory)
-        for other in members:
+        for other in places:
             if other.directory.resolve() == directory.resolve():
                 raise UnreadableError(f"{other.name} and {given} are one directory")
             if server_id is not None and server_id == _server_id(other.directory):
                 raise UnreadableError(f"{other.name} and {given} are both of member {server_id}: each counts once")
-        members.append(_Member(str(given), directory))
-    return MemberLogs(members)
+        places.append(_Place.of(str(given), directory))
+    states = [place for place in places if not place.has_logs]
+    logs = [place for place in places if place.has_logs and not place.has_state]
+    joined = pairs([_way(place) for place in states], [_way(place) for place in logs])
+    logs_of = {id(states[state]): logs[log].directory for state, log in joined.items()}
+    for place in places:
+        if not any(place is logs[log] for log in joined.values()):
+            members.append(_Member(place.name, place.directory, logs_of.get(id(place), place.directory)))
+    behind = next((place for place in places if place.has_history), None)
+    if behind is not None and not any(member.has_logs for member in members):
+        raise UnreadableError(f"{behind.name}: there are snapshots, but no logs; {LOG_DIRECTORY}")
+    count = member_count((place.has_logs, place.has_state) for place in places)
+    return MemberLogs(members, count)
+
+
+@frozen
+class _Place:
+    """A directory that was given, and what is in it."""
+
+    name: str
+    directory: Path
+    has_logs: bool
+    has_state: bool
+    """Snapshots, or records of a member."""
+    has_history: bool
+    """A snapshot that has a transaction before it."""
+
+    @classmethod
+    def of(cls, name: str, directory: Path) -> "_Place":
+        has_records = _server_id(directory) is not None or any((directory / one).is_file() for one in _RECORDS)
+        snapshots = [zxid for zxid, _ in named_files(_DISK, str(directory), "snapshot")]
+        has_logs = bool(named_files(_DISK, str(directory), "log"))
+        return cls(name, directory, has_logs, has_records or bool(snapshots), any(snapshots))
+
+
+def _way(place: _Place) -> Sequence[str]:
+    directory = place.directory.absolute()
+    return (directory.parent if directory.name == DIRECTORY else directory).parts
 
 
 def _server_id(directory: Path) -> str | None:
@@ -136,18 +178,23 @@ class _Member:
     `last` is the last zxid in its logs, `problem` why they cannot be read now.
     """
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, log_directory: Path) -> None:
         self.name = name
         self.directory = directory
+        self._log_directory = log_directory
         self.problem = ""
         self._begin()
+
+    @property
+    def has_logs(self) -> bool:
+        return bool(named_files(_DISK, str(self._log_directory), "log"))
 
     def _begin(self) -> None:
         self.epochs: dict[int, int] = {}
         self.turns: list[tuple[int, int]] = []
         self.last = 0
         self._previous = 0
-        self._survey, self._shown = _Cursor(self.directory), _Cursor(self.directory)
+        self._survey, self._shown = _Cursor(self._log_directory), _Cursor(self._log_directory)
         self._coming = self._shown.records(live=True)
         self._head: _Record | None = None
 
@@ -167,8 +214,9 @@ class _Member:
             self.problem = ""
 
     def _look(self, live: bool) -> Iterator[Event]:
-        # Raises where the directory is gone; a disk would have no files in it.
-        next(self.directory.iterdir(), None)
+        # Raises where a directory is gone; a disk would have no files in it.
+        for directory in (self.directory, self._log_directory):
+            next(directory.iterdir(), None)
         before = self.last
         is_cut = self._survey.is_cut()
         if is_cut:
@@ -210,18 +258,19 @@ class _Member:
 class MemberLogs:
     """The logs of the members given. `is_alone`: it is only one, so nothing is known to be committed."""
 
-    def __init__(self, members: Sequence[_Member]) -> None:
+    def __init__(self, members: Sequence[_Member], count: int) -> None:
         self._members = members
+        self._count = count
         self._at = 0
         self._told: set[tuple[str, int]] = set()
 
     @property
     def is_alone(self) -> bool:
-        return len(self._members) == 1
+        return self._count == 1
 
     @property
     def title(self) -> str:
-        count = len(self._members)
+        count = self._count
         if self.is_alone:
             return f"ZooKeeper Transactional Log Files in {self._members[0].directory}"
         return f"ZooKeeper Transactional Log Files of {count} members: what {count // 2 + 1} of them have"
@@ -242,7 +291,9 @@ class MemberLogs:
                         continue
                     self._told.add((event.path, event.offset))
                 yield event
-        limits = visible_epochs(self._members)
+        # Of logs alone it is not known whose snapshots are in another directory: nobody counts twice.
+        has_parts = self._count < len(self._members)
+        limits = visible_epochs([one for one in self._members if one.has_logs or not has_parts], self._count)
         while True:
             heads = [head for member in self._members if (head := member.next(self._at)) is not None]
             heads = [head for head in heads if head.zxid <= limits.get(head.zxid >> 32, 0)]

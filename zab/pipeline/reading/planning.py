@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import pyarrow as pa
 from attrs import evolve, frozen
 
+from datatree.history import LOG_DIRECTORY
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import TIME_MS_MAX, Transactions, record_batches
 from zab.pipeline.errors import PipelineError
@@ -23,7 +24,16 @@ from zab.pipeline.reading import covering
 from zab.pipeline.reading.covering import Cover
 from zab.pipeline.reading.missing import joined_ends, proofs
 from zab.pipeline.reading.spans import Span, transactions
-from zab.pipeline.reading.visible import Survey, epoch_ends, logged_ends, mark, survey, visible_epochs
+from zab.pipeline.reading.visible import (
+    Survey,
+    check_ends,
+    committed_epochs,
+    counted,
+    epoch_ends,
+    logged_ends,
+    mark,
+    survey,
+)
 from zab.pipeline.times import ms_since_1970
 
 __all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
@@ -89,14 +99,17 @@ def plan(
     for damage does. Raises PipelineError."""
     if members not in ("all", "one"):
         raise PipelineError(f'members is "all" or "one", not {members!r}')
-    if not any(member.logs for member in found.members):
-        raise PipelineError(f"{found.shown}: there are snapshots, but no logs")
     tasks: list[Task] = []
     for group in found.ensembles.values():
+        if not any(member.logs for member in group):
+            shown = ", ".join(str(member.directory) for member in group)
+            raise PipelineError(f"{shown}: there are snapshots, but no logs; {LOG_DIRECTORY}")
         surveys = [survey(member) for member in group]
         limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
         # Damage is looked for in what is not committed, too.
         if not uncommitted and not whole_files:
+            if limits.until is None and any(bool(one.logs) != one.has_records for one in group):
+                check_ends(group, surveys)
             limits = _visible(group, surveys, limits)
         spans = [
             list(_spans(member, limits, Survey() if whole_files else known))
@@ -125,15 +138,14 @@ def _visible(group: list[MemberFiles], surveys: list[Survey], limits: _Limits) -
         known = mark(surveys)
         until = known if limits.until is None else min(limits.until, known)
         return evolve(limits, until=until, visible=tuple(epoch_ends(surveys).items()))
-    # A directory of snapshots alone is part of a member whose logs are elsewhere.
-    voters = [(member, known) for member, known in zip(group, surveys, strict=True) if member.logs]
-    if len(voters) == 1:
+    if counted(group) == 1:
+        alone = next(member for member in group if member.logs).directory
         raise PipelineError(
-            f"{voters[0][0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: "
+            f"{alone} is one member of ZooKeeper alone, whose log does not say what is committed: "
             f"give the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask "
             "for uncommitted transactions too"
         )
-    return evolve(limits, visible=tuple(visible_epochs(known for _, known in voters).items()))
+    return evolve(limits, visible=tuple(committed_epochs(group, surveys).items()))
 
 
 def _lowest(log: LogFile) -> int:

@@ -7,19 +7,20 @@ there was one leader. (A leader that was deposed has transactions at its end tha
 that went on without them.)
 
 ZooKeeper's logs do not say it: there, what a majority of the given members has is committed
-(`datatree.zookeeper.majority`). From one member alone nothing is known, and the caller has to say that uncommitted
-transactions may be shown.
+(`datatree.zookeeper.majority`), of members and not of directories (`committed_epochs`). From one member alone nothing
+is known, and the caller has to say that uncommitted transactions may be shown.
 
 Deliberately not here: whether histories agree (`verify`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 from attrs import define, field
 
+from datatree.history import Evidence, member_count, unread
 from datatree.zookeeper.majority import visible_epochs
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
@@ -30,7 +31,19 @@ from zab.pipeline.places import OpenFile
 from zab.pipeline.reading.missing import joined_ends
 from zab.pipeline.reading.spans import read_index
 
-__all__ = ["Survey", "epoch_ends", "logged_ends", "mark", "survey", "visible_epochs"]
+__all__ = [
+    "Survey",
+    "check_ends",
+    "committed_epochs",
+    "counted",
+    "epoch_ends",
+    "evidence_of",
+    "logged_ends",
+    "mark",
+    "survey",
+    "unread_of",
+    "visible_epochs",
+]
 
 
 @define
@@ -50,8 +63,8 @@ class Survey:
 
 
 def survey(member: MemberFiles) -> Survey:
-    """Read the end of a member's logs: the newest file, of ZooKeeper's also those in which an epoch ends. Damage in
-    them is not reported here. Raises PipelineError when a file cannot be read at all."""
+    """Read the end of a member's logs: the newest file that has a transaction, of ZooKeeper's also those in which an
+    epoch ends. Damage in them is not reported here. Raises PipelineError when a file cannot be read at all."""
     found = Survey(mark=member.committed)
     usable = [log for log in member.logs if log.is_usable]
     try:
@@ -100,9 +113,11 @@ def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
 
 
 def _survey_version2(found: Survey, member: MemberFiles, logs: list[LogFile]) -> None:
-    for log, later in pairwise([*logs, None]):
-        assert log is not None
-        if later is not None and later.first >> 32 == log.first >> 32:
+    following: int | None = None
+    known_epoch = -1
+    for log in reversed(logs):
+        if log.first >> 32 == known_epoch:
+            following = log.first if any(log.first_record) else following
             continue
         with log.place.open() as file:
             scan = RecordScan(file, file.size, log.first - 1)
@@ -113,9 +128,13 @@ def _survey_version2(found: Survey, member: MemberFiles, logs: list[LogFile]) ->
                     turns = np.flatnonzero(np.diff(block.zxid >> 32))
                     zxids += block.zxid[np.unique(np.concatenate(([0], turns, turns + 1, [len(block) - 1])))].tolist()
             found.ends[log.name] = scan.stop
+        if not zxids:
+            continue  # it says nothing: the one before it does
         _reach(found, zxids)
-        begin = [later.first] if later is not None else []
+        begin = [following] if following is not None else []
         found.turns += [(last, first) for last, first in pairwise(zxids + begin) if last >> 32 != first >> 32]
+        known_epoch, following = log.first >> 32, zxids[0]
+    found.turns.sort()
     if found.epochs:
         found.last = max(found.epochs.values())
     found.logged = dict(found.epochs)
@@ -125,6 +144,54 @@ def _survey_version2(found: Survey, member: MemberFiles, logs: list[LogFile]) ->
 def _reach(found: Survey, zxids: Iterable[int]) -> None:
     for zxid in zxids:
         found.epochs[zxid >> 32] = max(found.epochs.get(zxid >> 32, 0), zxid)
+
+
+def committed_epochs(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that a majority of these members of ZooKeeper has."""
+    pairs = list(zip(members, surveys, strict=True))
+    # Of a directory of logs alone it is not known whose snapshots are beside it: nobody counts twice.
+    has_parts = any(member.is_log_directory for member in members)
+    reached = [found for member, found in pairs if member.logs or (member.has_records and not has_parts)]
+    return visible_epochs(reached, counted(members))
+
+
+def counted(members: Iterable[MemberFiles]) -> int:
+    """How many members these are. Snapshots that somebody put into a directory are no member."""
+    voters = (member for member in members if member.logs or member.has_records)
+    return member_count((bool(member.logs), not member.is_log_directory) for member in voters)
+
+
+def check_ends(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> None:
+    """Raises PipelineError where more was committed than what was given holds, as far as the files can tell."""
+    reason = unread_of(members, surveys)
+    if reason is not None:
+        raise PipelineError(reason)
+
+
+def unread_of(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> str | None:
+    """See `datatree.history.unread`."""
+    pairs = zip(members, surveys, strict=True)
+    return unread([evidence_of(member, found.last, found.mark, _newest(member)) for member, found in pairs])
+
+
+def _newest(member: MemberFiles) -> int | None:
+    own = [file.zxid for file in member.snapshots if not (file.lineage and member.lineage != file.lineage)]
+    return max(own, default=None)
+
+
+def evidence_of(member: MemberFiles, logged: int, mark: int, snapshot: int | None) -> Evidence:
+    """What a member's files say of the end of its history."""
+    return Evidence(
+        name=str(member.directory),
+        is_native=member.kind == "native",
+        has_records=member.has_records,
+        has_log=bool(member.logs),
+        logged=logged,
+        snapshot=snapshot,
+        committed=member.committed,
+        mark=mark,
+        epoch=member.epoch,
+    )
 
 
 def mark(surveys: Iterable[Survey]) -> int:

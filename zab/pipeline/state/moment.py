@@ -10,7 +10,9 @@ below it. The rules:
    the logs go back to the beginning of the ensemble.
 3. Every transaction from there to the moment has to be in the logs, where what one member lacks may come from another:
    the first is the next one after the snapshot or the first of its epoch, no epoch has a hole, none ends early.
-4. Anything else is a PipelineError that names what is kept.
+4. The end has to be known (`datatree.history`): what was not given does not count as not existing. A zxid that is named
+   needs no end.
+5. Anything else is a PipelineError that names what is kept.
 
 `Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`). The stretch of them that
 belongs to the state is read once: what is counted for rule 3 is what the state is made of.
@@ -28,7 +30,7 @@ from zab.pipeline.inventory import Inventory, LogFile, LogKind, MemberFiles
 from zab.pipeline.places import Place
 from zab.pipeline.reading.missing import beginning_zxid, is_missing, joined_ends, proofs
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
-from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
+from zab.pipeline.reading.visible import committed_epochs, epoch_ends, logged_ends, mark, survey, unread_of
 from zab.pipeline.state.epochs import Epoch
 from zab.pipeline.times import ms_since_1970
 
@@ -124,24 +126,33 @@ class _Kept:
     """The last zxid in the logs that may be shown; 0 without any."""
     ends: dict[int, int]
     """The last zxid of each epoch, as far as it is known (`zab.pipeline.reading.missing`)."""
+    unread: str | None = None
+    """Why the end is not known (`datatree.history.unread`)."""
     problems: tuple[Problem, ...] = ()
     """Snapshots that cannot be read, as far as they were looked at."""
 
     @classmethod
     def of(cls, members: Sequence[MemberFiles], *, uncommitted: bool) -> "_Kept":
         """Raises PipelineError."""
-        if not any(member.logs for member in members):
-            return cls(members, 0, proofs(members, {}))
         surveys = [survey(member) for member in members]
+        reason = unread_of(members, surveys)
+        if not any(member.logs for member in members):
+            return cls(members, 0, proofs(members, {}), reason)
         ends = epoch_ends(surveys)
         if uncommitted:
             end = max(found.last for found in surveys)
         elif members[0].kind == "native":
             end = mark(surveys)
         else:
-            ends = visible_epochs(surveys)
+            ends = committed_epochs(members, surveys)
             end = max(ends.values(), default=0)
-        return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))))
+        return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))), reason)
+
+    def check_end(self) -> None:
+        """Raises PipelineError where it is not known."""
+        if self.unread is not None:
+            newest = max([self.end, *self.snapshots])
+            raise PipelineError(f"{self.unread}; --at {newest:#x} is what can be read here; {self}")
 
     @property
     def logs(self) -> list[LogFile]:
@@ -204,6 +215,7 @@ def moment_of(
 def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
     """The zxid to reach."""
     if at is None:
+        kept.check_end()
         return max([kept.end, *kept.snapshots])
     if isinstance(at, int):
         return at
@@ -216,6 +228,8 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
         raise PipelineError(
             f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}{times}"
         )
+    if found >= kept.end:
+        kept.check_end()
     return found
 
 

@@ -36,12 +36,12 @@ from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import MemberRecord
+from datatree.log.epochs import MemberRecord, save_mark
 from datatree.log.founding import found
 from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
-from datatree.snapshot import SnapshotWriter
+from datatree.snapshot import SnapshotWriter, snapshot_files
 from datatree.znode import (
     HEAD_AND_STAT,
     STAT_LAYOUT,
@@ -226,8 +226,10 @@ def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
 def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None:
     """Make the directory that of a member which holds all of the history that its snapshot begins.
 
-    Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be taken up. The
-    member's record comes last."""
+    Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be taken up. As
+    long as nothing follows the snapshot, `committed` says so. The member's record comes last."""
+    for zxid in snapshot_files(disk)[-1:]:
+        save_mark(disk, lineage, zxid, durable=True)
     found(disk, MemberRecord(lineage, server_id), epoch, epoch)
 
 

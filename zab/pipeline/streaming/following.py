@@ -33,7 +33,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, LogFile, MemberFiles, inventory
 from zab.pipeline.reading.missing import follows, is_missing, joined_ends, proofs
 from zab.pipeline.reading.spans import Span
-from zab.pipeline.reading.visible import Survey, logged_ends, visible_epochs
+from zab.pipeline.reading.visible import Survey, committed_epochs, logged_ends
 from zab.pipeline.streaming.chart import Chart
 
 __all__ = ["Ensemble", "Following", "Leg", "Route"]
@@ -120,10 +120,13 @@ class MemberLogs:
                 if chart.runs:
                     break
             return
-        epochs = [chart.log.first >> 32 for chart in charts] + [-1]
-        for number, chart in enumerate(charts):
-            if epochs[number] != epochs[number + 1]:
-                chart.advance()
+        known_epoch = -1
+        for chart in reversed(charts):
+            if chart.log.first >> 32 == known_epoch:
+                continue
+            chart.advance()
+            if chart.runs:
+                known_epoch = chart.log.first >> 32
 
     def survey(self) -> Survey:
         """The last zxid that the member has of each epoch."""
@@ -220,7 +223,7 @@ class Ensemble:
             _unless_gone(logs.advance)
         if self.kind == "version-2":
             surveys = [logs.survey() for logs in self.members.values()]
-            self.epochs = visible_epochs(surveys)
+            self.epochs = committed_epochs([logs.found for logs in self.members.values()], surveys)
             self.proven = proofs((logs.found for logs in self.members.values()), logged_ends(surveys))
             for logs in self.members.values():
                 for last, following in logs.ends_of_epochs():

@@ -15,10 +15,12 @@ from typing import Final
 import numpy as np
 from attrs import define, evolve, field
 
+from datatree.history import Evidence, unread
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import TORN, Damage
 from zab.pipeline.inventory import MemberFiles, SnapshotFile
 from zab.pipeline.reading.missing import COUNTER, between, follows, proofs
+from zab.pipeline.reading.visible import evidence_of
 from zab.pipeline.verify.files import Epoch, FileReport, Hole
 from zab.pipeline.verify.findings import Drill, Finding, differ
 
@@ -223,6 +225,12 @@ class MemberHistory:
         return [one for one in self.member.snapshots if one.lineage in (None, self.member.lineage)]
 
     @property
+    def evidence(self) -> Evidence:
+        """What its files say of the end of its history."""
+        snapshot = max((one.zxid for one in self.snapshots), default=None)
+        return evidence_of(self.member, self.last or 0, self.mark, snapshot)
+
+    @property
     def end_report(self) -> FileReport:
         """The file that the history ends in."""
         return max((one for one in self.reports if one.last is not None), key=lambda one: one.last or 0)
@@ -282,6 +290,7 @@ class Comparison:
         self._shift, self._cuts = shift, sorted(cuts)
         for one in histories:
             self._state_extent(one)
+        self._find_unread(histories)
         if self.histories:
             for epoch in sorted({epoch for one in self.histories for epoch in one.epochs}):
                 self._compare_epoch(epoch)
@@ -307,6 +316,13 @@ class Comparison:
             sentence = f"the log begins at {one.first:#x}, that of member {longest.name} at {longest.first:#x}"
             begin = one.report_of(one.first)
             self.findings.append(one.finding("begins", sentence, begin, 0, one.first, deviation=False))
+
+    def _find_unread(self, histories: Sequence[MemberHistory]) -> None:
+        """What the members say was committed, and nobody given has; logs that were not given."""
+        reason = unread([one.evidence for one in histories])
+        if reason is not None and not any(one.is_short for one in histories):
+            ensemble = histories[0].member.ensemble
+            self.findings.append(Finding(ensemble, None, None, None, None, "unread", True, reason))
 
     # --------------------------------------------------------------------------------------------------------- epochs
 
