@@ -184,12 +184,12 @@ def get_data(state: ReadState, connection: ClientConnection, xid: int, frame: by
     if znode is None:
         return reply(xid, tree.applied, ErrorCode.NONODE)
     (acl_id,) = ACL_ID.unpack_from(znode)
+    if path == FLAGS_PATH:
+        connection.is_of_keeper = True
     if acl_id != OPEN and not may(state, connection, znode, READ):
         return reply(xid, tree.applied, ErrorCode.NOAUTH)
     if watched:
         watch_data(state, connection, path)
-    if path == FLAGS_PATH:
-        connection.is_of_keeper = True
     data = znode[DATA_AT:] if znode[KIND_AT] == HERE else tree.data_of(path, znode)
     return data_reply(xid, tree.applied, data, znode[STAT_AT:DATA_AT])
 
