@@ -10,14 +10,32 @@ Deliberately not here: what has to wait while a piece of work is half done (`zab
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["NAMES", "PARTS", "PATHS", "RECORD_BYTES", "SLICE_BYTES", "TOLD", "WATCHES", "slices_of"]
+__all__ = [
+    "DELIVERED",
+    "ENDED",
+    "NAMES",
+    "PARTS",
+    "PATHS",
+    "RECORD_BYTES",
+    "SLICE_BYTES",
+    "TOLD",
+    "TOLD_FOR_ONE",
+    "WATCHES",
+    "slices_of",
+]
 
 PARTS: Final = 250
 """Of a multi, prepared or applied; ephemerals of a session that is closed."""
-TOLD: Final = 1_000
+TOLD: Final = 4_000
 """Connections that are told of changes."""
+DELIVERED: Final = 500
+"""Transactions of a batch that are applied and answered; each part of one counts as one more."""
+TOLD_FOR_ONE: Final = TOLD // DELIVERED
+"""So many connections that are told count as one of these."""
 PATHS: Final = 1_000
 """Of a setWatches; parts of a multiRead."""
+ENDED: Final = 250
+"""Connections that are closed, and forgotten; sessions that expire."""
 WATCHES: Final = 5_000
 """Of connections that are gone."""
 SLICE_BYTES: Final = 16_384

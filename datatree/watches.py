@@ -54,14 +54,10 @@ from datatree.record import AclList
 from datatree.slices import TOLD as SLICE
 from datatree.znode import STAT_AT, STAT_LAYOUT, Znode
 
-__all__ = ["Connection", "Event", "Told", "WatchTable", "Znodes"]
+__all__ = ["Connection", "WatchTable", "Znodes"]
 
 # Any hashable object; the tables only compare it.
 Connection: TypeAlias = Any
-# Type and path, as they stand in a notification.
-Event: TypeAlias = tuple[int, bytes]
-# Who is told, and what.
-Told: TypeAlias = tuple[Connection, int, bytes]
 MayRead: TypeAlias = Callable[[Connection, AclList], bool]
 
 # Tables, as indexes.
@@ -206,27 +202,31 @@ class WatchTable:
 
     # Events.
 
-    def trigger(self, trigger: Trigger, may_read: MayRead | None = None) -> Iterable[Told]:
-        """Who is told of one trigger: (connection, event type, path), in order. One-shot watches are consumed.
+    def trigger(self, trigger: Trigger, may_read: MayRead | None = None) -> Iterable[Connection]:
+        """Who is told of one trigger, in order. One-shot watches are consumed.
 
         `may_read(connection, acl)` decides who may know; it is not asked about the open ACL. None: everybody may.
 
         Where many watch, what is returned comes bit by bit: nothing else may be asked of the table until it has ended.
+        Where all who are told watch one path, and stay, it is the table's own dict of them: the same one for the next
+        change that they all watch, so whoever tells them can do so once for many changes.
         """
         if not self.total_count:
             return ()
-        kind, path, event_type, acl = trigger
+        kind, path, _, acl = trigger
         if kind == DATA:
             fired = [self._fire(_DATA, path), *self._fire_above(path)]
         elif kind == DELETE:
             fired = [self._fire(_DATA, path), *self._fire_above(path), self._fire(_CHILD, path)]
         else:
             fired = [self._fire(_CHILD, path)]
-        count = sum(len(taken) + len(kept) for _, taken, kept in fired)
-        if not count:
+        watchers = [each for _, taken, kept in fired for each in (taken, kept) if each]
+        if not watchers:
             return ()
-        told = self._tell(fired, path, event_type, acl, may_read)
-        return told if count > SLICE else list(told)
+        if len(watchers) == 1 and (acl is None or may_read is None) and all(not taken for _, taken, _ in fired):
+            return watchers[0]
+        told = self._tell(fired, path, acl, may_read)
+        return told if sum(map(len, watchers)) > SLICE else list(told)
 
     def _fire(self, table: int, path: bytes) -> _Fired:
         """The one-shot watchers of the path, which are taken out of their table, and its persistent ones."""
@@ -241,8 +241,8 @@ class WatchTable:
                     yield _RECURSIVE, _NOBODY, watchers
 
     def _tell(
-        self, fired: Iterable[_Fired], path: bytes, event_type: int, acl: AclList, may_read: MayRead | None
-    ) -> Iterator[Told]:
+        self, fired: Iterable[_Fired], path: bytes, acl: AclList, may_read: MayRead | None
+    ) -> Iterator[Connection]:
         """Each of them once."""
         told: _Watchers = {}
         is_open = acl is None or may_read is None
@@ -254,7 +254,7 @@ class WatchTable:
                     if connection not in told:
                         told[connection] = None
                         if is_open or (may_read is not None and may_read(connection, acl)):
-                            yield connection, event_type, path
+                            yield connection
 
     def _consume(self, table: int, connection: Connection, path: bytes) -> None:
         """The other side of a one-shot watch that is out of its table."""

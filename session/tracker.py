@@ -35,7 +35,7 @@ from session.identity import SessionId
 __all__ = ["Admission", "SessionTracker", "TouchTable"]
 
 
-EXPIRED_COUNT_MAX = 2_000
+EXPIRED_COUNT_MAX = 250
 """In one call: what else is due comes with the next one."""
 
 

@@ -263,7 +263,7 @@ class TestSlices:
 
     def test_until_it_is_counted_it_refuses_nothing_and_shows_what_is_unknown(self) -> None:
         leader = self.crowded()
-        leader.create(LIMITS, b"count=-1,bytes=-1=;countHardLimit=2")
+        leader.create(LIMITS, b"count=-1,bytes=-1=;countHardLimit=0")
         leader.create(STATS)
         assert leader.shown() == b"count=-1,bytes=-1"
         assert leader.create(b"/a/x") == 0

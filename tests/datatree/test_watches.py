@@ -40,7 +40,9 @@ def parent(path):
 
 
 def fire(table, triggers, may_read=None):
-    return [told for trigger in triggers for told in table.trigger(trigger, may_read)]
+    return [
+        (connection, trigger[2], trigger[1]) for trigger in triggers for connection in table.trigger(trigger, may_read)
+    ]
 
 
 def znode(mzxid, pzxid):
@@ -423,7 +425,7 @@ STEPS = st.lists(
 def step(table, twin, kind, *arguments):
     if callable(kind):
         for trigger in kind(*arguments):
-            told = table.trigger(trigger)
+            told = fire(table, [trigger])
             assert len(told) == len(set(told))
             assert set(told) == twin.trigger(trigger)
         return

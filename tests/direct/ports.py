@@ -38,6 +38,9 @@ class DirectClients:
     def receive(self, inputs: list[Input], until_ns: int) -> None:
         pass
 
+    def notice_ends(self, inputs: list[Input]) -> None:
+        pass
+
     def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
         pass
 

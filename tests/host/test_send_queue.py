@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zab.host.send_queue import JOIN_BYTES_MAX, SendQueue
+from zab.host.send_queue import JOIN_BYTES_MAX, SMALL_BYTES, SendQueue
 
 
 class Sink:
@@ -117,3 +117,19 @@ def test_socket_that_would_block_took_nothing():
     sink.takes.append(5)
     assert queue.flush(sink.send) == 5
     assert sink.taken == b"waits"
+
+
+def test_small_pieces_that_wait_are_kept_as_one():
+    """A client that reads nothing is sent a hundred thousand short answers: they take no more than their bytes."""
+    queue = SendQueue()
+
+    def full(_data):
+        raise BlockingIOError
+
+    for _ in range(10):
+        queue.flush(full, [b"x" * 20] * 10_000, 200_000)
+    assert len(queue.ordinary) < 10
+    large = [bytes(SMALL_BYTES)] * 3
+    queue.flush(full, large, 3 * SMALL_BYTES)
+    assert list(queue.ordinary)[-3:] == large, "large ones are not copied"
+    assert queue.unsent_bytes == 2_000_000 + 3 * SMALL_BYTES

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.host.before_a_turn import next_timer
+from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.service import (
     AT_ONCE,
     FAR_NS,
@@ -32,6 +32,43 @@ def server():
 
 
 # ------------------------------------------------------------------------------------------------------------ receiving
+
+
+def test_ends_are_noticed_while_nobody_is_read_from(server):
+    """Of those who left nothing to be read, a few in a turn; the others keep what they said."""
+    clients = [server.client() for _ in range(4)]
+    clients[0][0].sendall(b"last words")
+    for sock, _ in (clients[0], clients[1], clients[2]):
+        sock.close()
+    clients[3][0].sendall(b"here")
+    found = []
+    while len(server.clients.readable) < 4:
+        tell_what_is_ready(server.loop)
+    for _ in range(3):
+        server.clients.notice_ends(found)
+    assert found == [Closed(connection) for _, connection in clients[1:3]]
+    assert server.clients.count == 2
+    left = server.until(3)
+    for event in (Received(clients[0][1], b"last words"), Closed(clients[0][1]), Received(clients[3][1], b"here")):
+        assert event in left
+
+
+def test_so_many_are_looked_at_for_their_end_in_a_turn_and_the_others_next(server, monkeypatch):
+    monkeypatch.setattr(module, "ENDS_MAX", 3)
+    clients = [server.client() for _ in range(8)]
+    for sock, _ in clients[:3]:
+        sock.sendall(b"stays")
+    for sock, _ in clients[3:]:
+        sock.close()
+    while len(server.clients.readable) < 8:
+        tell_what_is_ready(server.loop)
+    found = []
+    counts = []
+    for _ in range(4):
+        server.clients.notice_ends(found)
+        counts.append(len(found))
+    assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 3
+    assert {event.connection for event in found} == {connection for _, connection in clients[3:]}
 
 
 def test_newcomer_is_announced_with_its_numeric_address(server):
@@ -315,3 +352,40 @@ def test_accept_that_is_paused_has_a_deadline_and_resumes(server, monkeypatch):
     assert listener.interest == READ
     assert next_timer(server.loop) is None
     assert module.TURN_MS == 4
+
+
+@pytest.mark.parametrize("how", [AT_ONCE, WHEN_SENT])
+def test_connections_that_end_at_once_are_closed_a_few_in_a_turn(server, monkeypatch, how):
+    monkeypatch.setattr(module, "CLOSED_MAX", 3)
+    clients = [server.client() for _ in range(10)]
+    for _, connection in clients:
+        connection.closing = how
+    counts = [10]
+    dirty = [connection for _, connection in clients]
+    while server.clients.has_unsent or dirty:
+        server.turn(dirty)
+        dirty = []
+        counts.append(
+            sum(bool(server.clients._closing.get(client) is None) for client in server.clients._sockets.values())
+        )
+    assert counts == [10, 7, 4, 1, 0]
+    if how == WHEN_SENT:
+        server.now += CLOSING_MS
+        left = []
+        while server.clients.count:
+            server.turn()
+            left.append(server.clients.count)
+            server.now += 1
+        assert left == [7, 4, 1, 0]
+
+
+def test_what_is_left_to_be_closed_begins_the_next_turn(server, monkeypatch):
+    monkeypatch.setattr(module, "CLOSED_MAX", 1)
+    clients = [server.client() for _ in range(2)]
+    for _, connection in clients:
+        connection.closing = AT_ONCE
+    server.turn([connection for _, connection in clients])
+    assert server.clients.has_news
+    server.turn()
+    assert server.clients.count == 0
+    assert not server.clients.has_news

@@ -137,7 +137,7 @@ def test_garbage(target: Target) -> None:
 
 def test_reader_of_a_byte_at_a_time(target: Target) -> None:
     """Clients ask for 40 megabytes each, and read a byte now and then. Beyond its limit a connection is not read from,
-    and all together are bounded (totalOutputLimitBytes); the documented most is 256 MiB, and these ask for less."""
+    and all together are bounded (totalOutputLimitBytes); the documented most is 128 MiB, and these ask for less."""
     with contextlib.closing(Client(target.leader.client_port)) as writer:
         writer.create("/big", b"x" * 1_000_000)
     with target.attacked(memory_mb=200), clients(target.leader.client_port, 6, receive_bytes=4096) as slow:
@@ -152,10 +152,10 @@ def test_reader_of_a_byte_at_a_time(target: Target) -> None:
 
 def test_readers_of_nothing(target: Target) -> None:
     """Twenty-five clients ask for 100 megabytes each, and read nothing: 350 MB once. Together they have at most
-    totalOutputLimitBytes (256 MiB); beyond that those with most are closed."""
+    totalOutputLimitBytes (128 MiB); beyond that those with most are closed."""
     with contextlib.closing(Client(target.leader.client_port)) as writer:
         writer.create("/big", b"x" * 1_000_000)
-    with target.attacked(memory_mb=330), clients(target.leader.client_port, 25, receive_bytes=4096) as mute:
+    with target.attacked(memory_mb=200), clients(target.leader.client_port, 25, receive_bytes=4096) as mute:
         for client in mute:
             say(client.sock, b"".join(client.request(4, text(b"/big") + b"\0") for _ in range(100)))
         with contextlib.closing(Client(target.leader.client_port)) as other:

@@ -110,6 +110,7 @@ SAMPLES_OF_KEYS = {
 }
 SASL_USERS = "sasl.usersFile=/users\n"
 COMPANIONS = {
+    "outputLimitBytes": "totalOutputLimitBytes=200000000\n",
     "authProvider.*": SASL_USERS,
     "sessionRequireClientSASLAuth": SASL_USERS,
     "requireClientAuthScheme": SASL_USERS,

@@ -11,7 +11,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
-from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetWatches
+from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetData, SetWatches
 from datatree.slices import PARTS, WATCHES
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab import events as ev
@@ -269,6 +269,122 @@ def test_many_watchers_are_told_over_several_turns_before_the_reply(monkeypatch:
     assert steps_of(told) == 4
     assert [len(watcher.events()) for watcher in watchers] == [1] * 7 + [0] + [1] * 27
     assert not ensemble.servers[1].member.state.watches.any  # type: ignore[index]
+
+
+def sets(client: Client, path: bytes, count: int) -> bytes:
+    return multi(client, *((5, SetData(path, b"%d" % number, -1)) for number in range(count)))
+
+
+def test_many_changes_that_the_same_watch_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of a multi concerns each of 30 connections. They are told of all changes at once, in order."""
+    monkeypatch.setattr("zab.member.watch_events.TOLD", 400)
+    ensemble = Ensemble(1)
+    writer, one_only, *watchers = [ensemble.session() for _ in range(32)]
+    ensemble.do(writer, writer.create(b"/a"), writer.create(b"/a/b"), writer.create(b"/a/c"))
+    ensemble.do(one_only, one_only.add_watch(b"/a/c", 0))
+    for watcher in watchers:
+        ensemble.do(watcher, watcher.add_watch(b"/a", 1))
+    told = watched(ensemble, lambda _: sum(len(watcher.received) for watcher in watchers))[1]
+    parts = [(5, SetData(path, b"x", -1)) for path in [b"/a/b"] * 40 + [b"/a/c", b"/a/b"] * 5 + [b"/a/b"] * 50]
+    ensemble.do(writer, multi(writer, *parts))
+    for watcher in watchers:
+        assert [path for _, path in watcher.events()] == [body.path for _, body in parts]
+    assert [path for _, path in one_only.events()] == [b"/a/c"] * 5
+    assert steps_of(told) <= 4, "3,000 events, of which 300 are told one by one"
+
+
+def test_events_of_one_step_are_bounded_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.watch_events.TOLD", 20)
+    ensemble = Ensemble(1)
+    writer, *watchers = [ensemble.session() for _ in range(11)]
+    ensemble.do(writer, writer.create(b"/a"), *(writer.create(b"/a/%d" % number) for number in range(10)))
+    for number, watcher in enumerate(watchers):
+        ensemble.do(watcher, *(watcher.add_watch(b"/a/%d" % (n % 10), 0) for n in range(number, number + 5)))
+    told = watched(ensemble, lambda _: sum(len(watcher.received) for watcher in watchers))[1]
+    ensemble.do(writer, multi(writer, *((5, SetData(b"/a/%d" % (n % 10), b"", -1)) for n in range(60))))
+    assert told[-1] - told[0] == 300
+    assert largest_step(told) <= 20 + 5
+
+
+def backlog(ensemble: Ensemble, writes: list[bytes], client: Client) -> Server:
+    """A follower that has all these to apply, one after the other."""
+    follower = ensemble.follower
+    follower.durable_held = True
+    ensemble.do(client, *writes)
+    return follower
+
+
+def test_clients_are_served_between_any_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower is behind with batches that take several turns each. Whoever asks something meanwhile is answered
+    after each of them, of the state at its end."""
+    monkeypatch.setattr("zab.member.watch_events.TOLD", 10)
+    ensemble = Ensemble(3)
+    writer, other, *watchers = (
+        ensemble.session(ensemble.leader),
+        *(ensemble.session(ensemble.follower) for _ in range(21)),
+    )
+    ensemble.do(writer, writer.create(b"/a"))
+    for watcher in watchers:
+        ensemble.do(watcher, watcher.add_watch(b"/a", 0))
+    follower = backlog(ensemble, [sets(writer, b"/a", PARTS + 10) for _ in range(5)], writer)
+    first, last = follower.member.tree.applied, ensemble.leader.member.tree.applied
+    step = ensemble.step
+
+    def asking(server: Server) -> None:
+        if server is follower:
+            other.say(other.exists(b"/"))
+        step(server)
+
+    other.received.clear()
+    ensemble.step = asking  # type: ignore[method-assign]
+    ensemble.release(follower)
+    while follower.member.tree.applied < last:
+        ensemble.step(follower)
+    seen = {zxid for kind, _, zxid, *_ in other.received if kind == "reply"}
+    assert set(range(first + 1, last)) <= seen
+
+
+def test_who_is_gone_is_noticed_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more is kept for it; unless it said something before, which has its turn first."""
+    monkeypatch.setattr("zab.member.watch_events.TOLD", 10)
+    ensemble = Ensemble(1)
+    writer, goes, says, stays = [ensemble.session() for _ in range(4)]
+    ensemble.do(writer, writer.create(b"/a"))
+    for watcher in (goes, says, stays):
+        ensemble.do(watcher, watcher.add_watch(b"/a", 0))
+    server = ensemble.servers[1]  # type: ignore[index]
+    writer.say(sets(writer, b"/a", 3 * PARTS))
+    while not goes.events():
+        ensemble.step(server)
+    assert server.member.is_between_states
+    goes.close()
+    says.say(says.create(b"/last") + says.request(OpCode.CLOSE_SESSION))
+    says.close()
+    ensemble.step(server)
+    assert server.member.is_between_states
+    assert goes.connection.closing
+    assert not says.connection.closing
+    count = len(goes.events())
+    ensemble.settle()
+    assert len(goes.events()) == count < 3 * PARTS
+    assert len(stays.events()) == 3 * PARTS
+    assert server.member.tree.get(b"/last") is not None
+    assert says.connection.session not in server.member.tree.sessions
+
+
+def test_batch_of_many_transactions_is_applied_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is short; together, with their parts and whom they tell, they are not."""
+    monkeypatch.setattr("zab.member.processor.DELIVERED", 100)
+    ensemble = Ensemble(3)
+    writer, watcher = ensemble.session(ensemble.leader), ensemble.session(ensemble.follower)
+    ensemble.do(writer, writer.create(b"/a"))
+    seen = watched(ensemble, lambda server: server.member.metrics.proposal_count)
+    steps = watched(ensemble, lambda server: server.member.tree.applied)
+    ensemble.do(writer, *(sets(writer, b"/a", 20) for _ in range(30)))
+    assert max(seen[ensemble.leader.sid]) - seen[ensemble.leader.sid][0] < 10
+    for server in ensemble.servers.values():
+        assert largest_step(steps[server.sid]) <= 100 // 20
+    assert ensemble.do(watcher, watcher.exists(b"/a"))[0][1] == 0
 
 
 # ----------------------------------------------------------------------------------------------------- who waits for it
@@ -579,3 +695,32 @@ def test_quotas_made_and_removed_over_many_znodes_cost_nothing_to_apply(monkeypa
         assert largest_step(seen[server.sid]) == 50
         assert seen[server.sid][-1] == server.member.tree.znode_count
         assert server.member.tree.quotas[b"/many"].text() == b"count=601,bytes=0"
+
+
+@pytest.mark.parametrize("how", ["silence", "role"])
+def test_connections_that_end_at_once_are_closed_and_forgotten_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """They say nothing, and have no session; or their member serves nobody any more."""
+    monkeypatch.setattr("zab.member.limits.ENDED", 7)
+    monkeypatch.setattr("zab.member.limits.NAMES", 20)
+    monkeypatch.setattr("zab.member.connection.ENDED", 7)
+    ensemble = Ensemble(3)
+    server = ensemble.follower
+    if how == "silence":
+        strangers = [Client(server, 1000 + number) for number in range(40)]
+        ensemble.clients |= {stranger.connection: stranger for stranger in strangers}
+    else:
+        strangers = [ensemble.session(server) for _ in range(40)]
+    ensemble.settle()
+    assert len(server.member.clients.all) == 40
+    closing = watched(ensemble, lambda server: sum(bool(each.connection.closing) for each in strangers))[server.sid]
+    known = watched(ensemble, lambda server: len(server.member.clients.all))[server.sid]
+    if how == "role":
+        ensemble.cut.add(server.sid)
+    ensemble.advance(40 * TICK_MS)
+    assert closing[-1] == 40
+    assert known[-1] == 0
+    assert largest_step(known) == 7
+    assert how == "role" or largest_step(closing) == 7
+    assert not server.member.has_more

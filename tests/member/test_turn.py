@@ -343,6 +343,13 @@ def test_port_with_nothing_to_do_is_not_called(rig: Rig, part: str, attribute: s
     assert [note[0] for note in rig.notes] == called
 
 
+def test_while_a_batch_is_applied_in_part_only_ends_of_clients_are_noticed(rig: Rig) -> None:
+    rig.have_nothing()
+    rig.clients.has_news = rig.member.is_between_states = True
+    rig.turn.take()
+    assert [note[0] for note in rig.notes] == ["clients.notice_ends"]
+
+
 def test_clients_are_flushed_when_the_member_has_marked_some(rig: Rig) -> None:
     rig.have_nothing()
     rig.member.dirty["a connection"] = None

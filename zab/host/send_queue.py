@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 JOIN_BYTES_MAX = 256 << 10
+SMALL_BYTES = 4 << 10
+"""Pieces that wait are kept as one where they are shorter than this, on the average."""
 
 Send: TypeAlias = Callable[[bytes | memoryview], int]
 """A socket's `send`: how many bytes it took, or BlockingIOError."""
@@ -60,7 +62,10 @@ class SendQueue:
             assert self._seal is None
             is_alone = not self.unsent_bytes and total_bytes <= JOIN_BYTES_MAX
             self.unsent_bytes += total_bytes
-            if not is_alone:
+            if not is_alone and total_bytes < len(pieces) * SMALL_BYTES:
+                # Kept as they are, small pieces take several times their bytes.
+                self.ordinary.append(b"".join(pieces))
+            elif not is_alone:
                 self.ordinary.extend(pieces)
         else:
             is_alone = False

@@ -1,6 +1,7 @@
 """Client connections: their sockets inside the loop's poller. What the bytes mean is the service's.
 
     receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
+    notice_ends(inputs)     who is gone, while nobody may be read from
     flush(dirty)            one send of the joined output for each connection that has some
     accept()                at the end of a turn; the newcomers are inputs of the next one, those of a port with TLS
                             when their handshake is done (`handshakes`)
@@ -29,6 +30,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from zab.host.handshakes import HANDSHAKES_MAX, Door, Handshakes
@@ -46,6 +48,10 @@ TURN_MS = 4
 BUDGET_BYTES_MIN = 16 << 10
 BUDGET_BYTES_MAX = 1 << 20
 CLOSING_MS = 2_000
+CLOSED_MAX = 250
+"""Connections that are closed in a turn; the others in the next ones."""
+ENDS_MAX = 16
+"""Connections that a turn looks at for their end while nobody is read from."""
 
 
 C = TypeVar("C", bound=Connection)
@@ -163,6 +169,8 @@ class ClientSockets(Generic[C, Input]):
         """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
         self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
+        self._room_for_ends = 0
+        """So many connections may be closed in this turn yet."""
         self.readable: dict[ClientSocket[C], None] = {}
         """Connections with something to read, longest wait first."""
         self.writable: list[ClientSocket[C]] = []
@@ -267,6 +275,27 @@ class ClientSockets(Generic[C, Input]):
             self.handshakes.step()
             self.has_news = bool(readable or self._news or self.handshakes.waiting)
 
+    def notice_ends(self, inputs: list[Input]) -> None:
+        """Read nobody, but append newcomers, and those who are gone and left nothing to be read: a few in a turn, those
+        first who were not looked at the last time."""
+        inputs += self._news
+        self._news.clear()
+        for client in list(islice(self.readable, ENDS_MAX)):
+            del self.readable[client]
+            if not client.interest & READ:
+                continue
+            try:
+                is_at_end = not client.socket.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                is_at_end = False
+            except OSError:
+                is_at_end = True
+            if is_at_end and not client.has_more:
+                self._at_end(client, inputs)
+            else:
+                self.readable[client] = None
+        self.has_news = bool(self.readable)
+
     def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
         """The other side sends nothing any more, or the connection is broken."""
         if client not in self._closing:
@@ -293,19 +322,26 @@ class ClientSockets(Generic[C, Input]):
         """At the end of a turn: send, pause, and close what the service has marked, and go on with what was unsent."""
         writable, self.writable = self.writable, []
         self.has_unsent = False
+        self._room_for_ends = CLOSED_MAX
         for connection in dirty:
             client = self._sockets.get(connection)
             if client is not None:
                 self._flush(client, now)
         for client in writable:
-            if not client.gone and (client.queue.unsent_bytes or client.sealed_bytes):
+            if not client.gone and (client.queue.unsent_bytes or client.sealed_bytes or client.connection.closing):
                 self._flush(client, now)
 
     def _flush(self, client: ClientSocket[C], now: int) -> None:
         connection, queue = client.connection, client.queue
-        if connection.closing == self._manners.at_once:
-            self._drop(client)
-            return
+        if connection.closing:
+            if not self._room_for_ends:
+                self.writable.append(client)
+                self.has_unsent = self.has_news = True
+                return
+            self._room_for_ends -= 1
+            if connection.closing == self._manners.at_once:
+                self._drop(client)
+                return
         try:
             if connection.out:
                 size_bytes = connection.out_bytes
@@ -356,10 +392,11 @@ class ClientSockets(Generic[C, Input]):
     # ------------------------------------------------------------------------------------------------------- closing
 
     def _close_overdue(self, now: int) -> None:
-        for client in [client for client, deadline in self._closing.items() if now >= deadline]:
+        overdue = (client for client, deadline in self._closing.items() if now >= deadline)
+        for client in list(islice(overdue, CLOSED_MAX)):
             self._drop(client)
         if self._closing:
-            self._timer.set(next(iter(self._closing.values())))
+            self._timer.set(max(now + 1, next(iter(self._closing.values()))))
 
     def _drop(self, client: ClientSocket[C]) -> None:
         del self._sockets[client.connection]

@@ -71,7 +71,7 @@ class Cleanup:
 
     def _may_go(self, tree: DataTree, path: bytes, now: int) -> bool:
         znode = tree.get(path)
-        if znode is None or tree.child_names(path):
+        if znode is None or path in tree.children:
             return False
         _, owner, cversion, _, _ = HEAD.unpack_from(znode)
         age_ms = self._ages.age_ms(STAT_LAYOUT.unpack_from(znode, STAT_AT)[_MZXID], now)

@@ -27,10 +27,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from enum import Enum, IntEnum, IntFlag
+from itertools import islice
 from typing import Final, TypeAlias
 
 import attrs
 
+from datatree.slices import ENDED
 from session.identity import NO_SESSION, SessionId
 from zab.member.kerberos import Login
 from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
@@ -284,9 +286,9 @@ class Clients:
             self.close(connection, how)
 
     def reap(self) -> Iterator[ClientConnection]:
-        """Forget the connections that are closing; each comes out once."""
-        ending, self.ending = self.ending, {}
-        for connection in ending:
+        """Forget a slice of the connections that are closing; each comes out once."""
+        for connection in list(islice(self.ending, ENDED)):
+            del self.ending[connection]
             connection.is_ours = False
             del self.all[connection]
             self._per_host[connection.host] -= 1

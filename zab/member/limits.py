@@ -20,8 +20,10 @@ Not here: the limits on connecting (`connection`), on requests of all together (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
+from datatree.slices import ENDED, NAMES
 from zab.member.connection import ClientConnection, Clients, Hold, Stage
 from zab.member.metrics import Metrics
 from zab.member.request_throttle import RequestThrottle
@@ -103,6 +105,8 @@ class Limits:
         self.inputs = Together(config.total_input_limit_bytes, _input_of)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
         """When silence is looked for again; and when anything is."""
+        self._unseen: Iterator[ClientConnection] | None = None
+        """Whom the look for silence that is under way has not come to."""
 
     def share(self, voter_count: int) -> None:
         """Every member may have its part of what the ensemble may have in process."""
@@ -146,8 +150,9 @@ class Limits:
                 self._clients.release(connection, Hold.LOAD)
             self.loaded.clear()
         if now >= self._silence_at:
-            self._silence_at = self.next_deadline = now + self._config.tick_time_ms
-            self._close_silent(now)
+            if not self._close_silent(now):
+                self._silence_at = now + self._config.tick_time_ms
+            self.next_deadline = self._silence_at
         if self._throttle is not None:
             self.next_deadline = min(self._silence_at, self._throttle.next_deadline or self._silence_at)
 
@@ -192,8 +197,17 @@ class Limits:
         self._metrics.connection_drop_count += 1
         self._clients.close(connection)
 
-    def _close_silent(self, now: int) -> None:
-        for connection in self._clients.all:
+    def _close_silent(self, now: int) -> bool:
+        """A slice of one look at everybody; whether there is more of it."""
+        unseen = self._unseen = iter(list(self._clients.all)) if self._unseen is None else self._unseen
+        seen_count = ended_count = 0
+        for connection in unseen:
+            seen_count += 1
+            if seen_count > NAMES or ended_count >= ENDED:
+                self._unseen = chain((connection,), unseen)
+                return True
+            if connection.closing:
+                continue
             if connection.paused:
                 connection.idle_ticks = 0
                 if connection.holds & _OURS and connection.stage is Stage.SERVED:
@@ -206,3 +220,6 @@ class Limits:
                 if not served:
                     self._metrics.sessionless_connections_expired += 1
                 self._clients.close(connection)
+                ended_count += 1
+        self._unseen = None
+        return False

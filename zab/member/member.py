@@ -111,7 +111,7 @@ from zab.states import BROADCAST, LEADING, LOOKING
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
-"""Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
+"""Transactions applied in a turn, with their parts, or a slice of one batch: some 3 ms of sets, 10 ms of creates."""
 APPLIED_BYTES_MAX = 4 << 20
 """Of batches applied in a turn, or one batch: some 3 ms of digests and copies."""
 
@@ -176,7 +176,7 @@ class Member:
         self.is_between_states = False
         """A committed batch is applied in part: until it is as a whole nobody may look at the tree, so clients are not
         read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
-        self._from_clients: list[tuple[Callable[[Member, Any], None], Input]] = []
+        self._from_clients: list[tuple[Callable[[Member, Any], None], Any]] = []
         """What came from clients and waits for the end of that."""
         self.early: list[ev.MemberMessage] = []
         """What learners said before this leader had caught up."""
@@ -226,7 +226,10 @@ class Member:
         for event in inputs:
             kind = type(event)
             if kind in _ON_CLIENT:
-                self._from_clients.append((_ON_CLIENT[kind], event))
+                if self.is_between_states and isinstance(event, ClientClosed) and self._is_last_word(event):
+                    self._on_closed(event)
+                else:
+                    self._from_clients.append((_ON_CLIENT[kind], event))
             elif kind in _ON_INPUT:
                 _ON_INPUT[kind](self, event)
             else:
@@ -267,6 +270,7 @@ class Member:
             or processor.is_due
             or processor.choked
             or processor.leaving
+            or self.clients.ending
             or processor.change_feed.ready
             or self.limits.full
             or self.throttle is not None
@@ -284,7 +288,7 @@ class Member:
         was to send, since that makes room for more; and only if something waits at all (`may_have_more`)."""
         processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
-        is_leaving = bool(processor.leaving) and not self.is_between_states
+        is_leaving = bool(processor.leaving or self.clients.ending) and not self.is_between_states
         is_answering = bool(processor.answering or processor.change_feed.ready)
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
@@ -416,9 +420,11 @@ class Member:
                     self.deliver_rest()
                     return
             batch, _ = self._delivery
-            count, size = count + batch.count, size + len(batch.raw)
-            if not self._deliver_slice():
+            is_rest = self.is_between_states
+            if not self._deliver_slice() or is_rest:
+                # After a batch that took several turns those who waited meanwhile come first.
                 return
+            count, size = count + self.processor.delivered, size + len(batch.raw)
 
     def _deliver_slice(self) -> bool:
         """Go on with the batch that is being applied; whether that was the rest of it."""
@@ -624,6 +630,11 @@ class Member:
         else:
             self.metrics.cnxn_closed_without_zk_server_running += 1
             self.clients.close(connection)
+
+    def _is_last_word(self, event: ClientClosed) -> bool:
+        """Whether nothing waits that its connection said before: then it is told of nothing more from here on."""
+        connection = event.connection
+        return connection.is_ours and all(other.connection is not connection for _, other in self._from_clients)
 
     def _on_closed(self, event: ClientClosed) -> None:
         self.clients.close(event.connection)

@@ -121,6 +121,10 @@ class Clients(Protocol):
         """Append what clients sent, round robin, until the budget is used up or the monotonic clock says `until_ns`."""
         ...
 
+    def notice_ends(self, inputs: list[Input]) -> None:
+        """Append newcomers, and connections that ended with nothing said that was not read; read nobody."""
+        ...
+
     def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
         """Send, pause, and close what the member has marked."""
         ...

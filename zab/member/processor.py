@@ -44,7 +44,7 @@ from datatree.outcome import Applied
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
 from datatree.requests import CreateSession
-from datatree.slices import RECORD_BYTES, WATCHES
+from datatree.slices import DELIVERED, RECORD_BYTES, TOLD_FOR_ONE
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
@@ -120,6 +120,8 @@ class Processor:
         self.is_due = False
         """Writes are left that can be proposed: the turn was long enough."""
         self.proposed: deque[Proposed] = deque()
+        self.delivered = 0
+        """Of the last batch, since its last slice: transactions, and what counts as one."""
         self.outstanding_count = 0
         """Requests that wait, of all connections."""
         self.answering: dict[ClientConnection, None] = {}
@@ -515,8 +517,9 @@ class Processor:
     # ------------------------------------------------------------------------------------------- committed batches
 
     def deliver(self, batch: Batch) -> Iterator[None]:
-        """Apply and answer a committed batch, one transaction after the other. It yields after each slice of what is
-        long: until it ends the tree may be between two states, and nobody else may look at it."""
+        """Apply and answer a committed batch, one transaction after the other. It yields after each slice: until it
+        ends the tree may be between two states, and nobody else may look at it."""
+        self.delivered = 0
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
         is_long = batch.count == 1 and len(batch.raw) > HEADER_BYTES + RECORD_BYTES
@@ -549,13 +552,17 @@ class Processor:
                     answered = reconfigured(cxid, zxid, txn[7] or b"", applied)
             if auditor is not None:
                 auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
+            self.delivered += 1 + len(txn[8]) if kind in _PERHAPS_LONG else 1
             if applied[4]:
-                yield from notify(self.state, applied[4], zxid)
+                self.delivered += (yield from notify(self.state, applied[4], zxid)) // TOLD_FOR_ONE
             if connection is not None and not connection.closing:
                 waited_ms = self._answer_write(connection, txn, applied, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
             if kind < 0:
                 self._session_changed(Txn(*txn))
+            if self.delivered >= DELIVERED and index + 1 < len(txns):
+                self.delivered = 0
+                yield
         for waited_ms, count in waited.items():
             self.metrics.updatelatency.add(waited_ms, count)
         if self.prepare is not None:
@@ -676,15 +683,6 @@ class Processor:
         if self.state.watches.count(connection):
             self.leaving[connection] = None
         self.change_feed.forget(connection)
-
-    def forget_watches(self) -> None:
-        """A slice of those of connections that are gone. Until then they tell nobody: who is gone is sent nothing."""
-        room = WATCHES
-        while self.leaving and room:
-            connection = next(iter(self.leaving))
-            room -= self.state.watches.close(connection, room)
-            if not self.state.watches.count(connection):
-                del self.leaving[connection]
 
     def drop_role(self) -> None:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""

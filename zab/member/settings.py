@@ -387,7 +387,7 @@ class Config(AdminSettings):
     )
     total_output_limit_bytes: int = setting(
         "totalOutputLimitBytes",
-        256 * _MIB,
+        128 * _MIB,
         BYTES,
         "bytes",
         "Ours. Unsent output of all connections; beyond, those with most of it are closed.",

@@ -4,7 +4,7 @@ server on trio, the simulator and the tests hand in ports (`zab.member.ports`) a
 A turn, in this order (H2 turn budget):
 
     1  quorum links are read, all of them; answers of the storage and of tasks are taken
-    2  clients are read, round robin, within the budget; not while a batch is applied in part
+    2  clients are read, round robin, within the budget; while a batch is applied in part, only who is gone is noticed
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
@@ -178,6 +178,8 @@ class Turn:
         is_reading = clients.has_news and not self.member.is_between_states
         if is_reading:
             clients.receive(inputs, started_ns + TURN_NS)
+        elif clients.has_news:
+            clients.notice_ends(inputs)
         member = self.member
         for effect in member.step(now, self._wall_ns() // 1_000_000, inputs):
             kind = type(effect)

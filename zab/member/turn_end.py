@@ -29,6 +29,7 @@ from zab.member.limits import Limits
 from zab.member.request_throttle import RequestThrottle
 from zab.member.sequences import Sequences
 from zab.member.settings import Config
+from zab.member.watch_events import forget_some
 from zab.states import LEADING
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
@@ -109,7 +110,7 @@ def end_turn(member: Member) -> None:
             processor.forget(connection)
             member.sessions.forget(connection)
     if processor.leaving:
-        processor.forget_watches()
+        forget_some(processor.state.watches, processor.leaving)
 
 
 def _lead(member: Member) -> None:

@@ -17,6 +17,9 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("zab.member.processor.RECORD_BYTES", 0)
     for place in ("datatree.watches.SLICE", "zab.member.watch_events.TOLD"):
         monkeypatch.setattr(place, 1)
+    for place in ("processor.DELIVERED", "limits.ENDED", "connection.ENDED"):
+        monkeypatch.setattr(f"zab.member.{place}", 1)
+    monkeypatch.setattr("session.tracker.EXPIRED_COUNT_MAX", 1)
     for name in ("NAMES", "PATHS"):
         monkeypatch.setattr(f"zab.member.reads.{name}", 1)
     counts: Counter[str] = Counter()

@@ -62,17 +62,18 @@ class ClientSockets(Generic[ConnectionType, Input]):
         self.process = process
         self._manners = manners
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
-        self._happened: list[Input] = []
+        self._happened: list[tuple[ConnectionType, bool, Input]] = []
+        """Whose it is, whether it is an end, and what happened."""
 
-    def _tell(self, event: Input) -> None:
-        self._happened.append(event)
+    def _tell(self, connection: ConnectionType, event: Input, *, is_end: bool = False) -> None:
+        self._happened.append((connection, is_end, event))
         self.process.wake(self.process.schedule.now)
 
     def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
         """A client has connected."""
         link = ClientLink(self, client, self._manners.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
         self._links[link.connection] = link
-        self._tell(self._manners.connected(link.connection))
+        self._tell(link.connection, self._manners.connected(link.connection))
         return link
 
     def arrived(self, link: ClientLink[ConnectionType], data: bytes) -> None:
@@ -88,10 +89,10 @@ class ClientSockets(Generic[ConnectionType, Input]):
         if data == CLOSED:
             self._links.pop(link.connection, None)
             link.is_closed = True
-            self._tell(self._manners.closed(link.connection))
+            self._tell(link.connection, self._manners.closed(link.connection), is_end=True)
         else:
             self.process.trace.carried(link.client.number, data)
-            self._tell(self._manners.received(link.connection, data))
+            self._tell(link.connection, self._manners.received(link.connection, data))
 
     # ------------------------------------------------------------------------------------------------- what a turn uses
 
@@ -99,8 +100,20 @@ class ClientSockets(Generic[ConnectionType, Input]):
         """Append what came since the last turn."""
         for link in self._links.values():
             link.connection.unsent_bytes = link.to_client.queued_bytes
-        inputs += self._happened
+        inputs += [event for _, _, event in self._happened]
         self._happened.clear()
+
+    def notice_ends(self, inputs: list[Input]) -> None:
+        """Of those who said nothing before that is not read."""
+        waiting: list[tuple[ConnectionType, bool, Input]] = []
+        said: set[ConnectionType] = set()
+        for connection, is_end, event in self._happened:
+            if is_end and connection not in said:
+                inputs.append(event)
+            else:
+                said.add(connection)
+                waiting.append((connection, is_end, event))
+        self._happened = waiting
 
     def flush(self, dirty: Iterable[ConnectionType], now: int) -> None:
         """Send and close what the service has marked, and go on with what was not read."""
