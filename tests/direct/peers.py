@@ -66,6 +66,8 @@ class Ensemble:
         """(link, receiver) to the messages on their way."""
         self.votes: dict[tuple[ServerId, ServerId], deque[ev.NotificationReceived]] = {}
         """(sender, receiver) to the votes on their way."""
+        self.named: dict[ServerId, frozenset[ServerId]] = {}
+        """The servers in the file of a server, where those are not all."""
         self.unproven: set[ServerId] = set()
         """Servers that prove nothing: what is secret is left out of their links."""
         self.paused: set[ServerId] = set()
@@ -83,7 +85,9 @@ class Ensemble:
         for sid in sids or self.servers:
             server = self.servers[sid]
             assert server.process is None
-            settings = Settings(sid, self.quorum, frozenset(self.servers), self.observers, **self.settings)
+            settings = Settings(
+                sid, self.quorum, self.named.get(sid, frozenset(self.servers)), self.observers, **self.settings
+            )
             self._starts += 1
             # Two foundings by one server must make two lineages.
             server.process = Process(self, server, settings, Random(1000 * self._starts + sid))
@@ -249,7 +253,7 @@ class Ensemble:
         if frozenset((sid, vote.sid)) not in self.cut and self.servers[vote.sid].process is not None:
             decoded = msg.decode(msg.encode(vote.notification))
             assert isinstance(decoded, msg.Notification)
-            received = ev.NotificationReceived(sid, decoded, vote.in_force, vote.outstanding, is_proven=True)
+            received = ev.NotificationReceived(sid, decoded, vote.in_force, vote.outstanding, sid not in self.unproven)
             self.votes.setdefault((sid, vote.sid), deque()).append(received)
 
     def connect(self, sid: ServerId, to: ServerId) -> None:

@@ -64,6 +64,15 @@ def test_b3_an_empty_member_that_heard_of_a_configuration_founds_nothing_by_it()
     assert alone.peer.leading is None
 
 
+def test_b3_nor_when_the_one_that_told_of_it_has_nothing_any_more() -> None:
+    alone = empty(2)
+    alone.vote(3, 3, config=STALE, zxid=Zxid(1 << 32 | 4))
+    alone.vote(3, 3, **EMPTY)
+    assert voters(alone) == {2}
+    alone.tell(ev.ElectionLinkDown(ServerId(3)))
+    assert alone.peer.leading is None
+
+
 def test_b3_it_follows_as_soon_as_it_hears_what_is_in_force() -> None:
     alone = empty(2)
     alone.vote(3, 3, config=STALE, zxid=Zxid(1 << 32 | 4))
@@ -273,6 +282,13 @@ def test_candidates_of_what_is_not_outstanding_any_more_may_lead_no_more() -> No
     alone.vote(2, 2)
     assert alone.peer.election.candidates == {1, 2, 3}
     assert alone.peer.election.proposal.leader in (1, 2, 3)
+
+
+def test_a_vote_for_such_a_candidate_is_taken_back_whatever_it_was_said_with() -> None:
+    alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
+    alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+    alone.vote(2, 2, round=0)
+    assert alone.peer.election.proposal.leader == 1
 
 
 def test_candidates_of_an_earlier_election_may_lead_no_more() -> None:

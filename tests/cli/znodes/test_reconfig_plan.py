@@ -126,3 +126,39 @@ def test_whether_several_addresses_are_allowed_is_not_known_unless_there_are_som
         "whether several addresses of one server are allowed, as multiAddress.enabled=true does"
     ]
     assert plan(after, after, stands).value["not_known"] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "follow", "needed"),
+    [
+        (3, 5, (1, 2, 3, 4, 5), []),
+        (3, 5, (1, 2, 3, 4), []),
+        (3, 5, (1, 2, 3), [1, 2, 3]),
+        (3, 2, (1, 2, 3), [1, 2]),
+        (3, 2, (1, 2), [1, 2]),
+        (3, 3, (1, 2), []),
+        (1, 2, (1, 2), [1, 2]),
+        (4, 3, (1, 2, 4), [1, 2, 4]),
+    ],
+)
+def test_servers_whose_disks_must_not_be_lost_meanwhile_are_named(
+    before: int, after: int, follow: tuple[int, ...], needed: list[int]
+) -> None:
+    """Without one of them there is no quorum of the old, or of the new, among those that follow."""
+    stands = {sid: FOLLOWS if sid in follow else NOBODY_SERVES for sid in range(1, 6)}
+    made = plan(ensemble(*["participant"] * before), ensemble(*["participant"] * after), stands)
+    assert made.refused is None
+    assert made.value["needed"] == needed
+    assert any(line.startswith("until this is in force: if the disk of one of servers") for line in made.lines) == bool(
+        needed
+    )
+
+
+def test_of_one_that_cannot_be_asked_it_is_not_said_that_it_does_not_follow() -> None:
+    stands = dict(enumerate([LEADS, FOLLOWS, FOLLOWS, ASKED_NOBODY, NOBODY_SERVES], 1))
+    assert plan(THREE, FIVE, stands).value["needed"] == []
+
+
+def test_a_plan_that_is_refused_names_no_disks() -> None:
+    stands = dict(enumerate([LEADS, FOLLOWS, NOBODY_SERVES, NOBODY_SERVES, NOBODY_SERVES], 1))
+    assert plan(THREE, FIVE, stands).value["needed"] == []

@@ -99,6 +99,20 @@ class Plan:
         return next((sid for sid in self._without_vote if self.stands[sid].mode == "leader"), None)
 
     @property
+    def needed(self) -> list[int]:
+        """The servers of whose disks none may be lost before the change is in force: without any one of them those that
+        follow are no quorum of both configurations, and nobody decides any more, not even that the change is void."""
+        before, after = _rule(self.before), _rule(self.after)
+        if self.refused is not None or before == after:
+            return []
+        follow = {ServerId(sid) for sid, stand in self.stands.items() if stand.follows or not stand.is_known}
+        return sorted(
+            sid
+            for sid in (before.voters | after.voters) & follow
+            if not (before.contains(follow - {sid}) and after.contains(follow - {sid}))
+        )
+
+    @property
     def not_known(self) -> list[str]:
         """What this would depend on, and nobody says."""
         if self.refused is not None:
@@ -125,6 +139,12 @@ class Plan:
             found.append(f"server {self.hands_over} leads, and hands the lead over once this is in force")
         found += [f"quorum {name}: {rule}" for name, rule in self._quorums.items()]
         found += [f"server {sid} now: {self.stands[sid]}" for sid in sorted(self.after.participants)]
+        if self.needed:
+            among = f"servers {_listed(self.needed)}"
+            found.append(
+                f"until this is in force: if the disk of one of {among} is lost, the service ends for good, and only "
+                "`zab recover` goes on; a server more that follows makes up for it"
+            )
         found += [f"not known: {what}" for what in self.not_known]
         return found if self.refused is None else [*found, f"would be refused: {self.refused}"]
 
@@ -137,6 +157,7 @@ class Plan:
             "quorums": self._quorums,
             "voters_now": {str(sid): self.stands[sid].mode for sid in sorted(self.after.participants)},
             "hands_over": self.hands_over,
+            "needed": self.needed,
             "not_known": self.not_known,
             "refused": None if self.refused is None else str(self.refused),
         }
