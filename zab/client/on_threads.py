@@ -148,8 +148,9 @@ class OnThreads:
     # The face.
 
     @property
-    def caller(self) -> int:
-        return threading.get_ident()
+    def caller(self) -> object:
+        """Of this thread alone: an identity of the system's is given to a later one again."""
+        return self._local.__dict__.setdefault("caller", object())
 
     def now(self) -> float:
         return time.monotonic()

@@ -4,7 +4,7 @@
     zk.retrying(limit_s=30)             gives up after so long, with the last error
 
     never sent (NotConnectedError, ThrottledError, SessionMovedError)       sent again
-    lost: a read, `sync`, `ensure_path`'s steps                             sent again
+    lost: a read, `sync`, what `ensure_path` creates                        sent again
     lost: a write                                                           found out, then sent again or answered
 
 How a lost write is found out: first `sync`, which comes after whatever of this session was under way. Then the feed of
@@ -22,6 +22,8 @@ A server of ZooKeeper has no such feed. There, what the znode looks like is read
 A try_remove or remove_recursive of which the feed tells no change was not done, or came to nothing; it is sent again. A
 transaction with a remove_recursive stays unknown: the feed tells what it comes to in another order than it was asked.
 
+What is sent and lost again each time, since the server ends the connection for it, is raised after 100 times.
+
 Invariants:
 - A write is sent again only when it is certain that it was not done.
 - What is answered was done by this client, exactly once. (But for ZooKeeper's `set`: by somebody, with this data.)
@@ -34,13 +36,13 @@ What cannot be seen cannot be found out: when a znode's ACL lets this client not
 Deliberately not here: a session that is over. Its writes may have been done; nobody can be asked (SessionExpiredError).
 """
 
-from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
 
 from datatree.opcodes import WRITES, Effect, OpCode
 from datatree.requests import Create, PathVersion, SetAcl, SetData
+from zab.client.attempts import ATTEMPTS_MAX, Attempts
 from zab.client.core.changes import Changes
 from zab.client.core.exceptions import (
     ChangesLostError,
@@ -56,7 +58,7 @@ from zab.client.core.exceptions import (
 )
 from zab.client.core.faces import Scope
 from zab.client.core.operations import Operation, Operations
-from zab.client.core.records import OPEN_ACL, Acl, Change, ChangeKind, Permission, Stat
+from zab.client.core.records import Change, ChangeKind, Permission, Stat
 from zab.client.core.sending import Sending
 from zab.client.znodes import Znodes
 
@@ -67,8 +69,6 @@ T = TypeVar("T")
 THROTTLED_PAUSE_S: Final = 0.1
 LOSSES_OF_A_FEED_MAX: Final = 3
 """After so many lost connections the feed is not asked any more: a server that does not know it may end them so."""
-LOSSES_MAX: Final = 100
-"""After so many it stays unknown."""
 _SENT_AGAIN: Final = (NotConnectedError, ThrottledError, SessionMovedError)
 _KINDS: Final = {
     Effect.CREATE: ChangeKind.CREATED,
@@ -133,6 +133,7 @@ class Retrying(Znodes):
 
     async def perform(self, operation: Operation[T]) -> T:
         error: RequestError | None = None
+        attempts = Attempts()
         async with self._client.move_on_after(self._limit_s):
             if self._client.last_zxid == 0 and operation.opcode in WRITES:
                 # A client that has seen nothing yet: the feed would begin with the first change of all.
@@ -150,6 +151,7 @@ class Retrying(Znodes):
                             await self._client.sleep(THROTTLED_PAUSE_S)
                     except ConnectionLossError as failure:
                         error = failure
+                        attempts.again(failure)
                         found = await self._find_out(operation, since, failure)
                         if found is not None:
                             result: T = found.result
@@ -158,11 +160,11 @@ class Retrying(Znodes):
 
     async def _find_out(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
         """What the lost operation came to; None: it was not done, and is not under way. Raises `lost`: unknown."""
-        if operation.opcode not in WRITES or operation.opcode == OpCode.CREATE_IF_NOT_EXISTS:
+        if operation.opcode not in WRITES or operation.is_repeatable:
             return None
         if any(part.opcode == OpCode.REMOVE_RECURSIVE for part in operation.parts):
             raise lost
-        for losses in range(LOSSES_MAX):
+        for losses in range(ATTEMPTS_MAX):
             try:
                 await self._client.sync()
                 if self._client.sending.has_changes and losses < LOSSES_OF_A_FEED_MAX:
@@ -181,16 +183,6 @@ class Retrying(Znodes):
                     raise
         # Nobody tells.
         raise lost
-
-    async def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        """As `Znodes.ensure_path`. Who created what is all the same, so nothing has to be found out."""
-        acl = tuple(acl)
-        while True:
-            try:
-                return await super().ensure_path(path, acl)
-            except ConnectionLossError as error:
-                if self._limit_s is not None or isinstance(error, TlsError):
-                    raise
 
     # By the feed of changes.
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar, overload
 
+from zab.client.attempts import Attempts
 from zab.client.child_names import ChildNames
 from zab.client.core.exceptions import NodeExistsError, NoNodeError, NotEmptyError, NoWatcherError, RequestError
 from zab.client.core.operations import LIMIT_MAX, Operation, Operations
@@ -213,15 +214,25 @@ class Znodes(ABC):
     # What takes several requests.
 
     async def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        """Creates the znode, and those above it, where they do not exist."""
-        acl = tuple(acl)
-        try:
-            await self.create(path, acl=acl)
-        except NodeExistsError:
-            return
-        except NoNodeError:
-            await self.ensure_path(path.rpartition("/")[0] or "/", acl)
-            await self.ensure_path(path, acl)
+        """Creates the znode, and those above it, where they do not exist; those of the chroot, too.
+
+        Raises NoNodeError where others delete them again each time.
+        """
+        creates, attempts = self.operations.create_each(path, acl), Attempts()
+        at, is_descending = 0, False
+        while 0 <= at < len(creates):
+            try:
+                await self.perform(creates[at])
+            except NodeExistsError:
+                pass
+            except NoNodeError as error:
+                if at + 1 == len(creates):
+                    raise
+                if is_descending:
+                    attempts.again(error)
+                at, is_descending = at + 1, False
+                continue
+            at, is_descending = at - 1, True
 
     async def delete_all(self, path: str) -> int:
         """Deletes the znode and all below it, the deepest first; returns how many. What others create meanwhile, too.

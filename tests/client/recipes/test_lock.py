@@ -68,7 +68,7 @@ async def _hold(zk: Client, has_it: trio.Event, seconds: float) -> None:
         await trio.sleep(seconds)
 
 
-def test_a_lock_is_reentrant_for_its_caller_and_for_nobody_else() -> None:
+def test_callers_of_one_object_are_rivals_and_who_would_wait_for_itself_is_told() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as zk:
             lock = Lock(zk, PATH)
@@ -79,15 +79,25 @@ def test_a_lock_is_reentrant_for_its_caller_and_for_nobody_else() -> None:
                     order.append("other")
 
             async with trio.open_nursery() as nursery:
-                async with lock as outer, lock as inner:
-                    assert inner is outer
+                async with lock as held:
                     nursery.start_soon(other)
                     await until(lambda: len(world.below(PATH)) == 2)
+                    with pytest.raises(RuntimeError, match="would wait for itself"):
+                        async with lock:
+                            pass
+                    with pytest.raises(RuntimeError, match="would wait for itself"):
+                        async with lock.hold():
+                            pass
+                    with pytest.raises(WaitOverError):
+                        async with lock.hold(wait_s=1):
+                            pass
                     order.append("first")
-                assert not outer.is_held
+                assert not held.is_held
             assert order == ["first", "other"]
-            with pytest.raises(RuntimeError, match="not held by this caller"):
+            with pytest.raises(RuntimeError, match="not held by this object"):
                 await lock.release()
+            with pytest.raises(RuntimeError, match="no block of /locks/a was entered"):
+                await lock.__aexit__(None, None, None)
 
     run(scenario, World())
 
@@ -104,7 +114,7 @@ def test_a_wait_has_a_limit_and_leaves_nothing() -> None:
                 assert len(world.below(PATH)) == 1
             held = await lock.try_acquire()
             assert held is not None
-            await lock.release()
+            await held.release()
             assert await lock.contenders() == []
 
     run(scenario, World())
@@ -114,18 +124,20 @@ def test_a_holder_hears_at_once_that_its_znode_is_gone() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two:
             lock = Lock(one, PATH)
-            held = await lock.acquire()
-            await two.delete(held.path)
-            with trio.fail_after(0.1):
-                await held.lost()
-            assert not held.is_held
-            with pytest.raises(LostError, match="its znode is gone"):
-                held.check()
-            with pytest.raises(LostError):
-                await lock.acquire()
-            await lock.release()
+            async with lock as held:
+                await two.delete(held.path)
+                with trio.fail_after(0.1):
+                    await held.lost()
+                assert not held.is_held
+                with pytest.raises(LostError, match="its znode is gone"):
+                    held.check()
+                with pytest.raises(LostError):
+                    async with lock:
+                        pass
+                async with lock.hold(wait_s=1) as beside:
+                    assert beside.token > held.token
             async with lock as anew:
-                assert anew.token > held.token
+                assert anew.token > beside.token
 
     run(scenario, World())
 
@@ -170,7 +182,7 @@ def test_a_waiter_whose_znode_somebody_deleted_is_told() -> None:
             for name in world.below(PATH):
                 if not held.path.endswith(name):
                     await one.delete(f"{PATH}/{name}")
-            await lock.release()
+            await held.release()
 
     run(scenario, World())
 
@@ -281,10 +293,10 @@ def test_readers_share_and_writers_do_not_whatever_is_lost(kind: str) -> None:
                     async with lock.write as held:
                         assert not reading.holders
                         await hold_for(held, writing, name)
-                        reader = await lock.read.acquire()
+                        reader = await lock.downgrade(held)
                         assert reader.token == held.token
                     await hold_for(reader, reading, name)
-                    await lock.read.release()
+                    await reader.release()
                 else:
                     async with lock.read as held:
                         assert not writing.holders
@@ -305,16 +317,19 @@ def test_readers_hold_at_once_and_a_writer_waits_for_all_of_them() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two, world.connect("three") as three:
             first, second, third = (ReadWriteLock(zk, PATH) for zk in (one, two, three))
-            await first.read.acquire()
-            await second.read.acquire()
-            assert await third.write.try_acquire() is None
-            await first.read.release()
-            assert await third.write.try_acquire() is None
-            with pytest.raises(RuntimeError, match="who holds the read lock cannot get the write lock"):
-                await second.write.acquire()
-            await second.read.release()
-            await third.write.acquire()
-            assert await first.read.try_acquire() is None
+            reading = await first.read.acquire()
+            async with second.read:
+                assert await third.write.try_acquire() is None
+                await reading.release()
+                assert await third.write.try_acquire() is None
+                with pytest.raises(RuntimeError, match="who holds the read lock cannot get the write lock"):
+                    async with second.write:
+                        pass
+            async with third.write:
+                assert await first.read.try_acquire() is None
+                with pytest.raises(RuntimeError, match="gets the read lock by downgrade"):
+                    async with third.read:
+                        pass
 
     run(scenario, World())
 
@@ -332,14 +347,14 @@ def test_who_downgrades_keeps_out_the_writers_who_wait() -> None:
 
             nursery.start_soon(write)
             await until(lambda: len(world.below(PATH)) == 2)
-            reading = await first.downgrade()
-            with pytest.raises(RuntimeError, match="not held by this caller"):
-                await first.downgrade()
+            reading = await first.downgrade(writing)
+            with pytest.raises(RuntimeError, match="given back already"):
+                await first.downgrade(writing)
             await trio.sleep(1)
             assert reading.is_held
             assert not writing.is_held
             assert not written.is_set()
-            await first.read.release()
+            await reading.release()
             await written.wait()
 
     run(scenario, World())
@@ -351,13 +366,11 @@ def test_who_is_cancelled_while_it_downgrades_holds_one_of_both() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two:
             first, second = ReadWriteLock(one, PATH), ReadWriteLock(two, PATH)
-            await first.write.acquire()
-            is_downgraded = False
+            held = await first.write.acquire()
             scope = world.scopes["one"] = trio.CancelScope()
             with scope:
-                await first.downgrade()
-                is_downgraded = True
-            await (first.read if is_downgraded else first.write).release()
+                held = await first.downgrade(held)
+            await held.release()
             async with second.write.hold(wait_s=1):
                 pass
 
@@ -386,14 +399,14 @@ def test_who_lost_the_write_lock_gets_no_read_lock_beside_its_successor() -> Non
             nursery.start_soon(two.delete, held.path)
             await trio.sleep(world.random.uniform(0, 3 * DELAY_S_MAX))
             try:
-                read = await first.read.acquire()
+                read = await first.downgrade(held)
             except LostError as error:
                 refused.add(error.reason)
             else:
                 assert not writing.holders
                 await hold_for(read, reading, "one")
-                await first.read.release()
-            await first.write.release()
+                await read.release()
+            await held.release()
 
     for seed in range(60):
         run(scenario, World(seed=seed))

@@ -58,19 +58,22 @@ def test_permits_are_for_all_and_each_acquire_is_one() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two:
             first = Semaphore(one, PATH, permits=2, name="first")
-            tokens = [(await first.acquire()).token, (await first.acquire()).token]
-            assert tokens[0] < tokens[1]
+            permits = [await first.acquire(), await first.acquire()]
+            assert permits[0].token < permits[1].token
             assert await first.holders() == ["first", "first"]
             with pytest.raises(BadDataError, match=r"the semaphore has b'2' permits, not 3"):
                 await Semaphore(two, PATH, permits=3).acquire()
             second = Semaphore(two, PATH, permits=2, name="second")
             with pytest.raises(WaitOverError):
                 await second.acquire(wait_s=1)
-            await first.release()
+            with pytest.raises(RuntimeError, match="held 2 times by this object"):
+                await first.release()
+            await permits[0].release()
+            await permits[0].release()
             async with second:
                 assert await second.holders() == ["first", "second"]
             await first.release()
-            with pytest.raises(RuntimeError, match="not held by this caller"):
+            with pytest.raises(RuntimeError, match="not held by this object"):
                 await first.release()
 
     run(scenario, World())

@@ -95,7 +95,7 @@ def lock_command(
         try:
             yield held
         finally:
-            await lock.release()
+            await held.release()
 
     _run(context, take, command, grace_s)
 

@@ -94,7 +94,7 @@ TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
 class Operation(Generic[T]):
     """`path` is the caller's own; `shape` makes the caller's value of the decoded answer.
 
-    `parts` are those of a multi.
+    `parts` are those of a multi. is_repeatable: a write that may be sent again though it may have been done.
     """
 
     opcode: OpCode
@@ -103,6 +103,7 @@ class Operation(Generic[T]):
     path: str | None = None
     registration: Registration | None = None
     parts: tuple["Operation[Any]", ...] = ()
+    is_repeatable: bool = False
 
     def request(self) -> ClientRequest[T]:
         opcode, shape = self.opcode, self.shape
@@ -185,7 +186,18 @@ class Operations:
             raise BadArgumentsError(path, detail="only a plain or an ephemeral znode is created if it does not exist")
         entries = acl_rows(acl)
         body = Create(self._inner(path), _checked(data, path), entries, int(ephemeral))
-        return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self.outer, path)
+        return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self.outer, path, is_repeatable=True)
+
+    def create_each(self, path: str, acl: Iterable[Acl]) -> list[Operation[tuple[str, Stat]]]:
+        """Creates the znode, its parent, and so on up to the child of the root, which a chroot is below, too."""
+        entries = acl_rows(acl)
+        at, found = self._inner(path), []
+        while at not in (b"", b"/"):
+            create = Operation(OpCode.CREATE2, Create(at, b"", entries, 0), self._created, self.outer(at))
+            create.is_repeatable = True
+            found.append(create)
+            at = at.rpartition(b"/")[0]
+        return found
 
     def delete(self, path: str, version: int) -> Operation[None]:
         return Operation(OpCode.DELETE, PathVersion(self._inner(path), version), _nothing, path)

@@ -1,7 +1,7 @@
 """Why a request was refused, where that follows from what was asked: more than the meaning of its error code.
 
     NOAUTH          the permission that is missing, and of which znode
-    NONODE          of a create: the parent that is not there
+    NONODE          of a create: the parent that is not there, or the chroot
     UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
     BADARGUMENTS    that the request is large; that a znode is reserved;
                     what is wrong with a path, said before anything is sent; that the reads ask for too much at once
@@ -79,6 +79,8 @@ def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str
         return "it is reserved: it is in every tree and cannot be deleted"
     if code == ErrorCode.BADARGUMENTS and opcode == OpCode.SET_DATA and path.encode() == CONFIG:
         return "it is reserved: reconfigurations alone change it"
+    if code == ErrorCode.NONODE and opcode in _CREATES and _parent(path) == "/":
+        return 'the chroot does not exist; ensure_path("/") makes it'
     if code == ErrorCode.NONODE and opcode in _CREATES:
         return f"its parent {_parent(path)} does not exist"
     if code == ErrorCode.NOAUTH and opcode in _PERMISSIONS:

@@ -31,6 +31,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl
@@ -61,12 +62,14 @@ class Barrier:
 
     async def remove(self) -> None:
         """Nobody waits any more. It is no error that it is not there."""
+        attempts = Attempts()
         while True:
             try:
                 await self._zk.delete(self.path)
             except NoNodeError:
                 return
-            except ConnectionLossError:
+            except ConnectionLossError as error:
+                attempts.again(error)
                 continue
             return
 
@@ -155,7 +158,7 @@ class DoubleBarrier:
 
     async def _come(self) -> None:
         """Among the members when this returns, of a round that has not begun."""
-        path = f"{self.path}/{self._member}"
+        path, attempts = f"{self.path}/{self._member}", Attempts()
         while True:
             version = await self._wait_closed()
             transaction = self._zk.transaction()
@@ -166,7 +169,9 @@ class DoubleBarrier:
             except NodeExistsError:
                 # Nobody else has the mark: an answer was lost.
                 return
-            except (BadVersionError, ConnectionLossError, NoNodeError):
+            except (BadVersionError, ConnectionLossError, NoNodeError) as error:
+                if not isinstance(error, BadVersionError):
+                    attempts.again(error)
                 await self._steady.sync(path)
                 if await self._steady.exists(path) is not None:
                     return
@@ -175,12 +180,13 @@ class DoubleBarrier:
 
     async def _wait_closed(self) -> int:
         """The version of the znode between two rounds."""
-        watcher = self._zk.watcher()
+        watcher, attempts = self._zk.watcher(), Attempts()
         try:
             while True:
                 try:
                     data, stat = await self._steady.get(self.path, watch=watcher)
-                except NoNodeError:
+                except NoNodeError as error:
+                    attempts.again(error)
                     await self._steady.ensure_path(self.path, self._acl)
                     continue
                 if data != _OPEN:
@@ -188,7 +194,7 @@ class DoubleBarrier:
                 members = await self._children()
                 if not members:
                     # The last of them could not say so any more.
-                    await self._close(stat.version)
+                    await self._close(stat.version, attempts)
                 elif await self._steady.exists(f"{self.path}/{members[0]}", watch=watcher) is not None:
                     await watcher.receive()
         finally:
@@ -196,7 +202,7 @@ class DoubleBarrier:
 
     async def _begin(self) -> None:
         """Returns when the round is open, which the last that is missing opens."""
-        watcher = self._zk.watcher()
+        watcher, attempts = self._zk.watcher(), Attempts()
         try:
             while True:
                 data, stat = await self._steady.get(self.path, watch=watcher)
@@ -210,15 +216,19 @@ class DoubleBarrier:
                     continue
                 try:
                     await self._zk.set(self.path, _OPEN, stat.version)
-                except (BadVersionError, ConnectionLossError):
-                    # Somebody else opened it, or this did and the answer was lost: look again.
+                except BadVersionError:
+                    # Somebody else opened it: look again.
                     continue
+                except ConnectionLossError as error:
+                    # This may have opened it, and the answer was lost.
+                    attempts.again(error)
         finally:
             watcher.close()
 
     # Leaving.
 
     async def _end(self) -> None:
+        attempts = Attempts()
         while True:
             members = await self._children()
             # Read after the members: so they are those of this round, where it is still on.
@@ -226,29 +236,33 @@ class DoubleBarrier:
             if stat is None or stat.version != self._round:
                 return
             if not members:
-                await self._close(self._round)
+                await self._close(self._round, attempts)
                 continue
             first, last = members[0], members[-1]
             if self._member in members and (self._member != first or first == last):
-                await self._remove()
+                await self._remove(attempts)
             elif self._member == first:
                 await self._wait_gone(last)
             else:
                 await self._wait_gone(first)
 
-    async def _remove(self) -> None:
+    async def _remove(self, attempts: Attempts) -> None:
         """Once, or once more: `_end` looks again."""
         try:
             await self._zk.delete(f"{self.path}/{self._member}")
-        except (NoNodeError, ConnectionLossError):
+        except NoNodeError:
             return
+        except ConnectionLossError as error:
+            attempts.again(error)
 
-    async def _close(self, version: int) -> None:
+    async def _close(self, version: int, attempts: Attempts) -> None:
         """Ends the round of that version, unless it is over. Who calls it looks again."""
         try:
             await self._zk.set(self.path, b"", version)
-        except (BadVersionError, NoNodeError, ConnectionLossError):
+        except (BadVersionError, NoNodeError):
             return
+        except ConnectionLossError as error:
+            attempts.again(error)
 
     async def _wait_gone(self, member: str) -> None:
         """Returns when it may be gone: look again."""

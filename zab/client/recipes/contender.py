@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, RequestError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
@@ -97,14 +98,17 @@ class Contender:
     async def enter(self) -> None:
         """Stands in the queue when this returns. Waits for a server as long as the session is not over."""
         prefix = f"{self._parent}/{self._mark}{self._kinds[0]}"
+        attempts = Attempts()
         while self.path is None:
             is_known, self._may_be_unknown = not self._may_be_unknown, True
             try:
                 path, stat = await self._zk.create2(prefix, self._data, self._acl, ephemeral=True, sequence=True)
-            except NoNodeError:
+            except NoNodeError as error:
                 self._may_be_unknown = not is_known
-                await self._steady.ensure_path(self._parent, self._acl)
+                attempts.again(error)
+                await self._steady.ensure_path(self._parent or "/", self._acl)
             except ConnectionLossError as error:
+                attempts.again(error)
                 if error.definite:
                     self._may_be_unknown = not is_known
                 else:
@@ -122,13 +126,13 @@ class Contender:
         assert self.path is None
         path = f"{self._parent}/{self._mark}{self._kinds[0]}{number:010d}"
         self._may_be_unknown = True
+        attempts = Attempts()
         while self.path is None:
             try:
                 _, stat = await self._zk.create2(path, self._data, self._acl, ephemeral=True)
-            except ConnectionLossError:
-                await self._find()
-            except NodeExistsError:
-                # The mark is nobody else's: an answer was lost.
+            except (ConnectionLossError, NodeExistsError) as error:
+                # The mark is nobody else's: where it exists, an answer was lost.
+                attempts.again(error)
                 await self._find()
             else:
                 self._stand(path, stat)

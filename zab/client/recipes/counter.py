@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
@@ -62,10 +63,12 @@ class Counter:
         return await self._change(lambda found: value if found == expected else None) is not None
 
     async def _change(self, change: Callable[[int], int | None]) -> int | None:
+        attempts = Attempts()
         while True:
             try:
                 data, stat = await self._steady.get(self.path)
-            except NoNodeError:
+            except NoNodeError as error:
+                attempts.again(error)
                 await self._create()
                 continue
             wanted = change(self._number(data))
@@ -80,15 +83,19 @@ class Counter:
 
             try:
                 await self._receipts.commit(fill)
-            except (BadVersionError, NoNodeError):
-                # Somebody was faster, or removed it.
+            except BadVersionError:
+                # Somebody was faster.
+                continue
+            except NoNodeError as error:
+                # Somebody removed it, where it was a part of the transaction.
+                if error.index is None:
+                    raise
+                attempts.again(error)
                 continue
             return wanted
 
     async def _create(self) -> None:
-        parent = self.path.rpartition("/")[0]
-        if parent:
-            await self._steady.ensure_path(parent, self._acl)
+        await self._steady.ensure_path(self.path.rpartition("/")[0] or "/", self._acl)
         try:
             await self._zk.create(self.path, b"%d" % self._default, self._acl)
         except (NodeExistsError, NoNodeError, ConnectionLossError):

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
@@ -128,20 +129,23 @@ class Discovery:
         return _Instances(self._zk, f"{self.path}/{name}")
 
     async def _enter(self, presence: Presence) -> None:
+        attempts = Attempts()
         while True:
             try:
                 return await presence.enter()
             except NodeExistsError:
-                await self._remove(presence.path)
+                await self._remove(presence.path, attempts)
 
-    async def _remove(self, path: str) -> None:
+    async def _remove(self, path: str, attempts: Attempts) -> None:
         """What is there, whoever left it. Once, or not at all: who calls it looks again."""
         try:
             stat = await self._steady.exists(path)
             if stat is not None:
                 await self._zk.delete(path, stat.version)
-        except (NoNodeError, BadVersionError, ConnectionLossError):
+        except (NoNodeError, BadVersionError):
             return
+        except ConnectionLossError as error:
+            attempts.again(error)
 
 
 def in_white_space(digits: str) -> bytes:

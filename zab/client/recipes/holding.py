@@ -13,21 +13,32 @@ its session has ended. What `Held` can say is this:
   thing was sent that a server has answered. And the znode is there, as far as this client was told.
 - `lost` returns when that is over. Once it is, it stays so, even should the session turn out to have lived on.
 
+A `Held` is the ownership itself: whoever has it may use it and give it back (`release`), in any task or thread.
+
 Invariants:
 - A watch is not believed: after every event the znode is read again, and compared by its czxid.
 - A hold that is lost or let go of asks for nothing more.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent
+from zab.client.debts import Debt
 from zab.client.recipes.bell import Bell
 from zab.client.recipes.errors import LostError
 
-__all__ = ["Held", "Hold"]
+__all__ = ["Held", "Hold", "Standing"]
+
+
+class Standing(Protocol):
+    """The znode by which something is held: a contender's, or a presence."""
+
+    def abandon(self) -> Debt | None: ...
+
+    async def leave(self) -> None: ...
 
 
 class Hold:
@@ -101,14 +112,16 @@ class Hold:
 
 
 class Held:
-    """What its holder sees of it; see the module.
+    """What its holder has of it; see the module.
 
-    path: of the holder's znode. token: grows from one holder to the next.
+    path: of the holder's znode. token: grows from one holder to the next. is_released: it was given back.
     """
 
-    def __init__(self, hold: Hold, token: int | None = None) -> None:
+    def __init__(self, hold: Hold, standing: Standing, token: int | None = None) -> None:
         self.path = hold.path
         self.token = hold.czxid if token is None else token
+        self.is_released = False
+        self.standing = standing
         self._hold = hold
 
     def __repr__(self) -> str:
@@ -119,8 +132,21 @@ class Held:
     def is_held(self) -> bool:
         return not self._hold.is_lost
 
+    async def release(self) -> None:
+        """Gives it back, whichever task or thread calls this. It is free when this returns; while no server is there,
+        as soon as one is. What was given back already stays so."""
+        if not self.is_released:
+            self._stop()
+            await self.standing.leave()
+
+    def _let_go(self) -> None:
+        """As `release`, and waits for nothing, so that no cancellation comes in between: for other recipes."""
+        if not self.is_released:
+            self._stop()
+            self.standing.abandon()
+
     def _stop(self) -> None:
-        """Its holder lets go of it."""
+        self.is_released = True
         self._hold.stop()
 
     async def lost(self) -> None:

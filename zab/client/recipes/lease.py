@@ -18,22 +18,23 @@ znode, and where it does not change for as long as the holder's lease, deletes i
 
 The znode's data is JSON: {"name": …, "seconds": …}. Where it is something else, the lease of the one who waits counts.
 
-Raised beside what requests raise: WaitOverError; LostError by `renew`, when the lease is over or its znode was deleted.
+All ways to take it and to give it back are in `owning`. Raised beside what requests raise: WaitOverError; LostError by
+`renew`, when the lease is over or its znode was deleted; RuntimeError as `owning` says.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from math import isfinite
-from types import TracebackType
 from typing import Final
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl, EventType
 from zab.client.recipes.contender import Contender, Rival
-from zab.client.recipes.errors import LostError, WaitOverError
+from zab.client.recipes.errors import LostError
 from zab.client.recipes.holding import Held, Hold
+from zab.client.recipes.owning import Owned
 from zab.client.recipes.paths import checked
 
 __all__ = ["CLOCK_DRIFT", "Lease", "Leased"]
@@ -46,8 +47,7 @@ class Leased(Held):
     """As `Held`, until `ends_at` (seconds of `zk.now()`) at the latest."""
 
     def __init__(self, zk: Client, hold: Hold, contender: Contender, seconds: float, data: bytes) -> None:
-        super().__init__(hold)
-        self.contender = contender
+        super().__init__(hold, contender)
         self.ends_at = 0.0
         self._zk = zk
         self._seconds = seconds
@@ -73,13 +73,14 @@ class Leased(Held):
 
     async def _write(self) -> None:
         """The next version of its znode, which others measure."""
-        began = self._zk.now()
+        began, attempts = self._zk.now(), Attempts()
         while True:
             try:
                 await self._zk.set(self.path, self._data, self._version)
             except ConnectionLossError as error:
                 if not error.definite and await self._is_written():
                     break
+                attempts.again(error)
                 if self._version > 0:
                     self.check()
             except (BadVersionError, NoNodeError):
@@ -99,59 +100,24 @@ class Leased(Held):
         return stat is not None and stat.version > self._version
 
 
-class Lease:
+class Lease(Owned[Leased]):
     """See the module. `seconds`: how long it lasts without being renewed; it may be less than the session timeout."""
 
     def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if not (isfinite(seconds) and seconds > 0):
             raise ValueError(f"a lease of {seconds} s is none: give a time above 0")
         checked(zk, path)
-        self.path = path
+        super().__init__(zk, path)
         self.seconds = seconds
-        self._zk = zk
         self._acl = tuple(acl)
         self._data = json.dumps({"name": name, "seconds": seconds}).encode()
-        self._leased: Leased | None = None
 
-    async def acquire(self, wait_s: float | None = None) -> Leased:
-        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError. One at a time for an
-        object.
-        """
-        if self._leased is not None:
-            raise RuntimeError(f"{self.path} is held by this object already")
+    async def _take(self, wait_s: float | None) -> Leased | None:
         leased = None
         async with self._zk.move_on_after(wait_s):
             while leased is None:
                 leased = await self._attempt()
-            self._leased = leased
-        if self._leased is None:
-            raise WaitOverError(self.path, wait_s)
-        return self._leased
-
-    async def release(self) -> None:
-        """It is free when this returns; while no server is there, as soon as one is."""
-        if self._leased is None:
-            raise RuntimeError(f"{self.path} is not held by this object")
-        leased, self._leased = self._leased, None
-        leased._stop()
-        await leased.contender.leave()
-
-    @asynccontextmanager
-    async def hold(self, wait_s: float | None = None) -> AsyncIterator[Leased]:
-        """It is held for the length of the block, or less: see `Leased`."""
-        leased = await self.acquire(wait_s)
-        try:
-            yield leased
-        finally:
-            await self.release()
-
-    async def __aenter__(self) -> Leased:
-        return await self.acquire()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.release()
+        return leased
 
     async def _attempt(self) -> Leased | None:
         """Waits for the turn, and begins the lease. None where that came too late: then another attempt."""

@@ -8,6 +8,7 @@ more. Since its path is known, a lost answer is found out by what is there. Wher
 from collections.abc import Iterable
 from contextlib import suppress
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
@@ -36,12 +37,13 @@ class Presence:
 
     async def enter(self) -> None:
         """Raises NodeExistsError when it is somebody else's, or another one's of this session."""
-        was_lost = False
+        was_lost, attempts = False, Attempts()
         self._may_exist, self._is_sure = True, False
         while True:
             try:
                 _, stat = await self._zk.create2(self.path, self.data, self._acl, ephemeral=True)
-            except NoNodeError:
+            except NoNodeError as error:
+                attempts.again(error)
                 await self._steady.ensure_path(self.path.rpartition("/")[0] or "/", self._acl)
                 continue
             except NodeExistsError:
@@ -52,6 +54,7 @@ class Presence:
                 stat = found
             except ConnectionLossError as error:
                 was_lost = was_lost or not error.definite
+                attempts.again(error)
                 continue
             self.czxid, self._is_sure = stat.czxid, not was_lost
             return

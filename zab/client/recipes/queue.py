@@ -30,6 +30,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Generic, TypeVar
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
@@ -77,10 +78,14 @@ class _Items(Generic[T]):
             for data in items:
                 transaction.create(f"{self._entries}/entry-{priority:03d}-", data, self._acl, sequence=True)
 
+        attempts = Attempts()
         while True:
             try:
                 return await self._receipts.commit(fill)
-            except NoNodeError:
+            except NoNodeError as error:
+                if error.index is None:
+                    raise
+                attempts.again(error)
                 await self._steady.ensure_path(self._entries, self._acl)
 
     async def count(self) -> int:
@@ -94,7 +99,7 @@ class _Items(Generic[T]):
             return taken
         ends_at = None if wait_s is None else self._zk.now() + wait_s
         try:
-            await self._turn.acquire(wait_s)
+            turn = await self._turn.acquire(wait_s)
         except WaitOverError:
             raise WaitOverError(self.path, wait_s) from None
         watcher = self._zk.watcher()
@@ -111,7 +116,7 @@ class _Items(Generic[T]):
         finally:
             watcher.close()
             # Waiting here, who is cancelled would lose what it took.
-            self._turn._let_go()
+            turn._let_go()
 
     async def _names(self) -> list[str]:
         """The items, the first one first."""
@@ -126,11 +131,18 @@ class _Items(Generic[T]):
 
     async def _watch(self, watcher: Watcher) -> None:
         """The watcher hears of what may be an item to take."""
-        try:
-            await self._steady.get_children(self._entries, watch=watcher)
-        except NoNodeError:
-            await self._steady.ensure_path(self._entries, self._acl)
-            await self._watch(watcher)
+        await self._watch_children(self._entries, watcher)
+
+    async def _watch_children(self, path: str, watcher: Watcher) -> None:
+        """Makes the znode, where it does not exist."""
+        attempts = Attempts()
+        while True:
+            try:
+                await self._steady.get_children(path, watch=watcher)
+                return
+            except NoNodeError as error:
+                attempts.again(error)
+                await self._steady.ensure_path(path, self._acl)
 
 
 class Queue(_Items[bytes]):
@@ -165,7 +177,7 @@ class Taken(Held):
     """An item that is held: `data`, and what `Held` has."""
 
     def __init__(self, queue: "LockingQueue", hold: Hold, claim: Presence, data: bytes) -> None:
-        super().__init__(hold)
+        super().__init__(hold, claim)
         self.data = data
         self._queue = queue
         self._claim = claim
@@ -176,11 +188,6 @@ class Taken(Held):
         await self._queue._consume(self._claim)
         self._claim.forget()
         self._stop()
-
-    async def release(self) -> None:
-        """Gives it back, where it was not consumed: another one gets it."""
-        self._stop()
-        await self._claim.leave()
 
 
 class LockingQueue(_Items[Taken]):
@@ -211,6 +218,7 @@ class LockingQueue(_Items[Taken]):
     async def _consume(self, claim: Presence) -> None:
         """Removes the item and the claim, or neither. Raises LostError."""
         entry = f"{self._entries}/{claim.path.rpartition('/')[2]}"
+        attempts = Attempts()
         while True:
             transaction = self._zk.transaction()
             transaction.delete(claim.path)
@@ -222,6 +230,7 @@ class LockingQueue(_Items[Taken]):
             except ConnectionLossError as error:
                 if not error.definite and await self._is_consumed(claim, entry):
                     return
+                attempts.again(error)
             else:
                 return
 
@@ -272,11 +281,7 @@ class LockingQueue(_Items[Taken]):
 
     async def _watch(self, watcher: Watcher) -> None:
         await super()._watch(watcher)
-        try:
-            await self._steady.get_children(self._taken, watch=watcher)
-        except NoNodeError:
-            await self._steady.ensure_path(self._taken, self._acl)
-            await self._watch(watcher)
+        await self._watch_children(self._taken, watcher)
 
 
 def in_order(names: Iterable[str]) -> list[str]:

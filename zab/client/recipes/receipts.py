@@ -17,6 +17,7 @@ way (SessionExpiredError).
 
 from collections.abc import Callable, Iterable
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
@@ -58,6 +59,7 @@ class Receipts:
 
     async def _commit(self, fill: Callable[[Transaction], object]) -> None:
         self._count += 1
+        attempts = Attempts()
         while True:
             if self._presence is None:
                 presence = Presence(self._zk, f"{self._parent}/{mark_of(self._zk)}receipt", acl=self._acl)
@@ -72,10 +74,12 @@ class Receipts:
             except NoNodeError as error:
                 if error.index != receipt:
                     raise
+                attempts.again(error)
                 self._presence = None
             except ConnectionLossError as error:
                 if not error.definite and await self._is_done(self._presence.path, error):
                     return
+                attempts.again(error)
             else:
                 return
 

@@ -12,23 +12,23 @@ and the others wait for their turn in the queue; nobody wakes in vain. The form 
 
 The token is the czxid of the holder's lease: those of later holders grow, but several hold it at once.
 
-Not re-entrant: each `acquire` is a further permit, also for the same caller. Raised beside what requests raise:
-WaitOverError, LostError; BadDataError when the semaphore was made with another number of permits; RuntimeError where a
-caller releases what it does not hold.
+Each `acquire`, and each block, is a further permit; all ways to take and give back are in `owning`. Raised beside what
+requests raise: WaitOverError, LostError; BadDataError when the semaphore was made with another number of permits;
+RuntimeError as `owning` says.
 """
 
-from collections.abc import AsyncIterator, Hashable, Iterable
-from contextlib import asynccontextmanager
-from types import TracebackType
+from collections.abc import Iterable
 from typing import Final
 
+from zab.client.attempts import Attempts
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.recipes.contender import Contender
-from zab.client.recipes.errors import BadDataError, WaitOverError
+from zab.client.recipes.errors import BadDataError
 from zab.client.recipes.holding import Held, Hold
 from zab.client.recipes.lock import Lock, names_of_rivals
+from zab.client.recipes.owning import Owned
 from zab.client.recipes.paths import checked
 
 __all__ = ["Semaphore"]
@@ -36,81 +36,49 @@ __all__ = ["Semaphore"]
 _KINDS: Final = ("lease-",)
 
 
-class Semaphore:
+class Semaphore(Owned[Held]):
     """See the module. name: says who waits or holds, in `holders`. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if permits < 1:
             raise ValueError(f"a semaphore of {permits} permits lets nobody in: give 1 or more")
-        self.path = checked(zk, path)
+        super().__init__(zk, checked(zk, path))
         self.permits = permits
-        self._zk = zk
         self._name = name.encode()
         self._acl = tuple(acl)
         self._queue = Lock(zk, f"{self.path}/locks", name=name, acl=acl)
         self._leases = f"{self.path}/leases"
-        self._held: dict[Hashable, list[tuple[Contender, Hold]]] = {}
         self._is_agreed = False
-
-    async def acquire(self, wait_s: float | None = None) -> Held:
-        """Waits for a permit; `wait_s` None: as long as the session lives. Raises WaitOverError."""
-        held = None
-        async with self._zk.move_on_after(wait_s):
-            held = await self._acquire()
-        if held is None:
-            raise WaitOverError(self.path, wait_s)
-        return held
-
-    async def release(self) -> None:
-        """Gives back the permit that this caller got last. It is free when this returns."""
-        held = self._held.get(self._zk.caller)
-        if not held:
-            raise RuntimeError(f"{self.path} is not held by this caller")
-        contender, hold = held.pop()
-        if not held:
-            del self._held[self._zk.caller]
-        hold.stop()
-        await contender.leave()
-
-    @asynccontextmanager
-    async def hold(self, wait_s: float | None = None) -> AsyncIterator[Held]:
-        """A permit is held for the length of the block."""
-        held = await self.acquire(wait_s)
-        try:
-            yield held
-        finally:
-            await self.release()
-
-    async def __aenter__(self) -> Held:
-        return await self.acquire()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.release()
 
     async def holders(self) -> list[str]:
         """The names of those who hold a permit, in the order in which they came."""
         return (await names_of_rivals(self._zk, self._leases, _KINDS))[: self.permits]
 
-    async def _acquire(self) -> Held:
+    async def _take(self, wait_s: float | None) -> Held | None:
+        async with self._zk.move_on_after(wait_s):
+            return await self._turn()
+        return None
+
+    async def _turn(self) -> Held:
         await self._agree()
         contender = Contender(self._zk, self._leases, _KINDS, self._name, self._acl)
         held = None
         try:
             # The queue may be lost while waiting; the number of the lease is what counts.
-            async with self._queue:
+            async with self._queue.hold():
                 await contender.enter()
                 await self._wait(contender)
             assert contender.path is not None
             hold = Hold(self._zk, contender.path, contender.czxid)
             self._zk.undertake(hold)
-            self._held.setdefault(self._zk.caller, []).append((contender, hold))
-            held = Held(hold)
+            held = Held(hold, contender)
         finally:
             if held is None:
                 await contender.leave()
         return held
+
+    def _refuse_nesting(self) -> None:
+        """Each block is a further permit."""
 
     async def _wait(self, contender: Contender) -> None:
         """Returns when fewer leases than permits are before this one."""
@@ -128,12 +96,13 @@ class Semaphore:
         """All have the same number of permits: that which stands in the znode."""
         if self._is_agreed:
             return
-        steady = self._zk.retrying()
+        steady, attempts = self._zk.retrying(), Attempts()
         wanted = str(self.permits).encode()
         while True:
             try:
                 data, stat = await steady.get(self.path)
-            except NoNodeError:
+            except NoNodeError as error:
+                attempts.again(error)
                 await steady.ensure_path(self.path, self._acl)
                 continue
             if data == wanted:
@@ -143,6 +112,9 @@ class Semaphore:
                 raise BadDataError(self.path, f"the semaphore has {data[:20]!r} permits, not {self.permits}")
             try:
                 await self._zk.set(self.path, wanted, stat.version)
-            except (BadVersionError, ConnectionLossError):
-                # Somebody else said it, or this did and the answer was lost: look again.
+            except BadVersionError:
+                # Somebody else said it: look again.
                 continue
+            except ConnectionLossError as error:
+                # This may have said it, and the answer was lost.
+                attempts.again(error)

@@ -2,13 +2,13 @@
 
     with Lock(zk, "/locks/a") as held: ...
 
-What each promises, its module there says. Re-entrant is who holds something already: the same thread.
+What each promises, its module there says.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import zab.client.recipes as waiting
 from zab.client.core.records import OPEN_ACL, Acl, Stat
@@ -25,6 +25,7 @@ from zab.client.recipes import (
     from_toml,
 )
 from zab.client.recipes.configuration import NO_DEFAULT
+from zab.client.recipes.owning import Owned
 from zab.client.sync.client import Client
 
 __all__ = [
@@ -114,43 +115,71 @@ class Held(_Blocking[waiting.Held]):
         """Returns when it may be lost: for a thread of its own."""
         self._zk.run(self.waiting.lost())
 
+    @property
+    def is_released(self) -> bool:
+        return self.waiting.is_released
+
     def check(self) -> None:
         """Raises LostError when it may be lost, or is released."""
         with self._zk.alone():
             self.waiting.check()
+
+    def release(self) -> None:
+        """Gives it back, whichever thread calls this. It is free when this returns. What was given back stays so."""
+        self._zk.run(self.waiting.release())
 
     def __repr__(self) -> str:
         with self._zk.alone():
             return repr(self.waiting)
 
 
+def _held(zk: Client, held: waiting.Held) -> Held:
+    return Held(zk, lambda: held)
+
+
 class _Owned(_Blocking[W], Generic[W, H]):
-    """What is acquired and released: `with` it, or `with` its `hold`."""
+    """See `zab.client.recipes.owning`."""
+
+    @property
+    def path(self) -> str:
+        return self._owned.path
 
     def acquire(self, wait_s: float | None = None) -> H:
-        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError."""
-        raise NotImplementedError
+        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError. Give it back by `release`
+        of what this returns."""
+        return self._give(self._zk.run(self._owned.acquire(wait_s)))
 
     def release(self) -> None:
-        """Gives up what this thread holds, or the last of it. It is free when this returns."""
-        raise NotImplementedError
+        """Gives back what this object gave out; RuntimeError where that is nothing, or several things. It is free when
+        this returns."""
+        self._zk.run(self._owned.release())
 
     @contextmanager
     def hold(self, wait_s: float | None = None) -> Generator[H]:
         """It is held for the length of the block."""
-        held = self.acquire(wait_s)
+        holding = self._owned.hold(wait_s)
+        held = self._zk.run(holding.__aenter__())
         try:
-            yield held
+            yield self._give(held)
         finally:
-            self.release()
+            self._zk.run(holding.__aexit__(None, None, None))
 
     def __enter__(self) -> H:
-        return self.acquire()
+        return self._give(self._zk.run(self._owned.__aenter__()))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.release()
+        self._zk.run(self._owned.__aexit__(None, None, None))
+
+    @property
+    def _owned(self) -> Owned[Any]:
+        assert isinstance(self.waiting, Owned)
+        return self.waiting
+
+    def _give(self, held: Any) -> H:
+        """What is given out for what is awaited."""
+        raise NotImplementedError
 
 
 class Lock(_Owned[waiting.Lock, Held]):
@@ -165,21 +194,13 @@ class Lock(_Owned[waiting.Lock, Held]):
         _Blocking.__init__(made, zk, lambda: lock)
         return made
 
-    @property
-    def path(self) -> str:
-        return self.waiting.path
-
-    def acquire(self, wait_s: float | None = None) -> Held:
-        held = self._zk.run(self.waiting.acquire(wait_s))
-        return Held(self._zk, lambda: held)
+    def _give(self, held: waiting.Held) -> Held:
+        return _held(self._zk, held)
 
     def try_acquire(self) -> Held | None:
         """Waits for nobody: None when it is not free."""
         held = self._zk.run(self.waiting.try_acquire())
-        return None if held is None else Held(self._zk, lambda: held)
-
-    def release(self) -> None:
-        self._zk.run(self.waiting.release())
+        return None if held is None else _held(self._zk, held)
 
     def contenders(self) -> list[str]:
         """The names of those who hold it or wait, in their order."""
@@ -206,10 +227,9 @@ class ReadWriteLock(_Blocking[waiting.ReadWriteLock]):
     def path(self) -> str:
         return self.waiting.path
 
-    def downgrade(self) -> Held:
-        """From the write lock, which this thread has by `acquire`, to the read lock; then release `read`."""
-        held = self._zk.run(self.waiting.downgrade())
-        return Held(self._zk, lambda: held)
+    def downgrade(self, writing: Held) -> Held:
+        """From what `write` gave to the read lock, which this returns. No writer comes in between."""
+        return _held(self._zk, self._zk.run(self.waiting.downgrade(writing.waiting)))
 
 
 class Leased(Held):
@@ -234,11 +254,8 @@ class Lease(_Owned[waiting.Lease, Leased]):
     def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         super().__init__(zk, lambda: waiting.Lease(zk.waiting, path, seconds=seconds, name=name, acl=acl))
 
-    def acquire(self, wait_s: float | None = None) -> Leased:
-        return Leased(self._zk, self._zk.run(self.waiting.acquire(wait_s)))
-
-    def release(self) -> None:
-        self._zk.run(self.waiting.release())
+    def _give(self, held: waiting.Leased) -> Leased:
+        return Leased(self._zk, held)
 
 
 class Semaphore(_Owned[waiting.Semaphore, Held]):
@@ -247,12 +264,8 @@ class Semaphore(_Owned[waiting.Semaphore, Held]):
     def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         super().__init__(zk, lambda: waiting.Semaphore(zk.waiting, path, permits=permits, name=name, acl=acl))
 
-    def acquire(self, wait_s: float | None = None) -> Held:
-        held = self._zk.run(self.waiting.acquire(wait_s))
-        return Held(self._zk, lambda: held)
-
-    def release(self) -> None:
-        self._zk.run(self.waiting.release())
+    def _give(self, held: waiting.Held) -> Held:
+        return _held(self._zk, held)
 
     def holders(self) -> list[str]:
         """The names of those who hold a permit, in the order in which they came."""
@@ -372,10 +385,6 @@ class Taken(Held):
     def consume(self) -> None:
         """The item is done, and gone. Raises LostError where it is not held any more."""
         self._zk.run(self._taken.consume())
-
-    def release(self) -> None:
-        """Gives it back, where it was not consumed."""
-        self._zk.run(self._taken.release())
 
 
 class LockingQueue(_Blocking[waiting.LockingQueue]):
