@@ -23,9 +23,16 @@ def test_only_what_follows_from_the_request_is_said() -> None:
     assert {opcode for code, opcode in told if code == ErrorCode.NOAUTH} == asks - ASK_NO_ACL
 
 
-@pytest.mark.parametrize(("path", "parent"), [("/a", "/"), ("/a/b", "/a"), ("/a/b-", "/a")])
-def test_the_parent_of_a_create_is_named(path: str, parent: str) -> None:
-    assert reason(ErrorCode.NONODE, OpCode.CREATE2, path) == f"its parent {parent} does not exist"
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("/a", 'the chroot does not exist; ensure_path("/") makes it'),
+        ("/a/b", "its parent /a does not exist"),
+        ("/a/b-", "its parent /a does not exist"),
+    ],
+)
+def test_the_parent_of_a_create_is_named(path: str, missing: str) -> None:
+    assert reason(ErrorCode.NONODE, OpCode.CREATE2, path) == missing
     assert reason(ErrorCode.NONODE, OpCode.GET_DATA, path) is None
 
 
