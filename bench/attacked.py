@@ -36,9 +36,12 @@ ATTACKS: dict[str, Attack] = {
     "watches set again by the hundred thousand": work.test_watches_set_again_by_the_hundred_thousand,
     "a change that many watch": work.test_fan_out_to_watchers,
     "listings of a crowd": work.test_listings_of_a_crowd,
+    "a quota set over and over a crowd": work.test_quota_set_over_and_over_a_crowd,
+    "multis that fifty watch, who read nothing": work.test_multis_that_many_watch,
     "the end of a session with a crowd of ephemerals": work.test_session_of_a_crowd_is_closed,
     "the feed of changes, asked without end": work.test_feed_of_changes_asked_without_end,
     "writes forwarded without end": work.test_writes_forwarded_without_end,
+    "the end of three hundred clients": connections.test_crowd_that_ends_at_once,
     "readers of nothing": connections.test_readers_of_nothing,
     "writes of a megabyte from 80 clients": connections.test_writes_of_a_megabyte_from_many,
 }

@@ -162,6 +162,16 @@ def test_readers_of_nothing(target: Target) -> None:
             assert other.get_data("/")[0] == 0
 
 
+def test_crowd_that_ends_at_once(target: Target) -> None:
+    """Three hundred clients from eleven addresses close their sessions, and are gone, all at the same time."""
+    with target.attacked():
+        crowd = [Client(target.follower.client_port, source=("127.0.0.1", *ELSEWHERE)[n % 11]) for n in range(300)]
+        for client in crowd:
+            say(client.sock, client.request(-11))
+        for client in crowd:
+            client.close()
+
+
 def test_requests_that_do_not_end(target: Target) -> None:
     """Four hundred and fifty clients from eleven addresses leave a request of a megabyte unfinished: 430 MB. Together
     they may have totalInputLimitBytes (256 MiB); beyond that those with most are closed."""

@@ -143,6 +143,39 @@ def test_fan_out_to_watchers(target: Target) -> None:
             watcher.ping()
 
 
+def test_quota_set_over_and_over_a_crowd(target: Target, attacker: Client) -> None:
+    """A client sets a quota over 5,000 znodes and removes it, 120 times in a multi of 18 KB, and leaves it there. Each
+    was summed up as it was applied, by all members at once. The sums are counted afterwards, in slices."""
+    make_crowd(attacker, "/many", 5000)
+    attacker.create("/zookeeper/quota/many")
+    limits, stats = ("/zookeeper/quota/many/zookeeper_" + name for name in ("limits", "stats"))
+    with target.attacked():
+        again = [(1, create_body(limits, b"count=5")), (2, text(limits.encode()) + DELETE_ANY)] * 120
+        assert attacker.call(14, multi_body([*again, (1, create_body(stats))]))[0] == 0
+    for path in (stats, "/zookeeper/quota/many", *(f"/many/{number:06d}" for number in range(5000)), "/many"):
+        attacker.send(2, text(path.encode()) + DELETE_ANY)
+    for _ in range(5003):
+        assert attacker.reply()[0] == 0
+
+
+def test_multis_that_many_watch(target: Target) -> None:
+    """Fifty clients of a follower watch a znode, recursively, and read nothing; another one has it changed 200 times by
+    each of 60 multis, all on their way at once. The follower served nobody until it had told of all of them."""
+    changes = multi_body([(5, text(b"/told") + text(b"") + DELETE_ANY)] * 200)
+    with (
+        target.attacked(),
+        clients(target.follower.client_port, 50) as watchers,
+        contextlib.closing(Client(target.leader.client_port)) as writer,
+    ):
+        writer.create("/told", b"x")
+        for watcher in watchers:
+            assert watcher.call(106, PathKind(b"/told", 1).encode())[0] == 0
+        writer.sock.sendall(b"".join(writer.request(14, changes) for _ in range(60)))
+        for _ in range(60):
+            assert writer.reply()[0] == 0
+        writer.call(2, text(b"/told") + DELETE_ANY)
+
+
 def test_listings_of_a_crowd(target: Target, attacker: Client) -> None:
     """A client makes a parent of 10,000, and has it listed, counted and searched for ephemerals, over and over. A
     listing comes in slices, and only its own connection waits."""
