@@ -55,6 +55,11 @@ CHUNK_BYTES: Final = 1 << 20
 # ZooKeeper refuses to load more than jute.maxbuffer (1 MiB, but sites raise it); this only keeps a wrong length from
 # asking for all memory.
 LENGTH_MAX: Final = 1 << 30
+FIELD_BYTES_MAX: Final = 64 << 20
+"""Of a path or of data in a snapshot, which is had whole: far above any jute.maxbuffer. A file may be compressed a
+thousandfold, so its size says nothing of what it asks for."""
+ACL_ENTRIES_MAX: Final = 1 << 22
+"""Of all ACL lists of a snapshot together."""
 
 _ENDLESS: Final = 1 << 62
 
@@ -126,7 +131,17 @@ class ByteStream:
     the offset that the stream began at).
     """
 
-    __slots__ = ("_at", "_checksum", "_chunks", "_origin", "_summed", "_window", "file")
+    __slots__ = (
+        "_acl_entries",
+        "_acl_entries_left",
+        "_at",
+        "_checksum",
+        "_chunks",
+        "_origin",
+        "_summed",
+        "_window",
+        "file",
+    )
 
     def __init__(self, chunks: Iterable[bytes], file: str, offset: int = 0) -> None:
         self.file = file
@@ -136,6 +151,8 @@ class ByteStream:
         self._at = 0
         self._summed = 0
         self._checksum = 1
+        self._acl_entries: dict[Acl, Acl] = {}
+        self._acl_entries_left = ACL_ENTRIES_MAX
 
     @property
     def offset(self) -> int:
@@ -198,18 +215,22 @@ class ByteStream:
         length = self.read_int(what)
         if length == -1:
             return None
-        if not 0 <= length <= LENGTH_MAX:
+        if not 0 <= length <= FIELD_BYTES_MAX:
             raise self.error(f"unreasonable length {length} of {what}")
         return self.take(length, what)
 
     def read_acl(self) -> AclList:
         """A vector of ACLs; None for a null one and for the open ACL."""
         count = self.read_int("the length of an ACL list")
+        self._acl_entries_left -= max(count, 0)
+        if self._acl_entries_left < 0:
+            raise self.error(f"the ACL lists have more than {ACL_ENTRIES_MAX} entries")
         entries: list[Acl] = []
         for _ in range(count):
             perms = self.read_int("the permissions of an ACL")
             scheme, name = self.read_buffer("an ACL's scheme"), self.read_buffer("an ACL's id")
-            entries.append((perms, utf8(scheme or b""), utf8(name or b"")))
+            entry = perms, utf8(scheme or b""), utf8(name or b"")
+            entries.append(self._acl_entries.setdefault(entry, entry))
         return None if count == -1 else canonical_acl(tuple(entries))
 
     def header(self, magic: int) -> int:

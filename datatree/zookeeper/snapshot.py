@@ -44,8 +44,8 @@ from datatree.paths import is_text
 from datatree.record import AclList
 from datatree.znode import HEAD, STAT_AT, STAT_LAYOUT
 from datatree.zookeeper.files import (
+    FIELD_BYTES_MAX,
     FILE_HEADER,
-    LENGTH_MAX,
     SNAPSHOT_MAGIC,
     VERSION,
     ByteStream,
@@ -112,10 +112,14 @@ class SnapshotReader:
         self.sessions: dict[int, int] = {}
         for _ in range(self._count("sessions")):
             session = stream.read_long("a session's id")
+            if session in self.sessions:
+                raise stream.error(f"session {session & (1 << 64) - 1:#x} is in it twice", self.offset - 8)
             self.sessions[session] = stream.read_int("a session's timeout")
         self.acls: dict[int, AclList] = {}
         for _ in range(self._count("ACL lists")):
             acl_id = stream.read_long("an acl id")
+            if acl_id in self.acls:
+                raise stream.error(f"ACL list {acl_id} is in it twice", self.offset - 8)
             self.acls[acl_id] = stream.read_acl()
 
     @property
@@ -142,7 +146,7 @@ class SnapshotReader:
         self._end()
 
     def stretches(
-        self, size_bytes: int = _SLICE_BYTES, length_max: int = LENGTH_MAX
+        self, size_bytes: int = _SLICE_BYTES, length_max: int = FIELD_BYTES_MAX
     ) -> Iterator[tuple[int, bytes, list[int]]]:
         """(offset in the file, bytes, where each znode begins in them) of about `size_bytes`, each of whole znodes.
 

@@ -14,11 +14,14 @@ from kazoo.client import KazooClient
 
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import java_command, tool_options
+from tests.server.test_admin import SUPER_DIGEST
 from zab.member.admin_commands import NAMES_OF, NOT_SERVING
 from zab.server.admin import LOG, MORE
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.java
+
+SUPERUSER = {"Authorization": "digest super:wire"}
 
 SOURCE = Path(__file__).parent / "admin" / "AdminCommands.java"
 
@@ -42,7 +45,11 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int, lis
 @pytest.fixture(scope="module")
 def ours() -> Iterator[httpx.Client]:
     [port] = free_ports(1)
-    lines = {"admin.enableServer": "true", "admin.serverPort": port}
+    lines = {
+        "admin.enableServer": "true",
+        "admin.serverPort": port,
+        "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
+    }
     with zab_servers(1, configuration=lines) as servers:
         client = KazooClient(servers.hosts, timeout=10)
         client.start()
@@ -94,7 +101,7 @@ def test_answers_have_the_shape_of_zookeepers(theirs: list[Any], ours: httpx.Cli
     for name, status, each, told in theirs:
         if not each or name in SHAPES_DIFFER or told["error"] == NOT_SERVING:
             continue
-        answer = ours.get(name, params={"traceMask": "306"})
+        answer = ours.get(name, params={"traceMask": "306"}, headers=SUPERUSER)
         assert answer.status_code == status, name
         said = answer.json()
         if name == "environment":
@@ -128,8 +135,12 @@ def test_who_restores_is_judged_alike(theirs: list[Any]) -> None:
     [_, *restores] = [(status, told) for name, status, _, told in theirs if name == "restore"]
     assert [status for status, _ in restores] == [401, 400, 200, 429]
     [port] = free_ports(1)
-    who = {"Authorization": "digest a:b"}
-    lines = {"admin.enableServer": "true", "admin.serverPort": port}
+    who = {"Authorization": "digest super:wire"}
+    lines = {
+        "admin.enableServer": "true",
+        "admin.serverPort": port,
+        "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
+    }
     with (
         zab_servers(1, configuration=lines) as servers,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/commands/", timeout=60) as asking,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,7 +70,9 @@ def seen(text: str) -> list[dict[str, str]]:
         if pairs["operation"] == "multiOperation":
             # Ours says which znode was at fault.
             assert pairs.pop("znode", "/no") == "/no"
-        pairs["user"] = ",".join(sorted(pairs["user"].split(",")))
+        # Ours says by which scheme each was proven.
+        names = (re.sub(r"^(ip|digest|sasl|x509):", "", user) for user in pairs["user"].split(","))
+        pairs["user"] = ",".join(sorted(names))
         found.append({"level": "ERROR" if " ERROR " in head else "INFO", **pairs})
     return found
 

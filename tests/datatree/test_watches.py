@@ -214,7 +214,7 @@ def set_again(table, request, znodes):
     """All that a request asks for, in its order: the events that come of it."""
     opcode = OpCode.SET_WATCHES if request.persistent is None else OpCode.SET_WATCHES2
     asked = watched_paths_of(opcode, request.encode())
-    told = [(table.set_again("c", kind, path, zxid, znodes), path) for kind, path, zxid in asked]
+    told = [(table.set_again("c", kind, path, zxid, znodes, lambda _: True), path) for kind, path, zxid in asked]
     return [event for event in told if event[0]]
 
 

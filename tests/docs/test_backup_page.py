@@ -43,5 +43,5 @@ def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path
         pattern = ".*".join(map(re.escape, parts)).replace(r"\ files", r"\ files?")
         assert re.fullmatch(pattern, done.stdout.strip(), re.S), (command, done.stdout)
     # A password, and the whole tree: for their owner alone, whatever the umask is.
-    private = ["auth", "backups/catalogue.json", "header"] + ["state"] * (shutil.which("curl") is not None)
+    private = ["backups/catalogue.json", "header"] + ["state"] * (shutil.which("curl") is not None)
     assert {name: (tmp_path / name).stat().st_mode & 0o077 for name in private} == dict.fromkeys(private, 0)

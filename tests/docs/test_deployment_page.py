@@ -242,9 +242,11 @@ def composer() -> list[str]:
 @pytest.mark.slow
 def test_image_is_built_and_backs_up_and_restores_and_has_spans(image: str) -> None:
     script = """
-        cd /tmp; printf 'dataDir=/data\nclientPort=2181\n' > zoo.cfg; python -m zab.server zoo.cfg 2> journal &
+        cd /tmp; printf 'dataDir=/data\nclientPort=2181\n' > zoo.cfg
+        cd /tmp; echo DigestAuthenticationProvider.superDigest=super:VWtk8RlLl86/uVG5FIHgpHieL2Q= >> zoo.cfg
+        cd /tmp; python -m zab.server zoo.cfg 2> journal &
         cd /tmp; zab --wait 120 create /kept "in the image"
-        echo digest:admin:secret | zab --auth - backup take backups --admin 127.0.0.1:8080
+        echo digest:super:wire | zab --auth - backup take backups --admin 127.0.0.1:8080
         zab restore backups --to 1=new/1 && zab snapshot new/1/version-1/snapshot.*
         python -c 'import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter'
     """

@@ -39,7 +39,7 @@ def told(text: str, ensemble: LocalEnsemble) -> str:
     """With the ports of this ensemble."""
     for at, member in enumerate(ensemble.members):
         text = text.replace(f":{2181 + at}", f":{member.client_port}").replace(f":{8081 + at}", f":{member.admin_port}")
-    return text
+    return text.replace("data/superuser", str(ensemble.superuser_path))
 
 
 def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datatree.acl import digest_identity
+from datatree.acl import ANY_SASL, SUPER, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathVersion, Reconfig, Sasl, SetAcl, SetData
@@ -68,7 +68,7 @@ def test_every_kind_of_change_leaves_its_line_on_the_member_whose_client_asked(
     ]
     session = f"{client.connection.session:#x}"
     assert {(each["session"], each["user"], each["ip"], each["result"]) for each in lines} == {
-        (session, "127.0.0.1", "127.0.0.1", "success")
+        (session, "ip:127.0.0.1", "127.0.0.1", "success")
     }
     assert not any(server.audit.records for server in ensemble.others(client.server))
 
@@ -96,11 +96,11 @@ def test_the_pairs_stand_in_zookeepers_order() -> None:
     session = f"{client.connection.session:#x}"
     assert ensemble.leader.audit.take_lines() == [
         (
-            f"session={session}\tuser=127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/a\tznode_type=persistent"
+            f"session={session}\tuser=ip:127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/a\tznode_type=persistent"
             "\tresult=success"
         ),
         (
-            f"session={session}\tuser=127.0.0.1\tip=127.0.0.1\toperation=setAcl\tznode=/a\tacl=world:anyone:cdrwa"
+            f"session={session}\tuser=ip:127.0.0.1\tip=127.0.0.1\toperation=setAcl\tznode=/a\tacl=world:anyone:cdrwa"
             "\tresult=success"
         ),
     ]
@@ -299,7 +299,15 @@ def test_users_of_several_schemes_are_joined_by_commas_and_never_with_a_hash() -
     for auth in (b"alice:1", b"a,root:1", b"root:secret"):
         ensemble.do(client, client.request(OpCode.AUTH, AddAuth(b"digest", auth).encode(), xid=-4))
     ensemble.do(client, client.create(b"/a"))
-    assert said(client.server, "user") == [("127.0.0.1,alice,a\\x2croot,root,super:",)]
+    assert said(client.server, "user") == [("ip:127.0.0.1,digest:alice,digest:a\\x2croot,digest:root,super:",)]
+
+
+def test_the_same_name_by_two_schemes_is_two_users() -> None:
+    """Whoever takes a name by a digest that he made up is not taken for who logged in."""
+    login, made_up = (b"sasl", b"bob"), digest_identity(b"bob:made-up")
+    assert audit.users((login,)) == "sasl:bob"
+    assert audit.users((made_up,)) == "digest:bob"
+    assert audit.users((digest_identity(b"sasl:x"), SUPER, (ANY_SASL, b"bob"))) == "digest:sasl,super:"
 
 
 def test_acl_is_written_without_the_hashes_of_passwords() -> None:

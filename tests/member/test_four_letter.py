@@ -330,6 +330,17 @@ def test_watch_words(ensemble: Ensemble) -> None:
     assert say(ensemble, b"wchp") == f"/\n\t{session:#x}\n/x\n\t{session:#x}\n\n"
 
 
+@pytest.mark.parametrize("word", [b"wchp", b"wchc", b"dump"])
+def test_no_path_is_a_line_of_its_own_or_a_command_to_a_terminal(ensemble: Ensemble, word: bytes) -> None:
+    client = ensemble.session()
+    strange = "/a\x1b[2J\r\n\t0x1\x85\u202eb\u2028".encode()
+    ensemble.do(client, client.exists(strange, True), client.create("/\u202eb\u2028".encode(), flags=1))
+    said = say(ensemble, word)
+    expected = r"/\u202eb\u2028" if word == b"dump" else r"/a\x1b[2J\r\n\t0x1\x85\u202eb\u2028"
+    assert sum(expected in line for line in said.split("\n")) == 1
+    assert said.replace("\n", "").replace("\t", "").isprintable()
+
+
 def test_a_path_watched_in_two_ways_is_watched_once(ensemble: Ensemble) -> None:
     client = ensemble.session()
     body = PathKind(b"/x", 0).encode()

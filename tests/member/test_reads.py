@@ -315,6 +315,20 @@ def test_set_watches_tells_at_once_what_was_missed(ensemble: Ensemble, client: C
     assert ensemble.servers[1].member.state.watches.total_count == 3
 
 
+def test_set_watches_tells_nothing_of_znodes_that_one_may_not_read(ensemble: Ensemble, client: Client) -> None:
+    """Asked with one zxid after the other, the events would tell when each was changed: mzxid and pzxid."""
+    for seen in (0, ensemble.servers[1].member.tree.applied):
+        body = SetWatches(seen, (b"/bob", b"/admin"), (b"/bob",), (b"/bob", b"/admin"), (), ())
+        client.say(client.request(OpCode.SET_WATCHES2, body.encode(), -8))
+        ensemble.settle()
+        assert [each[:2] for each in client.take_received()] == [("reply", -8)], seen
+    assert ensemble.servers[1].member.state.watches.total_count == 4, "what comes is told to who may read it then"
+    ensemble.do(client, client.request(OpCode.AUTH, AddAuth(b"digest", b"bob:pw").encode(), -4))
+    client.say(client.request(OpCode.SET_WATCHES2, SetWatches(0, (b"/bob",), (), (), (), ()).encode(), -8))
+    ensemble.settle()
+    assert client.take_received()[0] == ("event", -1, 3, b"/bob")
+
+
 def test_set_watches_of_older_clients_has_no_persistent_lists(ensemble: Ensemble, client: Client) -> None:
     body = SetWatches(1 << 40, (b"/a",), (), ())
     assert ask(ensemble, client, OpCode.SET_WATCHES, body.encode())[0] == 0

@@ -31,7 +31,7 @@ def test_subject_of_a_certificate_is_an_identity() -> None:
     ensemble = an_ensemble()
     alice = ensemble.session(subject="CN=alice,O=o")
     assert who(ensemble, alice) == [(b"ip", b"127.0.0.1"), (b"x509", b"CN=alice,O=o")]
-    assert users(alice.connection.identities) == "127.0.0.1,CN=alice\\x2cO=o"
+    assert users(alice.connection.identities) == "ip:127.0.0.1,x509:CN=alice\\x2cO=o"
     assert who(ensemble, ensemble.session()) == [(b"ip", b"127.0.0.1")]
 
 

@@ -18,6 +18,7 @@ from tests.rigs.certificates import Certificates, client_store_lines, quorum_sto
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import LOOPBACK, ZooKeeperEnsemble
 from tests.tidy.sources import ROOT
+from zab.member.admin_rights import NOT_AUTHORIZED
 from zab.member.admin_settings import PROMETHEUS
 from zab.testing.ports import free_ports
 
@@ -52,6 +53,7 @@ def lines_of(admin: int, metrics: int) -> dict[str, str | int]:
         "metricsProvider.className": PROMETHEUS,
         "metricsProvider.httpHost": "127.0.0.1",
         "metricsProvider.httpPort": metrics,
+        "admin.hostNames": "zab1.named, other",
         "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
     }
 
@@ -105,7 +107,7 @@ def test_a_member_without_a_quorum_is_live_and_not_ready() -> None:
         assert alone.get(1, "/commands/ruok").json() == {"command": "ruok", "error": not_serving}
         assert alone.get(1, "/commands/mntr").json()["server_state"] == "looking"
         assert alone.get(1, "/commands/zabstate").json()["zabstate"] == "election"
-        assert alone.get(1, "/commands/snapshot", Authorization="digest a:b").json()["error"] == not_serving
+        assert alone.get(1, "/commands/snapshot", Authorization="digest super:wire").json()["error"] == not_serving
         assert "\nquorum_size 3.0\n" in alone.scrape(1)
 
 
@@ -114,7 +116,7 @@ def test_a_snapshot_is_the_file_and_holds_what_was_written(running: Running, tmp
     client.start()
     client.create("/before", b"it")
     zxid = client.get("/before")[1].czxid
-    answer = running.get(1, "/commands/snapshot", Authorization="digest a:b")
+    answer = running.get(1, "/commands/snapshot", Authorization="digest super:wire")
     client.stop()
     client.close()
     assert answer.status_code == 200
@@ -126,12 +128,47 @@ def test_a_snapshot_is_the_file_and_holds_what_was_written(running: Running, tmp
     assert answer.content == taken.read_bytes()
     last = running.get(1, "/commands/lsnp").json()
     assert (last["zxid"], last["timestamp"]) == (taken.suffix[1:], int(taken.stat().st_mtime))
-    again = running.get(1, "/commands/snapshot?streaming=false", Authorization="digest a:b")
+    again = running.get(1, "/commands/snapshot?streaming=false", Authorization="digest super:wire")
     assert again.json() == {"command": "snapshot", "error": None}
     assert again.headers["last_zxid"]
 
 
-def test_all_permissions_on_the_root_are_asked_for() -> None:
+def test_a_made_up_password_gives_nothing_while_the_root_is_open(running: Running) -> None:
+    """Neither what is in the tree, nor who uses it, nor a change; and not by way of a page in somebody's browser."""
+    listed = (
+        "snapshot",
+        "log?after=0",
+        "dump",
+        "watches",
+        "wchp",
+        "connections",
+        "stat",
+        "srst",
+        "crst",
+        "stmk?traceMask=1",
+    )
+    for command in listed:
+        assert running.get(1, f"/commands/{command}").status_code == 401, command
+        answer = running.get(1, f"/commands/{command}", Authorization="digest made:up")
+        assert (answer.status_code, answer.json()["error"]) == (403, NOT_AUTHORIZED), command
+        assert b"/e" not in answer.content
+    assert running.post(1, "/commands/restore", b"", Authorization="digest made:up").status_code == 403
+    assert "/e" in str(running.get(1, "/commands/dump", Authorization="digest super:wire").json())
+    own = f"127.0.0.1:{running.admin[1]}"
+    for headers, status in (
+        ({"Host": "rebound.example"}, 403),
+        ({"Origin": "http://rebound.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": f"http://{own}"}, 200),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "zab1.named"}, 200),
+    ):
+        assert running.get(1, "/commands/ruok", **headers).status_code == status, headers
+        assert running.get(1, "/commands", **headers).status_code == status, headers
+        assert running.get(1, "/health/ready", **headers).status_code == 200
+
+
+def test_who_may_is_named_by_the_root_or_the_superuser() -> None:
     ports = free_ports(2)
     with zab_servers(1, configuration=lines_of(*ports)) as servers:
         alone = Running(servers, ports[:1], ports[1:])
@@ -152,7 +189,7 @@ def test_one_snapshot_in_an_interval() -> None:
     lines = {**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}
     with zab_servers(1, configuration=lines) as servers:
         alone = Running(servers, ports[:1], ports[1:])
-        answers = [alone.get(1, "/commands/snapshot", Authorization="digest a:b") for _ in range(3)]
+        answers = [alone.get(1, "/commands/snapshot", Authorization="digest super:wire") for _ in range(3)]
         assert [each.status_code for each in answers] == [200, 429, 429]
         assert 0 < int(answers[2].headers["Retry-After"]) <= 300
         assert alone.get(1, "/commands/mntr").json()["snapshot_rate_limited_count"] == 2
@@ -163,14 +200,14 @@ def test_snapshot_and_restore_can_be_switched_off() -> None:
     lines = {**lines_of(*ports), "admin.snapshot.enabled": "false", "admin.restore.enabled": "false"}
     with zab_servers(1, configuration=lines) as servers:
         alone = Running(servers, ports[:1], ports[1:])
-        assert alone.get(1, "/commands/snapshot", Authorization="digest a:b").status_code == 503
-        assert alone.post(1, "/commands/restore", b"", Authorization="digest a:b").status_code == 503
+        assert alone.get(1, "/commands/snapshot", Authorization="digest super:wire").status_code == 503
+        assert alone.post(1, "/commands/restore", b"", Authorization="digest super:wire").status_code == 503
 
 
 def test_restore_says_what_it_would_say_before_a_snapshot_comes(running: Running) -> None:
     asked = "/commands/restore?ask=true"
     assert running.post(1, asked, b"").status_code == 401
-    tells = [running.post(sid, asked, b"", Authorization="digest a:b").json() for sid in (1, 2, 1)]
+    tells = [running.post(sid, asked, b"", Authorization="digest super:wire").json() for sid in (1, 2, 1)]
     assert [told["server_id"] for told in tells] == [1, 2, 1]
     assert {tuple(told["participants"]) for told in tells} == {(1, 2, 3)}
     assert len({told["lineage"] for told in tells}) == 1, "nothing began, so nothing has to be waited for"
@@ -180,7 +217,7 @@ def test_restore_says_what_it_would_say_before_a_snapshot_comes(running: Running
 def test_restore_asks_who_it_is_and_for_a_snapshot(running: Running) -> None:
     assert running.post(1, "/commands/restore", b"x" * 10_000).status_code == 401
     assert running.post(1, "/commands/restore", b"x" * 10_000, Authorization="basic a:b").status_code == 401
-    answer = running.post(1, "/commands/restore", b"x" * 10_000, Authorization="digest a:b")
+    answer = running.post(1, "/commands/restore", b"x" * 10_000, Authorization="digest super:wire")
     assert answer.status_code == 400
     assert "what was sent at offset 0: checksum of the header does not match" in answer.json()["error"]
     for answer, method in ((running.post(1, "/commands/ruok", b""), "GET"), (running.get(1, "/commands/rest"), "POST")):
@@ -291,7 +328,7 @@ def test_a_long_answer_is_whole_and_json(running: Running) -> None:
     for number in range(3_000):
         client.exists_async(f"/watched/{number:05}", watch=print)
     client.exists("/")
-    told = running.get(2, "/commands/watches_by_path").json()["path_to_session_ids"]
+    told = running.get(2, "/commands/watches_by_path", Authorization="digest super:wire").json()["path_to_session_ids"]
     summary = running.get(2, "/commands/watch_summary").json()
     client.stop()
     client.close()

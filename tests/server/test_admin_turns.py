@@ -11,7 +11,7 @@ from zab.host.listener import open_listener
 from zab.member.admin_commands import COMMANDS, Command
 from zab.server import admin
 
-GET = b"GET /commands/%s HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+GET = b"GET /commands/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 def _long(_member: Any, _parameters: Any) -> Any:

@@ -20,7 +20,7 @@ from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow
 
-AUTHORIZATION = "digest a:b"
+AUTHORIZATION = "digest super:wire"
 PATIENCE_SECONDS = 120
 
 
@@ -92,7 +92,7 @@ def test_a_server_by_itself_goes_on_with_it() -> None:
             client.create("/gone", b"")
         told = restore(alone, 1, snapshot)
         alone.servers.wait()
-        stats = alone.get(1, "/commands/stats").json()["server_stats"]
+        stats = alone.get(1, "/commands/server_stats").json()["server_stats"]
         assert stats["last_processed_zxid"] == told["last_zxid"]
         with kazoo(alone) as client:
             assert client.get("/kept")[0] == b"old"

@@ -24,6 +24,7 @@ from tests.rigs.certificates import Certificates
 from zab.host.tls import TlsError, TlsSide
 from zab.member.cipher_suites import TLS_1_2, TLS_1_3
 from zab.member.config import parse
+from zab.server.http_ports import admin_stores
 from zab.server.tls_stores import client_port_context, client_port_stores
 from zab.tls.revocation import LISTS_BYTES_MAX
 from zab.tls.stores import StoreError
@@ -218,6 +219,7 @@ def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path,
     assert not stores.read_again()
     content = (here / changed).read_bytes()
     (here / "aside").write_bytes(b"nothing of use")
+    (here / "aside").chmod(0o600)
     os.replace(here / "aside", here / changed)
     for _ in range(2):
         with pytest.raises(StoreError):
@@ -291,3 +293,27 @@ def test_largest_list_keeps_a_step_short(certificates, member, holder, tmp_path)
     certificates.revoke(store, others=21_000)
     with pytest.raises(StoreError, match=f"its lists of revoked certificates have more than {LISTS_BYTES_MAX} bytes"):
         context(member / "keystore.pem", store, "ssl.crl=true")
+
+
+def test_a_key_that_others_may_read_is_refused_as_any_secret(member, tmp_path):
+    """For clients, members and the admin server; an encrypted one is as secret as the file with its password."""
+    key = tmp_path / "keystore.pem"
+    shutil.copy(member / "keystore.pem", key)
+    for mode in (0o644, 0o640, 0o602):
+        key.chmod(mode)
+        with pytest.raises(StoreError, match=rf"^ssl.keyStore.location: {key}: others .*chmod 600 {key}"):
+            context(key, None, "ssl.clientAuth=none")
+    lines = ("dataDir=/d", "clientPort=2181", f"ssl.quorum.keyStore.location={key}", "admin.forceHttps=true")
+    with pytest.raises(StoreError, match=r"^ssl.quorum.keyStore.location: .*others than its owner"):
+        admin_stores(parse("\n".join(lines), "zoo.cfg"))
+    key.chmod(0o600)
+    context(key, None, "ssl.clientAuth=none")
+
+    encrypted, password = tmp_path / "keystore.p12", tmp_path / "password"
+    shutil.copy(member / "keystore.p12", encrypted)
+    shutil.copy(member / "password", password)
+    encrypted.chmod(0o644)
+    context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])
+    password.chmod(0o640)
+    with pytest.raises(StoreError, match=rf"^ssl.keyStore.passwordPath: {password}: others than its owner"):
+        context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])

@@ -19,7 +19,7 @@ __all__ = ["before", "rolling"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-HEADERS = {"Authorization": "digest a:b"}
+HEADERS = {"Authorization": "digest super:wire"}
 
 
 class Given:

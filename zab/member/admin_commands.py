@@ -359,14 +359,18 @@ class Command:
     aliases: tuple[str, ...] = ()
     always: bool = False
     """Also while no client is served."""
+    asks_who: bool = False
+    """It names znodes, sessions or clients, or changes something: only who has proven himself may have it."""
+    hidden: tuple[str, ...] = ()
+    """What others than these are not told: it names a znode."""
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "configuration": Command(_configuration, ("conf", "config")),
-    "connection_stat_reset": Command(_connection_stat_reset, ("crst",)),
-    "connections": Command(_connections, ("cons",)),
+    "connection_stat_reset": Command(_connection_stat_reset, ("crst",), asks_who=True),
+    "connections": Command(_connections, ("cons",), asks_who=True),
     "dirs": Command(_dirs),
-    "dump": Command(_dump),
+    "dump": Command(_dump, asks_who=True),
     "environment": Command(_environment, ("env", "envi"), always=True),
     "get_trace_mask": Command(_get_trace_mask, ("gtmk",), always=True),
     "hash": Command(_hash),
@@ -374,19 +378,19 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "is_read_only": Command(_is_read_only, ("isro",)),
     "last_snapshot": Command(_last_snapshot, ("lsnp",)),
     "leader": Command(_leader, ("lead",)),
-    "monitor": Command(_monitor, ("mntr",), always=True),
+    "monitor": Command(_monitor, ("mntr",), always=True, hidden=("sequence_numbers_parent",)),
     "observer_connection_stat_reset": Command(_nothing, ("orst",)),
     "observers": Command(_observers, ("obsr",)),
     "ruok": Command(_nothing),
     "server_stats": Command(_server_stats, ("srvr",)),
-    "set_trace_mask": Command(_set_trace_mask, ("stmk",), always=True),
-    "stat_reset": Command(_stat_reset, ("srst",)),
-    "stats": Command(_stats, ("stat",)),
+    "set_trace_mask": Command(_set_trace_mask, ("stmk",), always=True, asks_who=True),
+    "stat_reset": Command(_stat_reset, ("srst",), asks_who=True),
+    "stats": Command(_stats, ("stat",), asks_who=True),
     "system_properties": Command(_system_properties, ("sysp",), always=True),
     "voting_view": Command(_voting_view),
     "watch_summary": Command(_watch_summary, ("wchs",)),
-    "watches": Command(_watches, ("wchc",)),
-    "watches_by_path": Command(_watches_by_path, ("wchp",)),
+    "watches": Command(_watches, ("wchc",), asks_who=True),
+    "watches_by_path": Command(_watches_by_path, ("wchp",), asks_who=True),
     "zabstate": Command(_zabstate, always=True),
 }
 """Those that only tell, or reset what is told; by their first name."""

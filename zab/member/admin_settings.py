@@ -6,6 +6,8 @@ Not here: what they do (`zab.server.admin`, `zab.server.exposition`), and the ru
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, COUNT, COUNT_OR_0, INT_MAX, fraction, integer, setting
@@ -34,6 +36,13 @@ def _path(text: str) -> str:
     return text
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip().lower().removesuffix(".") for name in text.split(","))
+    if not all(re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", name) for name in names):
+        raise ValueError(f"{text!r} is no list of names, with commas between them and without ports")
+    return names
+
+
 @frozen(kw_only=True)
 class AdminSettings(JournalSettings):
     """See the module."""
@@ -46,7 +55,16 @@ class AdminSettings(JournalSettings):
         "127.0.0.1",
         client_host,
         "host",
-        "This machine alone, where ZooKeeper's is 0.0.0.0: most commands ask nobody who he is.",
+        "This machine alone, where ZooKeeper's is 0.0.0.0: many commands ask nobody who he is.",
+    )
+    admin_host_names: tuple[str, ...] = setting(
+        "admin.hostNames",
+        (),
+        _names,
+        "names",
+        "Ours. Names by which commands may be asked for, beside addresses, `localhost`, and those of the server lines, "
+        "of the machine and of `admin.serverAddress`.",
+        shown="none",
     )
     admin_port: int = setting("admin.serverPort", 8080, integer(0, 65535), "port", "0 is none.")
     admin_idle_timeout_ms: int = setting(

@@ -1,9 +1,10 @@
 """The audit log: who asked for which change, from where, and what came of it; who was refused.
 
-    session=0x100…  user=alice,10.0.0.7  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
+    session=0x100…  user=digest:al,ip:10.0.0.7  ip=10.0.0.7  operation=create  znode=/a  …  result=success
 
 A line is of pairs, a tab between them, in this order; what is not known is left out. Names and values are ZooKeeper's
-(3.9). It is written when the result is known, by the member whose client asked:
+(3.9), but a user stands behind the scheme that proved him: `super:` is the superuser, `digest:super` is somebody else.
+A line is written when the result is known, by the member whose client asked:
 
     operation                                     of which member, and when
     create, delete, setData, setAcl               its own clients' writes, when they are applied; refused ones, too
@@ -47,7 +48,7 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from datatree.acl import SUPER, masked
+from datatree.acl import ANY_SASL, masked
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import LOGGED_AS, OpCode
@@ -62,8 +63,6 @@ HELD_BYTES_MAX: Final = 16 << 20
 
 SUCCESS, FAILURE, INVOKED = "success", "failure", "invoked"
 SERVER_START, SERVER_STOP = "serverStart", "serverStop"
-SUPER_NAME: Final = b"super:"
-"""The superuser. No digest has such a name; one of a user `super` is not he."""
 _EPHEMERAL: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
 _MULTI_NAME: Final = "multiOperation"
 
@@ -338,15 +337,14 @@ class Auditor:
 
 
 def users(identities: Iterable[Identity]) -> str:
-    """The names of somebody, as ZooKeeper says them: of a digest without the password's hash."""
-    return ",".join(_item(_name_of(identity)) for identity in identities)
+    """Who somebody is, each with the scheme by which he proved it: of a digest without the password's hash. Bob of a
+    digest, which anybody can make up, is not Bob of SASL."""
+    return ",".join(_item(_shown(identity)) for identity in identities if identity[0] != ANY_SASL)
 
 
-def _name_of(identity: Identity) -> bytes:
+def _shown(identity: Identity) -> bytes:
     scheme, name = identity
-    if identity == SUPER:
-        return SUPER_NAME
-    return name.partition(b":")[0] if scheme == b"digest" else name
+    return scheme + b":" + (name.partition(b":")[0] if scheme == b"digest" else name)
 
 
 def value(data: bytes) -> str:

@@ -36,6 +36,7 @@ from zab.member.reconfiguring import config_in_force
 from zab.member.version import shown
 from zab.member.waiting import why_not_serving
 from zab.states import LEADING
+from zab.wire.visible import in_line
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 
@@ -379,7 +380,8 @@ def _double(value: str | float) -> str:
 
 
 def _text(path: bytes) -> str:
-    return path.decode("utf-8", "replace")
+    """As it stands in a line: nothing in it ends that, or is a command to a terminal."""
+    return in_line(path.decode("utf-8", "replace"))
 
 
 @attrs.frozen

@@ -29,19 +29,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 
-from datatree.acl import ANY_SASL
+from datatree.acl import ANY_SASL, READ
 from datatree.errors import ErrorCode
 from datatree.jute import NULL
 from datatree.opcodes import KEEPERS, WRITES, OpCode
 from datatree.requests import AddAuth, PathKind, PathOnly, Sasl, decode, watched_paths_of
 from datatree.slices import PATHS
+from datatree.znode import Znode
 from zab.jute.framing import PING_XID
 from zab.jute.replies import identities_body, int_body, notification, path_body, reply, token_body
 from zab.member.authentication import SaslFailed, Verdict
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import LoginStepped
 from zab.member.long_requests import Piece
-from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit
+from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit, may
 from zab.member.settings import Config
 
 UNKNOWN = 1 << 31
@@ -95,12 +96,16 @@ def _watched_again(state: ReadState, connection: ClientConnection, xid: int, fra
     """Slice by slice: each path is looked at when it is its turn, and watched from then on."""
     opcode = OpCode.SET_WATCHES if _OPCODE.unpack_from(frame, 4)[0] == OpCode.SET_WATCHES else OpCode.SET_WATCHES2
     watches, tree = state.watches, state.tree
+
+    def may_read(znode: Znode) -> bool:
+        return may(state, connection, znode, READ)
+
     for count, _ in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
         if not count % PATHS:
             yield  # what cannot be read to its end changes nothing
     frames: list[bytes] = []
     for count, (kind, path, zxid) in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
-        event = watches.set_again(connection, kind, path, zxid, tree)
+        event = watches.set_again(connection, kind, path, zxid, tree, may_read)
         if event:
             frames.append(notification(event, path, NO_ZXID))
         if not count % PATHS:

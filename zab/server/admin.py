@@ -11,8 +11,10 @@
 Answers are made in tasks beside the loop, slice by slice: between two slices the loop has its turn, and a long answer
 holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
 
-`snapshot`, `log` and `restore` ask who it is: a header `Authorization: digest user:password`, and ADMIN and all other
-permissions on `/` for him. One snapshot, and one attempt to restore one, in `admin.rateLimiterIntervalInMS`.
+`snapshot`, `log`, `restore`, and the commands that name znodes, sessions or clients or change something ask who it is:
+a header `Authorization: digest user:password` (`zab.member.admin_rights`). One snapshot, and one attempt to restore
+one, in `admin.rateLimiterIntervalInMS`. Commands are answered to requests for a name of this server (`Host`) that no
+page of another one makes (`Origin`); health to any.
 
 A page of `log` is the bytes of whole batches, as they are in the log of every member. Its headers say what they go on
 from (`previous_zxid`, `previous_chain`), whose they are (`lineage`), where they end (`last_zxid`), up to which there
@@ -36,6 +38,7 @@ import html
 import json
 import math
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -49,14 +52,14 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from datatree.acl import ALL, SUPER, digest_identity, permits
 from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
-from datatree.paths import is_text
 from datatree.snapshot import snapshot_path
 from zab.host.journal import Journal
 from zab.member.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
+from zab.member.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all
 from zab.member.figures import Inspected
+from zab.member.reconfiguring import in_force
 from zab.member.surroundings import Surroundings
 from zab.server.restoring import RestoreError, Restorer
 from zab.server.surroundings import whole_state
@@ -184,7 +187,10 @@ class Admin:
 
     # --------------------------------------------------------------------------------------------------------- commands
 
-    async def _links(self, _request: Request) -> Response:
+    async def _links(self, request: Request) -> Response:
+        strange = self._strange("commands", request)
+        if strange is not None:
+            return strange
         url = html.escape(self.member.config.admin_command_url)
         names = sorted([*COMMANDS, SNAPSHOT, LOG, RESTORE])
         return HTMLResponse("".join(f'<a href="{url}/{name}">{name}</a><br/>\n' for name in names))
@@ -195,6 +201,9 @@ class Admin:
         asked = request.path_params["name"]
         is_post = request.method == "POST"
         name = NAMES_OF.get(asked) or MORE.get(asked)
+        strange = self._strange(name or asked, request)
+        if strange is not None:
+            return strange
         if name is None:
             return _answer(asked, error=f"Unknown command: {asked}")
         if is_post is not (name == RESTORE):
@@ -204,20 +213,43 @@ class Admin:
             return InTurn(self._turns, partial(self._log, request))
         if name in MORE:
             return await (self._snapshot(request) if name == SNAPSHOT else self._restore(request))
-        return InTurn(self._turns, partial(self._tell, name, dict(request.query_params)))
+        return InTurn(self._turns, partial(self._tell, name, request))
 
-    async def _tell(self, name: str, parameters: Mapping[str, str]) -> Response:
+    def _strange(self, name: str, request: Request) -> Response | None:
+        """Why a request is not for this server, or is of a page of another one; None: it is neither."""
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if host and not is_own_name(host, self._names()):
+            return _answer(
+                name, 403, error="Host is no name of this server: ask by its address, or set admin.hostNames"
+            )
+        if origin is not None and not is_own_page(origin, host):
+            return _answer(name, 403, error="Origin is a page of another server")
+        return None
+
+    def _names(self) -> frozenset[str]:
+        config = self.member.config
+        own = config.admin_address, socket.gethostname(), *config.admin_host_names
+        ensembles = (config.ensemble, in_force(config, self.member.peer))
+        lines = [line for ensemble in ensembles for line in ensemble.servers.values()]
+        return frozenset(name.lower() for name in (*own, *(each.host for line in lines for each in line.addresses)))
+
+    async def _tell(self, name: str, request: Request) -> Response:
         command = COMMANDS[name]
         if not (self.member.serving or self.member.read_only.is_on or command.always):
             return _answer(name, error=NOT_SERVING)
+        refused = self._refused(name, request)
+        if command.asks_who and refused is not None:
+            return refused
+        hidden = () if refused is None else command.hidden
         self.member.surroundings = await trio.to_thread.run_sync(self.look)
-        told = command.tell(self.member, parameters)
+        told = command.tell(self.member, request.query_params)
         while True:
             await whole_state(self.member)
             try:
                 next(told)
             except StopIteration as end:
-                return Pieces(_json({**end.value, "command": name, "error": None}), "application/json")
+                shown = {key: value for key, value in end.value.items() if key not in hidden}
+                return Pieces(_json({**shown, "command": name, "error": None}), "application/json")
             except CommandError as error:
                 return _answer(name, error=str(error))
             await trio.lowlevel.checkpoint()
@@ -226,29 +258,23 @@ class Admin:
 
     def _refused(self, name: str, request: Request) -> Response | None:
         """Why who asks may not have it; None: he may."""
-        if not self.member.serving and name != RESTORE:
-            return _answer(name, error=NOT_SERVING)
         header = request.headers.get("authorization")
         if header is None:
             return _answer(name, 401, error="Auth info is missing for the command")
-        scheme, *proofs = header.split(" ")
         config = self.member.config
-        if len(proofs) != 1 or scheme != "digest" or not config.digest_enabled or not is_text(proofs[0].encode()):
+        identities = identities_of(header, config)
+        if not identities:
             return _answer(name, 401, error="Not authenticated")
-        proof = proofs[0]
-        identity = digest_identity(proof.encode(), config.digest_algorithm)
-        is_super = config.super_digest is not None and identity[1] == config.super_digest.encode()
         tree = self.member.tree
         root = tree.get(b"/")
         assert root is not None
-        identities = (identity, SUPER) if is_super else (identity,)
-        # One bit after the other: an entry that grants any of several would do for all of them.
-        bits = [1 << number for number in range(ALL.bit_length()) if ALL & 1 << number]
-        if config.skip_acl or all(permits(tree.acl(root), bit, identities) for bit in bits):
+        if may_have_all(tree.acl(root), identities, skip_acl=config.skip_acl):
             return None
-        return _answer(name, 403, error="Not authorized")
+        return _answer(name, 403, error=NOT_AUTHORIZED)
 
     async def _snapshot(self, request: Request) -> Response:
+        if not self.member.serving:
+            return _answer(SNAPSHOT, error=NOT_SERVING)
         refused = self._refused(SNAPSHOT, request)
         if refused is not None:
             return refused
@@ -281,6 +307,8 @@ class Admin:
 
     async def _log(self, request: Request) -> Response:
         await whole_state(self.member)
+        if not self.member.serving:
+            return _answer(LOG, error=NOT_SERVING)
         refused = self._refused(LOG, request)
         if refused is not None:
             return refused

@@ -27,7 +27,7 @@ from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 from zab.server.dial import numeric
 from zab.server.private_file import Watched
-from zab.server.tls_stores import context_that_speaks, store_of
+from zab.server.tls_stores import context_that_speaks, load_key, store_of
 
 if TYPE_CHECKING:
     from zab.host.http_server import HttpServer
@@ -51,13 +51,14 @@ def _context(config: Config) -> ssl.SSLContext:
     context = context_that_speaks(
         ssl.PROTOCOL_TLS_SERVER, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites
     )
-    store_of(
+    load_key(
+        context,
         "ssl.quorum.keyStore",
         config.ssl_quorum_key_store,
         config.ssl_quorum_key_store_type,
         config.ssl_quorum_key_store_password,
         config.ssl_quorum_key_store_password_path,
-    ).load_key(context)
+    )
     if config.admin_needs_client_auth:
         context.verify_mode = ssl.CERT_REQUIRED
         store_of(

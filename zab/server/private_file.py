@@ -63,13 +63,25 @@ def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
             data = file.read(bytes_max + 1)
     except OSError as error:
         raise PrivateFileError(f"{path}: it cannot be read: {error.strerror or error}") from None
+    _demand(path, status)
+    if len(data) > bytes_max:
+        raise PrivateFileError(f"{path}: it has more than {bytes_max} bytes; {limit_reason}")
+    return data
+
+
+def demand_private(path: str) -> None:
+    """Of a file that somebody else reads. Raises `PrivateFileError`."""
+    try:
+        _demand(path, os.stat(path))
+    except OSError as error:
+        raise PrivateFileError(f"{path}: it cannot be read: {error.strerror or error}") from None
+
+
+def _demand(path: str, status: os.stat_result) -> None:
     if status.st_mode & _OTHERS:
         raise PrivateFileError(f"{path}: others than its owner may use it: run `chmod 600 {path}`")
     if status.st_uid not in (0, os.geteuid()):
         raise PrivateFileError(f"{path}: it belongs to another user than the one who runs this")
-    if len(data) > bytes_max:
-        raise PrivateFileError(f"{path}: it has more than {bytes_max} bytes; {limit_reason}")
-    return data
 
 
 def write_private(path: str | Path, content: bytes) -> None:

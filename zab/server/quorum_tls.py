@@ -29,7 +29,7 @@ from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.member.settings import Config
 from zab.server.address_book import AddressBook
 from zab.server.private_file import Watched
-from zab.server.tls_stores import context_that_speaks, store_of
+from zab.server.tls_stores import context_that_speaks, load_key, store_of
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
@@ -117,13 +117,14 @@ class QuorumTls:
         # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
-        store_of(
+        load_key(
+            context,
             "ssl.quorum.keyStore",
             config.ssl_quorum_key_store,
             config.ssl_quorum_key_store_type,
             config.ssl_quorum_key_store_password,
             config.ssl_quorum_key_store_password_path,
-        ).load_key(context)
+        )
         trusted = store_of(
             "ssl.quorum.trustStore",
             config.ssl_quorum_trust_store,

@@ -10,6 +10,8 @@ that computes nothing could cost the loop 170 ms a step: it sends a ClientHello 
 guesses another group first is asked once more (HelloRetryRequest). Stores are read again in another thread; PKCS#12 as
 `zab certs` writes it keeps Python from the loop for 12 ms, PEM for 1 ms.
 
+A key that others may read is refused, as any other secret (`zab.server.private_file`).
+
 Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings`).
 """
 
@@ -21,7 +23,7 @@ from typing import Final
 
 from zab.member.cipher_suites import TLS_1_2
 from zab.member.settings import Config
-from zab.server.private_file import Watched
+from zab.server.private_file import PrivateFileError, Watched, demand_private
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
 GROUP: Final = "prime256v1"
@@ -42,13 +44,14 @@ def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
 def client_port_context(config: Config) -> ssl.SSLContext:
     """Raises StoreError."""
     context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.tls_versions, config.ssl_cipher_suites)
-    store_of(
+    load_key(
+        context,
         "ssl.keyStore",
         config.ssl_key_store,
         config.ssl_key_store_type,
         config.ssl_key_store_password,
         config.ssl_key_store_password_path,
-    ).load_key(context)
+    )
     context.verify_mode = _CLIENT_AUTH[config.ssl_client_auth]
     if context.verify_mode != ssl.CERT_NONE:
         store_of(
@@ -74,6 +77,25 @@ def context_that_speaks(protocol: int, versions: Iterable[str], suites: Iterable
         context.num_tickets = 0
     context.set_ecdh_curve(GROUP)
     return context
+
+
+def load_key(
+    context: ssl.SSLContext,
+    prefix: str,
+    path: str | None,
+    kind: str | None,
+    password: str | None,
+    password_path: str | None,
+) -> None:
+    """The key of a server. It is a secret: where it is not encrypted its file is for its owner alone; where it is, the
+    file with its password is. Raises StoreError."""
+    is_encrypted = store_of(prefix, path, kind, password, password_path).load_key(context)
+    secret, key = (password_path, "passwordPath") if is_encrypted else (path, "location")
+    if secret is not None:
+        try:
+            demand_private(secret)
+        except PrivateFileError as error:
+            raise StoreError(f"{prefix}.{key}: {error}") from None
 
 
 def store_of(prefix: str, path: str | None, kind: str | None, password: str | None, password_path: str | None) -> Store:

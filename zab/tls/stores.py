@@ -143,16 +143,16 @@ class Store:
 
     # ----------------------------------------------------------------------------------------------------------- keys
 
-    def load_key(self, context: ssl.SSLContext) -> None:
-        """The key, its certificate, and those between it and its authority. Raises StoreError."""
+    def load_key(self, context: ssl.SSLContext) -> bool:
+        """The key, its certificate, and those between it and its authority; whether whoever reads the file needs a
+        password to have the key. Raises StoreError."""
         with self._refused():
-            self._load_key(context)
+            return self._load_key(context)
 
-    def _load_key(self, context: ssl.SSLContext) -> None:
+    def _load_key(self, context: ssl.SSLContext) -> bool:
         data = self._read()
         if self._kind == "pem":
-            self._load_pem(context, self._path, self._password)
-            return
+            return self._load_pem(context, self._path, self._password)
         store = self._open(data)
         if store.key is None or store.cert is None:
             raise self._error("there is no key with its certificate in it")
@@ -165,8 +165,10 @@ class Store:
             file.write(b"".join(each.public_bytes(Encoding.PEM) for each in chain))
             file.flush()
             self._load_pem(context, file.name, passing)
+        return bool(self._password)
 
-    def _load_pem(self, context: ssl.SSLContext, path: str, password: str) -> None:
+    def _load_pem(self, context: ssl.SSLContext, path: str, password: str) -> bool:
+        """Whether the key is encrypted."""
         is_encrypted = False
 
         def give() -> str:
@@ -186,6 +188,7 @@ class Store:
             else:
                 reason = "there is no key with its certificate in it"
             raise self._error(reason) from None
+        return is_encrypted
 
     # ------------------------------------------------------------------------------------------------------- trusted
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import struct
+from collections.abc import Iterator
 from zlib import adler32
 
 import pytest
 
-from datatree.zookeeper.files import FileName, ZooKeeperFileError, file_name, parse_file_name
+from datatree.zookeeper.files import (
+    ACL_ENTRIES_MAX,
+    FIELD_BYTES_MAX,
+    SNAPSHOT_MAGIC,
+    FileName,
+    ZooKeeperFileError,
+    file_name,
+    parse_file_name,
+)
 from datatree.zookeeper.snapshot import UNKNOWN_ACL, SnapshotReader, SnapshotZnode, uncompressed
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import history, states
@@ -218,3 +228,27 @@ def test_file_names(name: str, parts: FileName | None) -> None:
     assert parse_file_name(name) == parts
     if parts is not None and not parts.compression:
         assert name.endswith(file_name(parts.kind, parts.zxid))
+
+
+def test_what_a_compressed_file_asks_for_is_bounded_before_it_is_there() -> None:
+    """A megabyte of gzip holds a gigabyte of zeros: no length and no count of it takes that much memory."""
+    header, zeros = struct.pack(">iiq", SNAPSHOT_MAGIC, 2, -1), itertools.repeat(bytes(1 << 16))
+
+    def chunks(*fields: bytes) -> Iterator[bytes]:
+        yield header + b"".join(fields)
+        for taken, chunk in enumerate(zeros, 1):
+            assert taken <= 32, "two slices, whatever it asks for"
+            yield chunk
+
+    number, longest = struct.Struct(">i").pack, (1 << 31) - 1
+    for fields, reason in (
+        ((number(longest),), "session 0x0 is in it twice"),
+        ((number(0), number(longest)), "ACL list 0 is in it twice"),
+        ((number(0), number(1), bytes(8), number(longest)), f"the ACL lists have more than {ACL_ENTRIES_MAX} entries"),
+        ((number(0), number(0), number(FIELD_BYTES_MAX + 1)), f"unreasonable length {FIELD_BYTES_MAX + 1}"),
+        ((number(0), number(0), number(0), number(FIELD_BYTES_MAX + 1)), f"unreasonable length {FIELD_BYTES_MAX + 1}"),
+    ):
+        with pytest.raises(ZooKeeperFileError, match=reason):
+            list(SnapshotReader(chunks(*fields), "snapshot.1"))
+        with pytest.raises(ZooKeeperFileError, match=reason):
+            list(SnapshotReader(chunks(*fields), "snapshot.1").stretches())

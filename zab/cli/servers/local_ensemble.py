@@ -1,6 +1,8 @@
 """A local ensemble: one process per member on the loopback interface, its files below one directory.
 
     DIR/secret                      by which the members know each other; made at the first start
+    DIR/superuser                   who passes every ACL, and may have every command of the admin servers: a file for
+                                    `zab --auth @FILE`; made at the first start
     DIR/N/myid, DIR/N/zoo.cfg       written at every start
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
@@ -34,7 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 from zab.configuration.properties import escaped
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
+from zab.server.private_file import PrivateFileError
 from zab.server.secret_file import make_secret_file
+from zab.server.superuser_file import make_superuser_file, read_super_digest
 
 if TYPE_CHECKING:
     import trio
@@ -152,6 +156,11 @@ class LocalEnsemble:
         return ",".join(f"{HOST}:{member.client_port}" for member in self.members)
 
     @property
+    def superuser_path(self) -> Path:
+        """Made at the first start."""
+        return self._directory / "superuser"
+
+    @property
     def _secret_path(self) -> Path:
         return self._directory / "secret"
 
@@ -167,8 +176,13 @@ class LocalEnsemble:
             self._directory.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 make_secret_file(str(self._secret_path))
+            with contextlib.suppress(FileExistsError):
+                make_superuser_file(str(self.superuser_path))
+            super_digest = read_super_digest(str(self.superuser_path))
             for member in self.members:
-                self._write_files(member)
+                self._write_files(member, super_digest)
+        except PrivateFileError as error:
+            raise EnsembleError(USAGE_ERROR, str(error)) from None
         except OSError as error:
             raise EnsembleError(
                 DATA_DIRECTORY_ERROR, f"cannot write below {self._directory}: {error.strerror}"
@@ -176,7 +190,7 @@ class LocalEnsemble:
         for member in self.members:
             member.start()
 
-    def _write_files(self, member: LocalMember) -> None:
+    def _write_files(self, member: LocalMember, super_digest: str) -> None:
         member.directory.mkdir(parents=True, exist_ok=True)
         (member.directory / "myid").write_text(f"{member.server_id}\n")
         lines = [
@@ -192,6 +206,7 @@ class LocalEnsemble:
             "# Znodes with a time to live, for who tries them.",
             "extendedTypesEnabled=true",
             f"admin.serverPort={member.admin_port}",
+            f"DigestAuthenticationProvider.superDigest={super_digest}",
             f"quorum.secretFile={escaped(str(self._secret_path))}",
         ]
         for other in self.members:

@@ -36,7 +36,7 @@ _REASON_CHARACTERS: Final = 300
 _TOO_SOON: Final = 429
 _STATUSES: Final = {
     401: "it wants to know who asks: --auth digest:USER:PASSWORD (--auth @FILE keeps it to you)",
-    403: "who asks has not all permissions on /",
+    403: "it is for the superuser, and for who is named by an ACL of / that nobody else may change",
     404: "it has no such command: this needs a member of zab",
     _TOO_SOON: "one was had a moment ago: wait for its admin.rateLimiterIntervalInMS",
 }

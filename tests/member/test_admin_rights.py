@@ -1,0 +1,95 @@
+"""Who may have the commands of the admin server that show data or change something, and from where they may ask."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from datatree.acl import ADMIN, ALL, READ, SUPER, AclList, digest_identity
+from zab.member.admin_commands import COMMANDS
+from zab.member.admin_rights import identities_of, is_own_name, is_own_page, may_have_all
+from zab.member.settings import Config
+
+BOB = digest_identity(b"bob:pw")
+ROOT_OF_BOB = ((ALL, *BOB),)
+ANYONE = (b"world", b"anyone")
+SUPER_DIGEST = digest_identity(b"super:wire")[1].decode()
+CONFIG = Config(data_dir="/data", super_digest=SUPER_DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("root", "may"),
+    [
+        (None, False),
+        ((), False),
+        (((ALL, *ANYONE),), False),
+        (((ALL, b"ip", b"127.0.0.1"),), False),
+        (ROOT_OF_BOB, True),
+        (((READ, *ANYONE), *ROOT_OF_BOB), True),
+        (((ALL & ~ADMIN, *BOB), (ADMIN, *BOB)), True),
+        (((ALL & ~READ, *BOB), (READ, *ANYONE)), False),
+        (((ALL & ~ADMIN, *BOB),), False),
+        (((ALL, *ANYONE), *ROOT_OF_BOB), False),
+        (((ADMIN, b"ip", b"0.0.0.0/0"), *ROOT_OF_BOB), False),
+        (((ALL, *digest_identity(b"bob:other")),), False),
+        (((ALL, b"sasl", b"bob"),), False),
+    ],
+)
+def test_only_an_entry_that_names_somebody_lets_him_in(root: AclList, may: bool) -> None:
+    """And only in a list that nobody can change who has proven nothing: he would name himself."""
+    assert may_have_all(root, (BOB,), skip_acl=False) is may
+    assert may_have_all(root, (BOB, SUPER), skip_acl=False)
+    assert not may_have_all(root, (BOB,), skip_acl=True), "everybody may change every list"
+    assert not may_have_all(root, (), skip_acl=False)
+
+
+def test_what_a_header_proves() -> None:
+    assert identities_of("digest bob:pw", CONFIG) == (BOB,)
+    assert identities_of("digest super:wire", CONFIG) == (digest_identity(b"super:wire"), SUPER)
+    for proves_nothing in ("", "digest", "digest  bob:pw", "digest bob:pw more", "Basic bob:pw", "ip 127.0.0.1"):
+        assert identities_of(proves_nothing, CONFIG) == ()
+    assert identities_of("digest bob:pw", evolve(CONFIG, digest_enabled=False)) == ()
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("[::1]", True),
+        ("localhost:8080", True),
+        ("LocalHost.", True),
+        ("zab1:8080", True),
+        ("evil.example:8080", False),
+        ("127.0.0.1.evil.example", False),
+        ("zab1.evil.example", False),
+        ("[evil.example]", False),
+        ("", False),
+    ],
+)
+def test_a_name_that_somebody_else_resolves_to_this_machine_is_none_of_it(host: str, is_own: bool) -> None:
+    assert is_own_name(host, {"zab1"}) is is_own
+
+
+def test_a_page_is_of_this_server_or_of_another_one() -> None:
+    assert is_own_page("http://zab1:8080", "ZAB1:8080")
+    for other in (
+        "null",
+        "",
+        "http://zab1",
+        "http://zab1:8081",
+        "https://evil.example",
+        "http://evil.example/zab1:8080",
+    ):
+        assert not is_own_page(other, "zab1:8080")
+
+
+def test_every_command_that_resets_or_lists_asks_who_it_is() -> None:
+    """A new one is sorted here: it only tells of the server, or it asks."""
+    tells_of_the_server = {
+        *("configuration", "dirs", "environment", "get_trace_mask", "hash", "initial_configuration", "is_read_only"),
+        *("last_snapshot", "leader", "monitor", "observer_connection_stat_reset", "observers", "ruok", "server_stats"),
+        *("system_properties", "voting_view", "watch_summary", "zabstate"),
+    }
+    assert {name for name, command in COMMANDS.items() if not command.asks_who} == tells_of_the_server
+    assert COMMANDS["monitor"].hidden == ("sequence_numbers_parent",)
