@@ -93,6 +93,8 @@ class Election:
         """Who may lead: beside those who decide here, those of configurations that others know of. Whoever such a one
         takes in may have more than everybody else."""
         self._send = send
+        self.servers: frozenset[ServerId] = quorum.voters
+        """All of the configuration: observers have a history, too. The peer sets it."""
         self.may_found = True
         """Whether nobody was heard of who has a history, and no configuration but the file's; the peer sets it."""
         self.round = 0
@@ -373,7 +375,7 @@ class Election:
 
         Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
         marked = {sid for sid in supporters if self.received[sid].marked}
-        everybody_was_heard = self.quorum.voters <= self.heard | self.unreachable | {self._sid}
+        everybody_was_heard = self.servers <= self.heard | self.unreachable | {self._sid}
         return self.may_found and vote.marked and self.quorum.contains(marked) and everybody_was_heard
 
     def _consider(self, now: int) -> None:

@@ -118,10 +118,13 @@ def leader_detach(peer: PeerState, leading: Leading, route: Route) -> None:
         peer.send(route[0], msg.Detach(route[1]))
 
 
-def leader_after_change(peer: PeerState, leading: Leading) -> None:
-    """Who is no observer any more follows the leader itself."""
-    for sid in [sid for sid in leading.attached.values() if not peer.is_observer(sid)]:
+def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
+    """Who is no observer any more follows the leader itself. It has a tick for that, before it is missed."""
+    turning = [sid for sid in leading.attached.values() if not peer.is_observer(sid)]
+    for sid in turning:
         leader_forget_routes(peer, leading, sid)
+    if turning:
+        leading.next_tick = now + peer.settings.tick_ms
 
 
 def _opened(message: msg.Relayed, kinds: tuple[type[Any], ...]) -> Any:

@@ -154,7 +154,7 @@ class Peer(PeerState):
         """Other servers decide than before."""
         self.is_membership_new = False
         if self.leading is not None:
-            observer_master.leader_after_change(self, self.leading)
+            observer_master.leader_after_change(self, now, self.leading)
             reconfiguration.leader_after_change(self, now, self.leading)
         elif self.following is not None:
             observer_master.after_change(self, self.following)

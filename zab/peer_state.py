@@ -454,11 +454,16 @@ class PeerState:
             return False
         was_marked, self._is_marker_valid = self.marked, False
         assert sid != self.settings.sid, "what a member holds itself it does not hear"
+        is_first_news = not self.told_of_history
         self.told_of_history.add(sid)
         self._weigh_founding()
         reason = f"server {sid} tells of a history: "
         reason += "the file initialize does not count" if was_marked else "no lineage begins here"
-        is_founding = self.leading is not None and self.leading.first_start and not self.leading.established
+        if self.leading is not None:
+            is_founding = self.leading.first_start and not self.leading.established
+        else:
+            # Its leader may be about to begin one, and counts it until the link is gone.
+            is_founding = is_first_news and self.following is not None and self.following.epoch is None
         if self.state != LOOKING and (was_marked or is_founding):
             self.look(reason)
             return True
@@ -475,6 +480,7 @@ class PeerState:
         self._weigh_founding()
 
     def _weigh_founding(self) -> None:
+        self.election.servers = self.memberships.servers
         self.election.may_found = not self.told_of_history and not self.memberships.is_any_known
 
     def settle_vote(self) -> None:

@@ -110,6 +110,14 @@ def test_b3_a_leader_that_hears_of_a_history_gives_the_lineage_up_that_it_begins
     assert alone.said("server 7 tells of a history: no lineage begins here")
 
 
+def test_b3_a_follower_that_hears_of_a_history_leaves_a_leader_that_may_begin_a_lineage() -> None:
+    alone = empty(1)
+    all_empty(alone)
+    assert alone.peer.state is FOLLOWING
+    alone.vote(7, 7, LEADING)
+    assert alone.peer.state is LOOKING
+
+
 def test_b3_a_learner_with_a_history_keeps_a_leader_from_beginning_one() -> None:
     """A server that has no vote, and was not heard in the election."""
     alone = empty()
@@ -131,6 +139,23 @@ def test_b3_markers_count_for_nothing_beside_a_history_of_a_server_in_no_configu
     for sid in (1, 2):
         alone.vote(sid, 3, marked=True, leader_marked=True, **EMPTY)
     assert alone.peer.leading is None
+
+
+def test_b3_markers_wait_for_an_observer_that_can_be_reached() -> None:
+    """It may have the history that all voters lost."""
+    alone = empty(marked=True, observers=(4,))
+    for sid in (1, 2):
+        alone.vote(sid, 3, marked=True, leader_marked=True, **EMPTY)
+    alone.wait(10_000)
+    assert alone.peer.state is LEADING, "all voters are here"
+    alone = empty(marked=True, observers=(4,))
+    alone.tell(ev.ElectionLinkDown(ServerId(1)))
+    alone.vote(2, 3, marked=True, leader_marked=True, **EMPTY)
+    alone.wait(10_000)
+    assert alone.peer.leading is None
+    alone.tell(ev.ElectionLinkDown(ServerId(4)))
+    alone.wait(1_000)
+    assert alone.peer.state is LEADING
 
 
 def test_b3_what_forced_recovery_made_begins_beside_histories_that_were_given_up() -> None:

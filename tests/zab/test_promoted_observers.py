@@ -54,6 +54,20 @@ def test_d124_one_whose_confirmation_is_awaited_does_not_count_yet() -> None:
     assert not reconfiguration.is_outstanding(peer)
 
 
+def test_who_is_to_vote_has_a_tick_to_turn_to_the_leader() -> None:
+    """Without them there is no quorum of the new ones: at a tick in between the leader would give up."""
+    ensemble, leader = begin()
+    leading = ensemble.peer(leader).leading
+    assert leading is not None
+    ensemble.now = leading.next_tick - 1
+    assert propose_configuration(ensemble, leader, {leader, ServerId(4), ServerId(5)}, set())
+    ensemble.now += 1
+    ensemble.step(leader, ev.TimePassed())
+    assert ensemble.peer(leader).leading is leading
+    ensemble.run(20 * TICK_MS)
+    assert ensemble.peer(leader).leading is leading
+
+
 def observer(**settings: object) -> Alone:
     return Alone(4, restored(), 3, observers=(4,), has_observer_masters=True, takes_strangers=True, **settings)
 
