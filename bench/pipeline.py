@@ -1,12 +1,14 @@
 """The benchmark of the pipeline: decoding alone, through Spark beside Parquet of the same rows, and `verify`.
 
     python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
+    python -m bench.pipeline --scale [--transactions N]     each job once, of N / 2 and N, with one worker and two
 
 Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
 batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. `verify` compares three members that have the
 same files. Everything is measured in CPU seconds of the whole process tree (driver, JVM and workers), because other
 work on the machine distorts anything else. A figure is the median of alternating rounds. The result is written to
-bench/PIPELINE.md.
+bench/PIPELINE.md. `--scale` says how cost grows with the history: by the processor and by the clock, with what else the
+machine does, on standard output.
 """
 
 from __future__ import annotations
@@ -28,18 +30,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.process_tree import cpu_seconds, peak_mib
+from datatree.log.epochs import save_mark
 from datatree.record import Txn
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
 from zab.host.disk import RealDisk
 from zab.pipeline.inventory import inventory
+from zab.pipeline.jobs.audit import COLUMNS as AUDIT_COLUMNS
+from zab.pipeline.jobs.audit import audit
+from zab.pipeline.jobs.compact import compact
 from zab.pipeline.jobs.verify import findings_of
 from zab.pipeline.reading.frames import read_log
 from zab.pipeline.reading.planning import Range, plan
 from zab.pipeline.reading.spans import Span, batches
+from zab.pipeline.report.collect import collect
 from zab.pipeline.schema import LOG
 from zab.pipeline.spark_session import job_session
 from zab.pipeline.state.local_state import local_moment, local_state
 from zab.pipeline.state.snapshot_output import State, write_version_2
+from zab.pipeline.state.state_of import state_of
 from zab.pipeline.state.znode_rows import as_znodes
 
 if TYPE_CHECKING:
@@ -60,6 +68,8 @@ Columns = tuple[str, ...]
 
 def main() -> int:
     options = _options()
+    if options.scale:
+        return _scale(options)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as made:
         directory = Path(made)
         _say(f"making {options.transactions:,} transactions four times over")
@@ -87,6 +97,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
     parser.add_argument("--quick", action="store_true", help="one round of a tenth, a look and not a measurement")
     parser.add_argument("--no-page", dest="page", action="store_false", help="leave bench/PIPELINE.md alone")
+    parser.add_argument("--scale", action="store_true", help="how cost grows: each job, two sizes, one worker and two")
     parser.add_argument("--directory", help="where the logs are made (a temporary directory)")
     options = parser.parse_args()
     if options.quick:
@@ -307,6 +318,71 @@ def _three_members(directory: Path, title: str) -> list[Path]:
             os.link(file, target)
         (places[-1] / "myid").write_text(f"{number}\n")
     return places
+
+
+# How cost grows.
+
+
+def _scale_jobs(spark: SparkSession, place: Path, count: int, out: Path) -> list[Run]:
+    """Each job on the directory of one member with so many transactions."""
+    dirs = str(place)
+
+    def decoded() -> int:
+        return _touching(read_log(spark, dirs))()
+
+    def audited() -> int:
+        path = "/app-k00000007-item"
+        return count if audit(read_log(spark, dirs, columns=AUDIT_COLUMNS), path=path).count() else 0
+
+    def put_together() -> int:
+        found = state_of(spark, dirs)
+        return count if found.znodes.count() else 0
+
+    def restored() -> int:
+        return count if local_state(local_moment(dirs)).batches else 0
+
+    def compacted() -> int:
+        (made,) = compact(spark, dirs, str(out))
+        return made.transactions
+
+    def verified() -> int:
+        return count if not any(one.deviation for one in findings_of(spark, dirs)) else 0
+
+    def reported() -> int:
+        (facts,) = collect(spark, dirs)
+        return facts.transactions
+
+    calls = (decoded, audited, put_together, restored, compacted, verified, reported)
+    titles = ("decode", "audit of a path", "state", "state, without Spark", "compact", "verify", "report")
+    return [Run(title, "", "", call) for title, call in zip(titles, calls, strict=True)]
+
+
+def _scale(options: argparse.Namespace) -> int:
+    """Prints a row for each job, size and count of workers."""
+    counts = (options.transactions // 2, options.transactions)
+    print("| workers | transactions | job | rows a CPU second | rows a second | CPU s | s | worker MiB | load |")
+    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as made:
+        directory = Path(made)
+        for count in counts:
+            _say(f"making {count:,} transactions")
+            _make_native(directory / str(count), count, 10)
+            save_mark(RealDisk(str(directory / str(count)), lock=False), LINEAGE, FIRST + count - 1)
+        for workers in (1, 2):
+            with job_session(f"local[{workers}]", name="bench", memory="2g", settings=_settings(directory)) as spark:
+                read_log(spark, str(directory / str(counts[0]))).limit(1).collect()
+                for count in counts:
+                    out = directory / f"lake {workers} {count}"
+                    for run in _scale_jobs(spark, directory / str(count), count, out):
+                        _say(f"{workers} workers, {count:,}: {run.title}")
+                        before, begun = cpu_seconds(), time.monotonic()
+                        rows = run.call()
+                        assert rows == count, (run.title, rows)
+                        cpu, clock = cpu_seconds() - before, time.monotonic() - begun
+                        figures = f"{rows / cpu:,.0f} | {rows / clock:,.0f} | {cpu:.1f} | {clock:.1f}"
+                        memory = f"{peak_mib('pyspark.daemon'):.0f} | {os.getloadavg()[0]:.1f}"
+                        print(f"| {workers} | {count:,} | {run.title} | {figures} | {memory} |", flush=True)
+    return 0
 
 
 # The page.

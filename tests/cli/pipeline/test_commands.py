@@ -654,3 +654,8 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
     assert (printed.read_text(), errors.read_text()) == ("==> line 1: sessions <==\n", "")
     assert list(out.iterdir()) == []
     until(lambda: not running_with(f"java.*{work}"))
+
+
+def test_rows_without_a_value_are_no_empty_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"old": None, "zxid": 1}, {"old": None, "zxid": 2}], ["old"])
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["old", "null", "null"]

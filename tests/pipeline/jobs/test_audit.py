@@ -173,8 +173,10 @@ def test_what_is_older_than_the_log_comes_from_a_snapshot(spark: SparkSession) -
     late = log_frame(spark, [row for row in history.rows if row["counter"] >= 5])
     unknown = rows(audit(late, path="/app/x"))
     assert (unknown[0]["change"], unknown[0]["old"], unknown[0]["old_known"]) == ("set", None, False)
-    # The next one has null for what was there before, which is known.
-    assert [row["old_known"] for row in unknown[1:]] == [None] * 3
+    # The next one has null for what was there before, which is known; nothing was there before a create.
+    expected = {"set": True, "delete": True}
+    assert [row["old_known"] for row in unknown[1:]] == [expected.get(row["change"]) for row in unknown[1:]]
+    assert True in [row["old_known"] for row in unknown]
     found = rows(audit(late, znodes=znodes, path="/app/x"))
     assert (found[0]["old"], found[0]["old_zxid"], found[0]["old_time"]) == (b"two", (1 << 32) + 4, moment(3))
     assert not any(row["old_known"] is False for row in found)

@@ -301,3 +301,15 @@ def test_drawing_is_silent(tmp_path: Path) -> None:
     environment = os.environ | {"MPLCONFIGDIR": str(tmp_path / "file" / "none")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_names_in_the_drawings_are_text_in_fonts_that_have_emoji() -> None:
+    facts = sample_facts()
+    hot = (evolve(facts.hot[0], path="/\N{HONEYBEE}/\u65e5\u672c"), *facts.hot[1:])
+    text = page([evolve(facts, hot=hot)], made=MADE, source="/data")
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", text)
+    assert drawn.count("/\N{HONEYBEE}/\u65e5\u672c") == len(SHAPES)
+    families = re.findall(r"font(?:-family)?: ([^;]*(?:sans-serif|monospace)[^;]*);", text)
+    assert len(families) == 3
+    assert all("Apple Color Emoji" in family and "Noto Color Emoji" in family for family in families)
+    assert "font-family: inherit" in text

@@ -1,7 +1,8 @@
 """The rows of a result as a table on the terminal.
 
 Zxids and sessions are hexadecimal, times to the millisecond in UTC, data as text with everything else escaped, so that
-nobody's data commands the terminal. Columns without any value are left out; the ensemble's name is added where rows of
+nobody's data commands the terminal. Columns without any value are left out (where
+there is no other, their rows say null); the ensemble's name is added where rows of
 several are shown. On a terminal, texts are cut so that the table fits, and columns that do not fit even so are left
 out; elsewhere, nothing is cut.
 """
@@ -28,14 +29,19 @@ _WHOLE_FROM: Final = 1000
 
 
 def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | None = None) -> list[str]:
-    """Print these rows; `names` are the columns in their order. Returns the columns for which there is no room."""
-    shown = [name for name in names if any(row[name] is not None for row in rows)] or names
+    """Print these rows; `names` are the columns in their order. Returns the columns for which there is no room.
+
+    rows: at least one, since a header alone says nothing."""
+    assert rows
+    valued = [name for name in names if any(row[name] is not None for row in rows)]
+    shown = valued or names
     if len({row.get(_ENSEMBLE) for row in rows}) > 1 and _ENSEMBLE not in shown:
         shown.insert(0, _ENSEMBLE)
     if console is None:
         console = Console(highlight=False)
     is_cut = console.is_terminal
-    texts = {name: [cell(name, row[name], cut=is_cut) for row in rows] for name in shown}
+    # Empty lines below a header would say nothing.
+    texts = {name: [cell(name, row[name], cut=is_cut) if valued else "null" for row in rows] for name in shown}
     natural = {name: max(map(cell_len, [name, *texts[name]])) for name in shown}
     flexible = {name for name in shown if not _is_hexadecimal(name) and _has_texts(rows, name)}
     widths = fit(natural, flexible, console.width) if is_cut else natural

@@ -20,7 +20,7 @@ that neither has is not seen, and those behind it in the queue seem to hold the 
 import datetime
 from typing import Final
 
-from zab.pipeline.jobs.sessions import sessions
+from zab.pipeline.jobs.sessions import EXPIRED, UNTOLD, sessions
 from zab.pipeline.jobs.znode_changes import CREATE, DELETE, znode_changes, znode_lives
 from zab.pipeline.schema import Column
 from zab.pipeline.sql import (
@@ -237,7 +237,7 @@ def _turns(contenders: DataFrame) -> DataFrame:
         .otherwise("removed")
     )
     # An expired session was silent for its timeout and more; least() passes over what is not known.
-    silent = F.when(leaving == "expired", F.least("silent_ms", "timeout")).otherwise(0)
+    silent = F.when(leaving.isin(EXPIRED, UNTOLD), F.least("silent_ms", "timeout")).otherwise(0)
     moves = contenders.withColumns(
         {"leaving": leaving, "silent": silent, "sign": F.explode(F.array(F.lit(-1), F.lit(1)))}
     ).where((F.col("sign") == 1) | F.col("is_gone"))

@@ -5,7 +5,9 @@
 
 `log` has each transaction once (`members="one"`). The number of the request says how a session ended: what a client
 sends has a number, the leader's own closeSession of an expired session has 0. A client may begin to count at 0, though,
-so a close with number 0 that came before the session's timeout could have run out is a client's as well.
+so a close with number 0 that came before the session's timeout could have run out is a client's as well. One that came
+later is the leader's only where the session has shown that it does not count so: it wrote, and never with number 0. Of
+the others the log cannot tell, as of a client on a loaded machine that only read, and closed late: `UNTOLD`.
 
 Of what a session does, the log has only the writes. It was heard last at its last write *or later*: reads and pings are
 not in a log. So it was silent for `silent_ms` at most; for an expired session that is at least the timeout.
@@ -20,7 +22,18 @@ from zab.pipeline.jobs.znode_changes import CREATE, DELETE, znode_changes
 from zab.pipeline.schema import Column
 from zab.pipeline.sql import DataFrame, F, SqlColumn, Window, in_range, milliseconds
 
-__all__ = ["CLOSED", "COLUMNS", "EXPIRED", "KNOWN_COLUMNS", "LISTED_MAX", "LIVES", "WAVES", "sessions", "waves"]
+__all__ = [
+    "CLOSED",
+    "COLUMNS",
+    "EXPIRED",
+    "KNOWN_COLUMNS",
+    "LISTED_MAX",
+    "LIVES",
+    "UNTOLD",
+    "WAVES",
+    "sessions",
+    "waves",
+]
 
 COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
@@ -32,6 +45,8 @@ KNOWN_COLUMNS: Final = ("ensemble", "session", "timeout")
 
 CLOSED: Final = "closed"
 EXPIRED: Final = "expired"
+UNTOLD: Final = "closed or expired"
+"""The log does not say which."""
 
 LIVES: Final = (
     Column("ensemble", "string", "as in the log"),
@@ -43,7 +58,7 @@ LIVES: Final = (
     Column("last_zxid", "bigint", "of that write"),
     Column("ended", "timestamp", "null if it is still open"),
     Column("ended_zxid", "bigint", "of its closeSession"),
-    Column("ending", "string", "closed by its client, or expired; null if it is still open"),
+    Column("ending", "string", "closed by its client, or expired; both if the log cannot tell; null if still open"),
     Column("silent_ms", "bigint", "from its last write to its end"),
     Column("lived_ms", "bigint", "from its opening to its end"),
     Column("requests", "bigint", "writes that it asked for, a multi being one"),
@@ -113,6 +128,7 @@ def _lives(rows: DataFrame) -> DataFrame:
             F.max(F.when(is_alive, moment)).alias("heard"),
             F.max(F.when(is_close, F.struct("zxid", "time", "cxid"))).alias("end"),
             F.count_if(is_request).alias("requests"),
+            F.count_if(is_request & (F.col("cxid") == 0)).alias("from_0"),
             F.count_if(is_request & is_refused).alias("refused"),
             F.count_if(is_ephemeral).alias("ephemerals"),
             F.count_if(is_taken).alias("taken"),
@@ -128,7 +144,11 @@ def _lives(rows: DataFrame) -> DataFrame:
             F.col("heard.zxid").alias("last_zxid"),
             F.col("end.time").alias("ended"),
             F.col("end.zxid").alias("ended_zxid"),
-            F.when(was_closed, CLOSED).when(F.col("end").isNotNull(), EXPIRED).alias("ending"),
+            F.when(was_closed, CLOSED)
+            .when(F.col("end").isNull(), None)
+            .when((F.col("requests") == 0) | (F.col("from_0") > 0), UNTOLD)
+            .otherwise(EXPIRED)
+            .alias("ending"),
             silent.alias("silent_ms"),
             milliseconds(F.col("begin.time"), F.col("end.time")).alias("lived_ms"),
             "requests",

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import pyarrow as pa
 from attrs import evolve
 
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
 from zab.pipeline.reading.planning import TASK_BYTES
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import Column, arrow_schema, ddl
 from zab.pipeline.verify.compare import Comparison, MemberHistory
+from zab.pipeline.verify.expected import Configuration, configuration_in, not_given, several_ensembles
 from zab.pipeline.verify.files import FileReport, Held, Task, examine, held
 from zab.pipeline.verify.findings import Drill, Finding, in_order
 from zab.pipeline.verify.held import compare_held
@@ -71,6 +72,7 @@ _Key: TypeAlias = tuple[str, int, int, bool]
 """Of a Drill: what Spark can hash alike in every process."""
 _Ranges: TypeAlias = tuple[Span, list[tuple[Drill, tuple[int, int]]]]
 Examine: TypeAlias = Callable[[Sequence[Task]], list[FileReport]]
+Configurations: TypeAlias = Callable[[Sequence[SnapshotFile]], list[Configuration | None]]
 Look: TypeAlias = Callable[[Sequence[_Ranges]], list[Finding]]
 
 
@@ -100,8 +102,11 @@ def findings_of(
     def examine_snapshots(tasks: Sequence[SnapshotTask]) -> list[SnapshotReport]:
         return list(_spread(context, tasks, lambda task: task.file.size).map(examine_snapshot).collect())
 
+    def look_for_configurations(files: Sequence[SnapshotFile]) -> list[Configuration | None]:
+        return list(_spread(context, files, lambda file: file.size).map(configuration_in).collect())
+
     found = inventory(dirs)
-    findings = find(found, examine_all, look_into, chains=chains)
+    findings = find(found, examine_all, look_into, look_for_configurations, chains=chains)
     if snapshots or replays:
         reports = examine_snapshots(snapshot_tasks(found.members))
         findings += find_in_snapshots(found, reports)
@@ -149,10 +154,21 @@ def look_here(ranges: Sequence[_Ranges]) -> list[Finding]:
     return [finding for pair in parts.items() for finding in _compare_parts(pair)]
 
 
+def look_for_configurations_here(files: Sequence[SnapshotFile]) -> list[Configuration | None]:
+    """In this process."""
+    return [configuration_in(file) for file in files]
+
+
 def find(
-    found: Inventory, examine_all: Examine = examine_here, look_into: Look = look_here, *, chains: bool = True
+    found: Inventory,
+    examine_all: Examine = examine_here,
+    look_into: Look = look_here,
+    look_for_configurations: Configurations = look_for_configurations_here,
+    *,
+    chains: bool = True,
 ) -> list[Finding]:
-    """Every finding of the members' logs, deviations first. `examine_all` and `look_into`: where the work is done."""
+    """Every finding of the members' logs, deviations first. `examine_all`, `look_into` and `look_for_configurations`:
+    where the work is done."""
     findings: list[Finding] = []
     tasks: list[Task] = []
     plans: dict[str, tuple[int, tuple[int, ...]]] = {}
@@ -172,7 +188,18 @@ def find(
         comparison = Comparison(histories, *plans[ensemble])
         findings += [_located(finding, histories) for finding in comparison.findings]
         ranges += _ranges(comparison.drills, histories)
+        logged = [report.configuration for one in histories for report in one.reports]
+        known = logged if any(logged) else look_for_configurations(_newest_snapshot(members))
+        missing = not_given(ensemble, members, [one for one in known if one is not None])
+        findings += [missing] if missing is not None else []
+    findings += several_ensembles(list(found.ensembles.items()))
     return in_order([*findings, *_without_echoes(look_into(ranges))])
+
+
+def _newest_snapshot(members: Sequence[MemberFiles]) -> list[SnapshotFile]:
+    """Of all of them, by its name; none where there is none."""
+    snapshots = [snapshot for member in members for snapshot in member.snapshots]
+    return sorted(snapshots, key=lambda snapshot: snapshot.zxid)[-1:]
 
 
 def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> list[Finding]:

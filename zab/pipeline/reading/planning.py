@@ -108,7 +108,7 @@ def plan(
         limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
         # Damage is looked for in what is not committed, too.
         if not uncommitted and not whole_files:
-            if limits.until is None and any(bool(one.logs) != one.has_records for one in group):
+            if limits.until is None and group[0].kind == "version-2":
                 check_ends(group, surveys)
             limits = _visible(group, surveys, limits)
         spans = [

@@ -389,6 +389,7 @@ def _lives(lives: DataFrame, scale: Scale) -> dict[str, Sessions]:
         F.count_if(event == "ended").alias("ended"),
         F.count_if((event == "ended") & (ending == sessions_job.CLOSED)).alias("closed"),
         F.count_if((event == "ended") & (ending == sessions_job.EXPIRED)).alias("expired"),
+        F.count_if((event == "ended") & (ending == sessions_job.UNTOLD)).alias("untold"),
         F.percentile_approx(F.when(event == "ended", F.col("lived_ms")), 0.5).alias("median"),
     )
     by_bucket: dict[str, dict[int, Any]] = defaultdict(dict)
@@ -408,7 +409,8 @@ def _lives(lives: DataFrame, scale: Scale) -> dict[str, Sessions]:
             opened=row["opened"],
             closed=row["closed"],
             expired=row["expired"],
-            open_at_end=row["count"] - row["closed"] - row["expired"],
+            untold=row["untold"],
+            open_at_end=row["count"] - row["closed"] - row["expired"] - row["untold"],
             open_counts=open_counts,
             expired_counts=expired_counts,
             waves=tuple(

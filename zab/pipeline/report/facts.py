@@ -125,12 +125,14 @@ class Wave:
 
 @frozen
 class Sessions:
-    """`open_counts`: at the end of each bucket of the scale; `expired_counts`: within it."""
+    """`open_counts`: at the end of each bucket of the scale; `expired_counts`: within it. `untold`: how many were
+    closed or expired, and the log does not tell which."""
 
     opened: int
     closed: int
     expired: int
     open_at_end: int
+    untold: int = 0
     open_counts: tuple[int, ...] = ()
     expired_counts: tuple[int, ...] = ()
     waves: tuple[Wave, ...] = ()

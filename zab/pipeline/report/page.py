@@ -212,7 +212,7 @@ def _sessions(facts: EnsembleFacts, scope: str) -> str:
     found = facts.sessions
     caption = (
         f"{found.opened:,} opened, {found.closed:,} closed by their clients, {found.expired:,} expired, "
-        f"{found.open_at_end:,} open at the end."
+        f"{f'{found.untold:,} closed or expired, ' if found.untold else ''}{found.open_at_end:,} open at the end."
     )
     if found.median_life_ms is not None:
         caption += f" Half of those that ended lived {milliseconds_text(found.median_life_ms)} or less."

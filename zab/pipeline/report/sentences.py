@@ -97,7 +97,8 @@ def _sessions(facts: EnsembleFacts) -> Sentence:
     found = facts.sessions
     sentence: Sentence = [("strong", _plural(found.opened, "session")), ("plain", " began")]
     if not found.expired:
-        return [*sentence, ("plain", ", and none expired.")]
+        none = ", and none is known to have expired." if found.untold else ", and none expired."
+        return [*sentence, ("plain", none)]
     sentence.append(("plain", f", {count_text(found.expired)} expired"))
     if not found.waves:
         return [*sentence, ("plain", ".")]

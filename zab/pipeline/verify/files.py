@@ -23,11 +23,15 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from datatree.log.batch import CHAIN_BYTES, HEADER_BYTES
-from datatree.zookeeper.log import LOG_HEADER
-from zab.pipeline.decoding.arrays import Integers
+from datatree.log.batch import CHAIN_BYTES, HEADER_BYTES, RECONFIG
+from datatree.opcodes import OpCode
+from datatree.record import RecordError, decode_all
+from datatree.zookeeper.files import ZooKeeperFileError
+from datatree.zookeeper.log import LOG_HEADER, decode_payload
+from zab.pipeline.decoding.arrays import Integers, integers
 from zab.pipeline.decoding.damage import GAP, Damage
 from zab.pipeline.decoding.native_log import BatchIndex, Block
+from zab.pipeline.decoding.version2_log import FRAME_BYTES
 from zab.pipeline.reading.spans import AnyBlock, Span, blocks, read_index
 
 __all__ = ["Buckets", "Chain", "Epoch", "FileReport", "Held", "Hole", "Task", "Words", "examine", "held"]
@@ -45,6 +49,8 @@ _WORDS: Final = _HASHED_BYTES // 8
 _HALF: Final = np.uint64(32)
 _COUNTER: Final = 0xFFFF_FFFF
 _RECORD_OVERHEAD: Final = 13
+_TYPE_AT: Final = 28
+"""In the payload of a record of ZooKeeper's."""
 
 # Odd constants from the digits of pi: for the words of a header, and for what is left of it with the body's checksum.
 _FACTORS: Final = np.array(
@@ -98,6 +104,27 @@ def _ends(block: AnyBlock) -> Integers:
         return start + _RECORD_OVERHEAD + block.length
     ends: Integers = start + HEADER_BYTES + block.heads["length"].astype(np.int64)
     return ends
+
+
+def _configuration(block: AnyBlock) -> tuple[int, bytes] | None:
+    """The last one in a block: of ours its batch is flagged, of ZooKeeper's the type in the record's header says it."""
+    try:
+        if isinstance(block, Block):
+            flagged = np.flatnonzero(block.heads["flags"] & RECONFIG)
+            for at in flagged[-1:].tolist():
+                start = int(block.at[at]) + HEADER_BYTES
+                body = bytes(block.data[start : start + int(block.heads["length"][at])])
+                (txn,) = decode_all(body, int(block.heads["first"][at]), 1)
+                return txn.zxid, txn.data or b""
+            return None
+        types = integers(block.data, block.at + FRAME_BYTES + _TYPE_AT, ">i4")
+        for at in np.flatnonzero(types == OpCode.RECONFIG)[-1:].tolist():
+            start = int(block.at[at]) + FRAME_BYTES
+            txn = decode_payload(bytes(block.data[start : start + int(block.length[at])]), "", start).txn
+            return txn.zxid, txn.data or b""
+    except (RecordError, ValueError, ZooKeeperFileError):
+        pass  # what a transaction holds is no concern of this
+    return None
 
 
 @frozen
@@ -174,6 +201,8 @@ class FileReport:
     """(zxid, offset) of the batches that do not continue the chain."""
     wrong_index: str = ""
     """What is wrong with the sidecar index."""
+    configuration: tuple[int, bytes] | None = None
+    """Of the last reconfiguration in it: its zxid, and the text."""
 
 
 def examine(task: Task) -> FileReport:
@@ -214,6 +243,7 @@ class _Examination:
         report.first = int(firsts[0]) if report.first is None else report.first
         report.last = int(lasts[-1])
         report.end = int(ends[-1])
+        report.configuration = _configuration(block) or report.configuration
         if isinstance(block, Block):
             self._add_native(block, lasts, offsets)
 
