@@ -142,10 +142,10 @@ def test_table_on_standard_output(run: Run, member: Path) -> None:
     assert run("pipeline", "audit", member, "--path", "/app") == 0
     lines = [re.sub(r" +", " ", line).strip() for line in run.out.splitlines()]
     assert lines == [
-        "time zxid session change path old new",
+        "time zxid session change path old old_known new",
         "2026-03-01 12:00:00.000 0x100000003 0x100000a create /app one",
-        "2026-03-01 12:00:01.000 0x100000004 0x100000b set /app one two",
-        r"2026-03-01 12:00:03.000 0x100000007 0x100000a set /app two \x1b[2J\xff",
+        "2026-03-01 12:00:01.000 0x100000004 0x100000b set /app one yes two",
+        r"2026-03-01 12:00:03.000 0x100000007 0x100000a set /app two yes \x1b[2J\xff",
     ]
     assert run.err == EXTENT
 
@@ -225,7 +225,7 @@ def test_what_the_log_no_longer_has_is_said_and_marked(run: Run, zookeeper: Path
     assert run("pipeline", "audit", zookeeper, "--uncommitted", "--path", "/app") == 0
     lines = [line.split() for line in run.out.splitlines()]
     assert lines[0][-4:] == ["path", "old", "old_known", "new"]
-    assert [line[-3:] for line in lines[1:]] == [["/app", "no", "two"], ["/app", "two", r"\x1b[2J\xff"]]
+    assert [line[-3:] for line in lines[1:]] == [["/app", "no", "two"], ["two", "yes", r"\x1b[2J\xff"]]
     assert "has zxids 0x100000004 to 0x10000000a, of 2026-03-01T12:00:01.000Z to" in run.err
     assert run.err.endswith(", and nothing older\n")
 
