@@ -25,6 +25,7 @@ from typing import Any, Self, Unpack
 from zab.client.client import Client
 from zab.client.core.hosts import Host
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.forks import Descriptor, Origin
 from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
@@ -48,8 +49,11 @@ async def connect(hosts: str, **options: Unpack[Options]) -> AsyncIterator[Clien
         await runtime.wait_connected(connect_wait_ms(runtime))
         yield Client(runtime)
     finally:
-        await runtime.close()
-        await face.end()
+        if face.origin.is_elsewhere:
+            runtime.abandon()
+        else:
+            await runtime.close()
+            await face.end()
 
 
 class _Waiter:
@@ -102,6 +106,7 @@ class OnAsyncio:
     """The face of asyncio (`zab.client.core.faces`), and what drives the core."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
+        self.origin = Origin()
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._runtime: Runtime | None = None
@@ -119,6 +124,9 @@ class OnAsyncio:
     @property
     def caller(self) -> asyncio.Task[Any] | None:
         return asyncio.current_task()
+
+    def check(self) -> None:
+        self.origin.check()
 
     def now(self) -> float:
         return self._loop.time()
@@ -181,6 +189,8 @@ class OnAsyncio:
         self.guarded(self._step)
 
     def _step(self, runtime: Runtime) -> None:
+        if self.origin.is_elsewhere:
+            return
         runtime.poll(runtime.now())
         while runtime.wishes:
             self._carry_out(runtime, runtime.wishes.popleft())
@@ -239,6 +249,7 @@ class OnAsyncio:
             wire.abort()
             return
         self._wire = wire
+        self.origin.socket = wire.socket
         wire.begin()
 
     async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
@@ -277,6 +288,11 @@ class _Wire(asyncio.Protocol):
         self._error: Exception | None = None
         self._is_begun = False
         self._is_paused = False
+
+    @property
+    def socket(self) -> Descriptor | None:
+        found: Descriptor | None = None if self._transport is None else self._transport.get_extra_info("socket")
+        return found
 
     @property
     def takes_more(self) -> bool:

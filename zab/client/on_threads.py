@@ -37,6 +37,7 @@ from typing import Any, Final, Self, TypeVar
 
 from zab.client.core.hosts import Host
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.forks import Origin
 from zab.client.tls import ENDED
 
 __all__ = ["OnThreads", "Scope"]
@@ -124,6 +125,7 @@ class OnThreads:
     """The face of threads (`zab.client.core.faces`), and what drives the core."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
+        self.origin = Origin()
         self._context = context
         self.woken_count = 0
         """Of threads that were woken and have not run since."""
@@ -151,6 +153,9 @@ class OnThreads:
     def caller(self) -> object:
         """Of this thread alone: an identity of the system's is given to a later one again."""
         return self._local.__dict__.setdefault("caller", object())
+
+    def check(self) -> None:
+        self.origin.check()
 
     def now(self) -> float:
         return time.monotonic()
@@ -183,6 +188,8 @@ class OnThreads:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs it to its end in this thread."""
+        if self.origin.is_elsewhere:
+            coroutine.close()
         with self.alone():
             try:
                 coroutine.send(None)
@@ -198,7 +205,9 @@ class OnThreads:
         return self._alone
 
     def enter(self) -> None:
-        """Takes the monitor; an interrupt comes after it is held."""
+        """Takes the monitor; an interrupt comes after it is held. In a fork nobody may hold it: the thread that did
+        is not there."""
+        self.origin.check()
         interrupt: KeyboardInterrupt | None = None
         while True:
             try:
@@ -336,6 +345,7 @@ class OnThreads:
     def _hang_up(self) -> None:
         if self._socket is not None:
             self._selector.unregister(self._socket)
+            self.origin.socket = None
             self._socket.close()
             self._socket = None
             self._unsent = b""
@@ -398,6 +408,7 @@ class OnThreads:
             if self._thread.is_alive() and runtime.dialled(attempt, runtime.now()):
                 opened.setblocking(False)
                 self._socket, self._attempt, self._unsent, self._asks_for_room = opened, attempt, b"", False
+                self.origin.socket = opened
                 self._selector.register(opened, selectors.EVENT_READ)
                 self._attends = True
                 return

@@ -22,6 +22,7 @@ import trio
 from zab.client.client import Client
 from zab.client.core.hosts import Host
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.forks import Origin
 from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
@@ -52,7 +53,10 @@ async def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[
                 await runtime.wait_connected(connect_wait_ms(runtime))
                 yield Client(runtime)
             finally:
-                await runtime.close()
+                if face.origin.is_elsewhere:
+                    runtime.abandon()
+                else:
+                    await runtime.close()
     except BaseExceptionGroup as group:
         # The nursery is this function's own business: what the caller's block raises leaves it as it was raised.
         if len(group.exceptions) != 1:
@@ -120,6 +124,7 @@ class OnTrio:
     """The face of trio (`zab.client.core.faces`), and what drives the core. `dial` opens streams."""
 
     def __init__(self, dial: Dialler) -> None:
+        self.origin = Origin()
         self._dial = dial
         self._scopes: dict[int, trio.CancelScope] = {}
         self._has_attention = False
@@ -131,6 +136,9 @@ class OnTrio:
     @property
     def caller(self) -> trio.lowlevel.Task:
         return trio.lowlevel.current_task()
+
+    def check(self) -> None:
+        self.origin.check()
 
     def now(self) -> float:
         return trio.current_time()
@@ -168,6 +176,8 @@ class OnTrio:
                 nursery.cancel_scope.cancel()
 
     def _carry_out(self, runtime: Runtime, nursery: trio.Nursery) -> None:
+        if self.origin.is_elsewhere:
+            runtime.wishes.clear()
         while runtime.wishes:
             match runtime.wishes.popleft():
                 case Dial(attempt, host):
@@ -195,10 +205,12 @@ class OnTrio:
                 return
             try:
                 if runtime.dialled(attempt, runtime.now()):
+                    self.origin.socket = _socket_of(stream)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._write, runtime, attempt, stream)
                         await self._read(runtime, attempt, stream)
             finally:
+                self.origin.socket = None
                 await trio.aclose_forcefully(stream)
 
     async def _read(self, runtime: Runtime, attempt: int, stream: trio.abc.Stream) -> None:
@@ -235,6 +247,12 @@ class OnTrio:
             except (OSError, UnicodeError, trio.BrokenResourceError):
                 return False
         return False
+
+
+def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
+    """None for a stream that is no socket's."""
+    inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
+    return inner.socket if isinstance(inner, trio.SocketStream) else None
 
 
 def tcp(context: ssl.SSLContext | None) -> Dialler:

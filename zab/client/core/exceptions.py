@@ -36,6 +36,7 @@ __all__ = [
     "ConnectionLossError",
     "DataInconsistencyError",
     "EphemeralOnLocalSessionError",
+    "ForkedError",
     "InvalidAclError",
     "InvalidCallbackError",
     "LoginRefusedError",
@@ -81,6 +82,10 @@ class ZabError(Exception):
 
 class ClientClosedError(ZabError):
     """The client was closed by this process: its `async with` block is left."""
+
+
+class ForkedError(ZabError):
+    """This process is a fork of the one that made the client, whose connection and session stay with that one."""
 
 
 class WatchOverflowError(ZabError):

@@ -54,6 +54,9 @@ class Face(Protocol):
     def caller(self) -> Hashable:
         """The task or thread that runs now."""
 
+    def check(self) -> None:
+        """Raises ForkedError where this process is a fork of the one that made the client."""
+
     def now(self) -> float:
         """Seconds, by a clock that never goes back."""
 

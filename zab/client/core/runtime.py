@@ -200,6 +200,7 @@ class Runtime:
 
     async def call(self, request: ClientRequest[T]) -> T:
         """The request's result. Raises as the module says."""
+        self.face.check()
         await self.face.checkpoint_if_cancelled()
         self.ask(request)
         try:
@@ -210,6 +211,7 @@ class Runtime:
 
     def ask(self, request: ClientRequest[Any]) -> None:
         """Sends the request. Who cancels the wait for its `answer` still gets it when it waits again."""
+        self.face.check()
         bytes_max = self.settings.request_bytes_max
         if len(request.body) > bytes_max:
             detail = f"a request of {len(request.body):,} bytes is above jute.maxbuffer, here {bytes_max:,} bytes"
@@ -570,6 +572,7 @@ class Runtime:
         return self._tls_error or ClientClosedError("the client is closed")
 
     def _raise_if_over(self) -> None:
+        self.face.check()
         if self._closing or self.session.state.is_over:
             raise self._end()
 

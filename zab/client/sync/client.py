@@ -48,7 +48,10 @@ class Client(Znodes):
         self.waiting = client
 
     def close(self) -> None:
-        """Closes the session, so that its ephemerals are gone. A second time, nothing happens."""
+        """Closes the session, so that its ephemerals are gone. A second time nothing happens, nor in a fork of the
+        process that made the client."""
+        if self._face.origin.is_elsewhere:
+            return
         if not self._runtime.is_over or self.state is not State.CLOSED:
             self._face.run(self._runtime.close())
         self._face.end()
