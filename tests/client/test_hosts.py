@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from zab.client.core.hosts import Host, HostOrder, parse_hosts
+from zab.client.core.hosts import Host, HostOrder, Place, parse_hosts
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_settling_starts_a_new_round_behind_the_host_that_settled() -> None:
 
 
 def test_order_depends_on_the_randomness_alone() -> None:
-    def taken(seed: int) -> list[Host]:
+    def taken(seed: int) -> list[Place]:
         ring = order(6, seed)
         return [ring.next() for _ in range(6)]
 
@@ -92,3 +92,62 @@ def test_preferred_host_comes_next() -> None:
     hosts = [ring.next() for _ in range(4)]
     ring.prefer(hosts[2])
     assert ring.next() == hosts[2]
+
+
+NAME = Host("name", 1)
+
+
+def resolved(ring: HostOrder, *addresses: str) -> str | None:
+    """The next place, after its name was resolved."""
+    place = ring.next()
+    return place.address if place.address is not None else ring.found(addresses).address
+
+
+def test_each_address_of_a_name_is_a_server_and_names_are_resolved_in_each_round() -> None:
+    for seed in range(20):
+        ring = HostOrder([NAME], Random(seed))
+        assert {resolved(ring, "a", "b", "c"), resolved(ring), resolved(ring)} == {"a", "b", "c"}
+        assert ring.tried_all
+        assert len(ring) == 3
+        assert {resolved(ring, "c", "d"), resolved(ring)} == {"c", "d"}
+        assert resolved(ring, "e") is None, "a name that stands for one address is that server"
+
+
+def test_the_addresses_of_a_name_are_shuffled_and_the_one_that_was_lost_comes_last() -> None:
+    firsts = set()
+    for seed in range(20):
+        ring = HostOrder([NAME], Random(seed))
+        first = resolved(ring, "a", "b", "c")
+        firsts.add(first)
+        ring.settle()
+        assert first == [resolved(ring, "a", "b", "c"), resolved(ring), resolved(ring)][-1]
+    assert firsts == {"a", "b", "c"}
+
+
+def test_other_names_have_their_turn_between_two_rounds_of_addresses() -> None:
+    ring = HostOrder([NAME, Host("b", 1)], Random(0))
+    places = []
+    for _ in range(3):
+        place = ring.next()
+        places.append(ring.found(["1", "2"]) if place == Place(NAME) else place)
+    assert {*places} == {Place(NAME, "1"), Place(NAME, "2"), Place(Host("b", 1))}
+    ring.settle()
+    assert ring.next().host != places[-1].host
+
+
+def test_a_preferred_address_comes_next_though_its_name_is_resolved_anew() -> None:
+    for seed in range(10):
+        ring = HostOrder([NAME, Host("b", 1)], Random(seed))
+        while ring.next().host != NAME:
+            pass
+        ring.found(["1", "2", "3"])
+        ring.settle()
+        while (other := ring.other()).address is None:
+            pass
+        ring.prefer(other)
+        assert ring.next() == Place(NAME)
+        assert ring.found(["3", "2", "1"]) == other
+
+
+def test_a_place_says_which_address_it_is() -> None:
+    assert [str(Place(NAME)), str(Place(NAME, "10.0.0.1"))] == ["name:1", "name:1 (10.0.0.1)"]

@@ -23,10 +23,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from zab.client.client import Client
-from zab.client.core.hosts import Host
+from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Descriptor, Origin
-from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
+from zab.client.making import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
 __all__ = ["connect"]
@@ -203,8 +203,8 @@ class OnAsyncio:
 
     def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
         match wish:
-            case Dial(attempt, host):
-                self._tasks[attempt] = self._loop.create_task(self._dial(runtime, attempt, host))
+            case Dial(attempt, host, address):
+                self._tasks[attempt] = self._loop.create_task(self._dial(runtime, attempt, host, address))
             case HangUp(attempt):
                 task = self._tasks.pop(attempt, None)
                 if task is not None:
@@ -212,8 +212,8 @@ class OnAsyncio:
                 if self._wire is not None and self._wire.attempt == attempt:
                     self._wire.abort()
                     self._wire = None
-            case Probe(attempt, host):
-                task = self._loop.create_task(self._probe(runtime, attempt, host))
+            case Probe(attempt, place):
+                task = self._loop.create_task(self._probe(runtime, attempt, place))
                 self._probes.add(task)
                 task.add_done_callback(self._probes.discard)
 
@@ -230,12 +230,17 @@ class OnAsyncio:
 
     # Attempts.
 
-    async def _dial(self, runtime: Runtime, attempt: int, host: Host) -> None:
+    async def _dial(self, runtime: Runtime, attempt: int, host: Host, address: str | None) -> None:
         wire = _Wire(self, attempt, self._loop.create_future())
         name = None if self._context is None else host.name
         try:
+            if address is None:
+                found = addresses_in(await self._loop.getaddrinfo(*host, type=socket.SOCK_STREAM))
+                address = runtime.found(attempt, found, runtime.now())
+            if address is None:
+                return
             await self._loop.create_connection(
-                lambda: wire, host.name, host.port, ssl=self._context, server_hostname=name
+                lambda: wire, address, host.port, ssl=self._context, server_hostname=name
             )
         except (OSError, UnicodeError) as error:
             self._tasks.pop(attempt, None)
@@ -252,17 +257,17 @@ class OnAsyncio:
         self.origin.socket = wire.socket
         wire.begin()
 
-    async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
-        is_writable = await self._is_writable(host)
-        self.guarded(lambda runtime: runtime.probed(attempt, host, is_writable, runtime.now()))
+    async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
+        is_writable = await self._is_writable(*place)
+        self.guarded(lambda runtime: runtime.probed(attempt, place, is_writable, runtime.now()))
 
-    async def _is_writable(self, host: Host) -> bool:
+    async def _is_writable(self, host: Host, address: str | None) -> bool:
         writer: asyncio.StreamWriter | None = None
         name = None if self._context is None else host.name
         try:
             async with asyncio.timeout(PROBE_WAIT_S):
                 reader, writer = await asyncio.open_connection(
-                    host.name, host.port, ssl=self._context, server_hostname=name
+                    address or host.name, host.port, ssl=self._context, server_hostname=name
                 )
                 writer.write(b"isro")
                 return await reader.read(8) == b"rw"

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterable
 from functools import partial
 from random import Random
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from attrs import evolve
 
@@ -19,7 +19,7 @@ from zab.client.core.session import Session
 from zab.client.core.settings import SaslLogin, Settings, Tls, encoded
 from zab.client.tls import fault
 
-__all__ = ["Options", "connect_wait_ms", "context_of", "new_runtime"]
+__all__ = ["Options", "addresses_in", "connect_wait_ms", "context_of", "new_runtime"]
 
 
 class Options(TypedDict, total=False):
@@ -82,6 +82,11 @@ def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
         login=None if sasl is None else partial(DigestLogin, sasl, _nonce),
     )
     return Runtime(session, HostOrder(servers, random), settings, random, face, fault, options.get("observer"))
+
+
+def addresses_in(found: Iterable[tuple[Any, Any, Any, Any, tuple[Any, ...]]]) -> list[str]:
+    """The addresses in what `getaddrinfo` returned, which raised where there are none."""
+    return [str(place[0]) for _, _, _, _, place in found]
 
 
 def connect_wait_ms(runtime: Runtime) -> int:

@@ -35,9 +35,10 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from zab.client.core.hosts import Host
+from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Origin
+from zab.client.making import addresses_in
 from zab.client.tls import ENDED
 
 __all__ = ["OnThreads", "Scope"]
@@ -327,18 +328,17 @@ class OnThreads:
 
     def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
         match wish:
-            case Dial(attempt, host):
-                limit = runtime.patience_ms / 1000
+            case Dial(attempt, host, address):
                 work = threading.Thread(
-                    target=self._dial, args=(runtime, attempt, host, limit), name="zab-client-dial", daemon=True
+                    target=self._dial, args=(runtime, attempt, host, address), name="zab-client-dial", daemon=True
                 )
                 work.start()
             case HangUp(attempt):
                 if attempt == self._attempt:
                     self._hang_up()
-            case Probe(attempt, host):
+            case Probe(attempt, place):
                 work = threading.Thread(
-                    target=self._probe, args=(runtime, attempt, host), name="zab-client-dial", daemon=True
+                    target=self._probe, args=(runtime, attempt, place), name="zab-client-dial", daemon=True
                 )
                 work.start()
 
@@ -396,9 +396,15 @@ class OnThreads:
 
     # Threads that dial.
 
-    def _dial(self, runtime: Runtime, attempt: int, host: Host, limit: float) -> None:
+    def _dial(self, runtime: Runtime, attempt: int, host: Host, address: str | None) -> None:
         try:
-            opened = self._open(host, limit)
+            if address is None:
+                found = addresses_in(socket.getaddrinfo(*host, type=socket.SOCK_STREAM))
+                with self.alone():
+                    address = runtime.found(attempt, found, runtime.now())
+            if address is None:
+                return
+            opened = self._open(host, address, runtime.patience_ms / 1000)
         except (OSError, UnicodeError) as error:
             with self.alone():
                 failure = error if isinstance(error, OSError) else OSError(str(error))
@@ -414,8 +420,8 @@ class OnThreads:
                 return
         opened.close()
 
-    def _open(self, host: Host, limit: float) -> socket.socket:
-        opened = socket.create_connection((host.name, host.port), timeout=limit)
+    def _open(self, host: Host, address: str, limit: float) -> socket.socket:
+        opened = socket.create_connection((address, host.port), timeout=limit)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         if self._context is None:
             return opened
@@ -428,10 +434,10 @@ class OnThreads:
             opened.close()
             raise
 
-    def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
-        is_writable = False
-        with suppress(OSError, UnicodeError), self._open(host, PROBE_WAIT_S) as opened:
+    def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
+        is_writable, address = False, place.address or place.host.name
+        with suppress(OSError, UnicodeError), self._open(place.host, address, PROBE_WAIT_S) as opened:
             opened.sendall(b"isro")
             is_writable = opened.recv(8) == b"rw"
         with self.alone():
-            runtime.probed(attempt, host, is_writable, runtime.now())
+            runtime.probed(attempt, place, is_writable, runtime.now())

@@ -15,15 +15,15 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, Unpack
+from typing import Any, Final, Protocol, Self, TypeAlias, Unpack
 
 import trio
 
 from zab.client.client import Client
-from zab.client.core.hosts import Host
+from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Origin
-from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
+from zab.client.making import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
 __all__ = ["Dialler", "connect"]
@@ -44,7 +44,7 @@ async def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[
             "zab.client needs trio: run it with trio.run(main), not with asyncio.run(main); "
             "zab.client.aio is the same for asyncio, zab.client.sync for threads"
         )
-    face = OnTrio(dial or tcp(context_of(options)))
+    face = OnTrio(tcp(context_of(options)), resolves=True) if dial is None else OnTrio(_by_host(dial), resolves=False)
     runtime = new_runtime(face, hosts, options)
     try:
         async with trio.open_nursery() as nursery:
@@ -67,6 +67,12 @@ async def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[
             raise alone
         finally:
             alone.__context__ = context
+
+
+class AddressDialler(Protocol):
+    """The address is one that the host's name stands for; None: whatever the name leads to."""
+
+    def __call__(self, host: Host, address: str | None = None, /) -> Awaitable[trio.abc.Stream]: ...
 
 
 class _Waiter:
@@ -121,11 +127,13 @@ class _Scope:
 
 
 class OnTrio:
-    """The face of trio (`zab.client.core.faces`), and what drives the core. `dial` opens streams."""
+    """The face of trio (`zab.client.core.faces`), and what drives the core. `dial` opens streams; resolves: to each of
+    the addresses that a name stands for."""
 
-    def __init__(self, dial: Dialler) -> None:
+    def __init__(self, dial: AddressDialler, *, resolves: bool) -> None:
         self.origin = Origin()
         self._dial = dial
+        self._resolves = resolves
         self._scopes: dict[int, trio.CancelScope] = {}
         self._has_attention = False
         self._attending = trio.lowlevel.ParkingLot()
@@ -180,13 +188,13 @@ class OnTrio:
             runtime.wishes.clear()
         while runtime.wishes:
             match runtime.wishes.popleft():
-                case Dial(attempt, host):
+                case Dial(attempt, host, address):
                     scope = self._scopes[attempt] = trio.CancelScope()
-                    nursery.start_soon(self._link, runtime, attempt, host, scope)
+                    nursery.start_soon(self._link, runtime, attempt, host, address, scope)
                 case HangUp(attempt):
                     self._scopes.pop(attempt).cancel()
-                case Probe(attempt, host):
-                    nursery.start_soon(self._probe, runtime, attempt, host)
+                case Probe(attempt, place):
+                    nursery.start_soon(self._probe, runtime, attempt, place)
 
     async def _rest(self, runtime: Runtime) -> None:
         """Until the core has a wish, or its time has come."""
@@ -196,10 +204,17 @@ class OnTrio:
                 await self._attending.park()
         self._has_attention = False
 
-    async def _link(self, runtime: Runtime, attempt: int, host: Host, scope: trio.CancelScope) -> None:
+    async def _link(
+        self, runtime: Runtime, attempt: int, host: Host, address: str | None, scope: trio.CancelScope
+    ) -> None:
         with scope:
             try:
-                stream = await self._dial(host)
+                if address is None and self._resolves:
+                    found = addresses_in(await trio.socket.getaddrinfo(*host, type=trio.socket.SOCK_STREAM))
+                    address = runtime.found(attempt, found, runtime.now())
+                    if address is None:
+                        return
+                stream = await self._dial(host, address)
             except (OSError, UnicodeError, trio.BrokenResourceError) as error:
                 runtime.not_dialled(attempt, error, runtime.now())
                 return
@@ -234,13 +249,13 @@ class OnTrio:
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 return runtime.broke(attempt, error, runtime.now())
 
-    async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
-        runtime.probed(attempt, host, await self._is_writable(host), runtime.now())
+    async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
+        runtime.probed(attempt, place, await self._is_writable(*place), runtime.now())
 
-    async def _is_writable(self, host: Host) -> bool:
+    async def _is_writable(self, host: Host, address: str | None) -> bool:
         with trio.move_on_after(PROBE_WAIT_S):
             try:
-                stream = await self._dial(host)
+                stream = await self._dial(host, address)
                 async with stream:
                     await stream.send_all(b"isro")
                     return await stream.receive_some(8) == b"rw"
@@ -255,12 +270,16 @@ def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
     return inner.socket if isinstance(inner, trio.SocketStream) else None
 
 
-def tcp(context: ssl.SSLContext | None) -> Dialler:
+def _by_host(dial: Dialler) -> AddressDialler:
+    return lambda host, _address=None: dial(host)
+
+
+def tcp(context: ssl.SSLContext | None) -> AddressDialler:
     """Dials a server over TCP, or TLS when there is a context: then the handshake is done when the stream is there."""
 
-    async def dial(host: Host) -> trio.abc.Stream:
+    async def dial(host: Host, address: str | None = None) -> trio.abc.Stream:
         try:
-            stream = await trio.open_tcp_stream(host.name, host.port)
+            stream = await trio.open_tcp_stream(address or host.name, host.port)
         except OSError as error:
             raise _told(error) from None
         if context is None:

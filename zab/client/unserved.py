@@ -39,7 +39,7 @@ def why_unserved(hosts: str) -> str | None:
 def _answer(server: Host, word: bytes) -> str:
     """What it says to a word; empty where it says nothing."""
     answer = b""
-    with contextlib.suppress(OSError), socket.create_connection(server, ASK_SECONDS) as connection:
+    with contextlib.suppress(OSError), socket.create_connection((server.name, server.port), ASK_SECONDS) as connection:
         connection.settimeout(ASK_SECONDS)
         connection.sendall(word)
         while len(answer) < ANSWER_BYTES_MAX and (piece := connection.recv(ANSWER_BYTES_MAX)):

@@ -7,6 +7,10 @@
 The order is shuffled once, so that the clients of an ensemble spread over its members. Then it is followed in a circle:
 a client that loses its server tries the next one, not the first. The randomness is handed in.
 
+A name may stand for several addresses, as that of a headless service does: each of them is a server. Names are resolved
+when their turn comes, and again in each round. The addresses of a name are shuffled; the one that was tried last in the
+round before comes last.
+
 Deliberately not here: resolving names and dialing (`zab.client.core.runtime`).
 """
 
@@ -14,7 +18,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["DEFAULT_PORT", "Host", "HostOrder", "parse_hosts"]
+__all__ = ["DEFAULT_PORT", "Host", "HostOrder", "Place", "parse_hosts"]
 
 DEFAULT_PORT: Final = 2181
 
@@ -58,15 +62,30 @@ def _parse_host(text: str) -> Host:
     return Host(name, int(port) if port else DEFAULT_PORT)
 
 
+class Place(NamedTuple):
+    """Where a server is tried. address: the one of several that its name stands for; None: what the name leads to."""
+
+    host: Host
+    address: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.host) if self.address is None else f"{self.host} ({self.address})"
+
+
 class HostOrder:
-    """Gives the next server to try, for ever. `tried_all` is true when each was given once since `settle`."""
+    """Gives the next place to try, for ever. `tried_all` is true when each was given once since `settle`."""
 
     def __init__(self, hosts: Sequence[Host], random: Random) -> None:
         assert hosts
-        self._ring = list(hosts)
+        self._ring = [Place(host) for host in hosts]
+        self._random = random
         random.shuffle(self._ring)
         self._next = 0
         self._given = 0
+        self._last: Place | None = None
+        self._tried: Place | None = None
+        """The last one of the round before."""
+        self._preferred: Place | None = None
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -75,16 +94,52 @@ class HostOrder:
     def tried_all(self) -> bool:
         return self._given >= len(self._ring)
 
-    def next(self) -> Host:
-        host = self._ring[self._next]
-        self._next = (self._next + 1) % len(self._ring)
-        self._given = self._given + 1 if self._given < len(self._ring) else 1
-        return host
+    def next(self) -> Place:
+        if self._given in (0, len(self._ring)):
+            self._begin_round()
+        self._last = self.other()
+        self._given += 1
+        return self._last
 
-    def prefer(self, host: Host) -> None:
-        """The next one is `host`."""
-        self._next = self._ring.index(host)
+    def other(self) -> Place:
+        """One beside the server that has the session: no search, and no round."""
+        place = self._ring[self._next]
+        self._next = (self._next + 1) % len(self._ring)
+        return place
+
+    def found(self, addresses: Sequence[str]) -> Place:
+        """The name of the place that `next` gave last stands for these addresses. The first of them to try."""
+        assert self._last is not None
+        host = self._last.host
+        at = self._ring.index(self._last)
+        several = sorted(dict.fromkeys(addresses))
+        if len(several) > 1:
+            self._random.shuffle(several)
+            several.sort(key=lambda address: self._rank(Place(host, address)))
+            self._ring[at : at + 1] = [Place(host, address) for address in several]
+            self._next = (at + 1) % len(self._ring)
+        self._tried, self._preferred, self._last = None, None, self._ring[at]
+        return self._last
+
+    def prefer(self, place: Place) -> None:
+        """The next one is `place`."""
+        self._preferred = place
+        self._given = 0
 
     def settle(self) -> None:
         """A server took the session. The next search is a new round, and begins with the host after it."""
         self._given = 0
+
+    def _begin_round(self) -> None:
+        """Names are resolved anew."""
+        self._given = 0
+        self._tried = self._last
+        self._ring = [Place(host) for host in dict.fromkeys(place.host for place in self._ring)]
+        if self._preferred is not None:
+            self._next = self._ring.index(Place(self._preferred.host))
+        elif self._last is not None:
+            self._next = (self._ring.index(Place(self._last.host)) + 1) % len(self._ring)
+
+    def _rank(self, place: Place) -> int:
+        """What is preferred comes first, what was tried last, last."""
+        return (place == self._tried) - (place == self._preferred)

@@ -11,10 +11,10 @@ do so.
 A request is sent at once where a server has the session and there is room in flight; else it waits, in its order.
 Requests of one caller go out in its order.
 
-Which server: the hosts in their shuffled order, each given session timeout / number of hosts to accept and to answer
-the greeting. After a round without success, and after a server that dropped the session within a second, comes a random
-pause, doubled from 50 ms up to 1 s, so that clients do not come back to a struggling ensemble all at once. On a server
-without a quorum the others are asked for one that takes writes.
+Which server: the hosts in their shuffled order, and the addresses that their names stand for, each given session
+timeout / number of servers to accept and to answer the greeting. After a round without success, and after a server that
+dropped the session within a second, comes a random pause, doubled from 50 ms up to 1 s, so that clients do not come
+back to a struggling ensemble all at once. On a server without a quorum the others are asked for one that takes writes.
 
 What TLS has against a server, another try does not change. As long as no server had the session, the client ends with
 TlsError when TLS failed with all of them in two rounds, and nothing else came between. Afterwards it goes on trying,
@@ -30,7 +30,7 @@ Times are milliseconds of the face's clock.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from random import Random
@@ -54,7 +54,7 @@ from zab.client.core.exceptions import (
     ZabError,
 )
 from zab.client.core.faces import Face, Lot
-from zab.client.core.hosts import Host, HostOrder
+from zab.client.core.hosts import Host, HostOrder, Place
 from zab.client.core.observer import Observer, Timed
 from zab.client.core.operations import Operation
 from zab.client.core.records import State, WatchEvent, WatchKind
@@ -80,10 +80,12 @@ PROBE_WAIT_S: Final = 1.0
 
 @frozen
 class Dial:
-    """Open a stream to `host`; then `dialled` or `not_dialled`."""
+    """Open a stream to `host`; then `dialled` or `not_dialled`. address: where, as `Runtime.found` said; None: `host`
+    may be a name for several addresses, which are told by `found` before one is dialled."""
 
     attempt: int
     host: Host
+    address: str | None = None
 
 
 @frozen
@@ -95,10 +97,10 @@ class HangUp:
 
 @frozen
 class Probe:
-    """Ask `host` with `isro` whether it takes writes, for `PROBE_WAIT_S` at most; then `probed`."""
+    """Ask the server with `isro` whether it takes writes, for `PROBE_WAIT_S` at most; then `probed`."""
 
     attempt: int
-    host: Host
+    place: Place
 
 
 Wish: TypeAlias = Dial | HangUp | Probe
@@ -175,7 +177,7 @@ class Runtime:
         # The server.
         self._phase = Phase.RESTING
         self._attempt = 0
-        self._host: Host | None = None
+        self._place: Place | None = None
         self._deadline = 0
         self._rest_until = 0
         self._pause_ms = PAUSE_MS_MIN
@@ -185,7 +187,7 @@ class Runtime:
         # What failed.
         self._last_failure = ""
         self._was_connected = False
-        self._tls_faults: dict[Host, str] = {}
+        self._tls_faults: dict[Place, str] = {}
         self._tls_faults_in_a_row = 0
         self._tls_error: TlsError | None = None
         # Who waits.
@@ -423,12 +425,22 @@ class Runtime:
 
     def _dial(self, now: int) -> None:
         self._attempt += 1
-        self._host = self._order.next()
+        self._place = self._order.next()
         self._deadline = now + self.patience_ms
         self._opened_at = None
-        self._last_failure = self._last_failure or f"{self._host}: no answer yet"
+        self._last_failure = self._last_failure or f"{self._place}: no answer yet"
         self._phase = Phase.DIALLING
-        self._wish(Dial(self._attempt, self._host))
+        self._wish(Dial(self._attempt, *self._place))
+
+    def found(self, attempt: int, addresses: Sequence[str], now: int) -> str | None:
+        """The name of the host that is dialled stands for these addresses, one at least. The one to dial, which has its
+        own time; None where nobody wants it any more."""
+        if attempt != self._attempt or self._phase is not Phase.DIALLING:
+            return None
+        self._place = self._order.found(addresses)
+        self._deadline = now + self.patience_ms
+        self.face.attend()
+        return self._place.address or addresses[0]
 
     def dialled(self, attempt: int, now: int) -> bool:
         """The stream is open. False where nobody wants it any more."""
@@ -500,13 +512,13 @@ class Runtime:
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_pause_ms = min(2 * self._probe_pause_ms, PROBE_PAUSE_MS_MAX)
             self._probe_at = now + self._probe_pause_ms
-            self._wish(Probe(self._attempt, self._order.next()))
+            self._wish(Probe(self._attempt, self._order.other()))
 
-    def probed(self, attempt: int, host: Host, is_writable: bool, now: int) -> None:
-        """What the host answered."""
+    def probed(self, attempt: int, place: Place, is_writable: bool, now: int) -> None:
+        """What the server answered."""
         if is_writable and attempt == self._attempt and self._phase is Phase.LINKED:
-            self._order.prefer(host)
-            self._drop(f"{host} takes writes", None, now)
+            self._order.prefer(place)
+            self._drop(f"{place} takes writes", None, now)
 
     def _drop(self, reason: str, cause: Exception | None, now: int) -> None:
         """Ends the link."""
@@ -541,16 +553,16 @@ class Runtime:
 
     def _failed(self, reason: str, error: Exception | None) -> None:
         """The host did not take the session, or did not keep it."""
-        assert self._host is not None
+        assert self._place is not None
         found = self._fault(error)
-        self._last_failure = f"{self._host}: {found or reason}"
+        self._last_failure = f"{self._place}: {found or reason}"
         if self._observer is not None:
-            self._observer.server_lost(str(self._host), found or reason)
+            self._observer.server_lost(str(self._place), found or reason)
         if found is None:
-            self._tls_faults.pop(self._host, None)
+            self._tls_faults.pop(self._place, None)
             self._tls_faults_in_a_row = 0
             return
-        self._tls_faults[self._host] = found
+        self._tls_faults[self._place] = found
         self._tls_faults_in_a_row += 1
         if not self._was_connected and self._tls_faults_in_a_row >= TLS_ROUNDS * len(self._order):
             self._tls_error = TlsError(detail=self._failures.removeprefix("last: "))
@@ -558,7 +570,7 @@ class Runtime:
     @property
     def _failures(self) -> str:
         """The last failure, and what TLS has against each of the other servers."""
-        others = [f"{host}: {reason}" for host, reason in self._tls_faults.items()]
+        others = [f"{place}: {reason}" for place, reason in self._tls_faults.items()]
         return "last: " + "; ".join(dict.fromkeys([self._last_failure, *others]))
 
     def _end(self, path: str | None = None) -> ZabError:
