@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -58,11 +59,21 @@ MISUSES: list[tuple[Callable[[Client], Awaitable[object]], str]] = [
     (lambda zk: zk.create("/a", b"", None), "an ACL is a list of Acl, such as .*OPEN_ACL, not NoneType"),  # type: ignore[arg-type]
     (lambda zk: zk.create("/a", b"", "world:anyone:r"), "an ACL is a list of Acl, .* not str"),  # type: ignore[arg-type]
     (lambda zk: zk.set_acl("/", ["world:anyone:r"]), "not one of something else"),  # type: ignore[list-item]
-    (lambda zk: zk.set("/", b"", version="1"), "setData of /: .*integer"),  # type: ignore[arg-type]
+    (lambda zk: zk.set("/", b"", version="1"), "version is an int, such as stat.version, .*, not str"),  # type: ignore[arg-type]
+    (lambda zk: zk.delete("/a", 1.0), "version is an int, .* not float"),  # type: ignore[arg-type]
+    (lambda zk: zk.set_acl("/", OPEN_ACL, None), "version is an int, .* not NoneType"),  # type: ignore[arg-type]
+    (lambda zk: _checked(zk), "version is an int, .* not str"),
+    (lambda zk: zk.reconfig(leaving="1", version="1"), "version is an int, .* not str"),  # type: ignore[arg-type]
     (lambda zk: zk.get("/", watch=print), "watch is a watcher, as zk.watcher.. makes one, not a function"),  # type: ignore[arg-type]
     (lambda zk: zk.add_watch("/", print), "watch is a watcher"),  # type: ignore[arg-type]
     (lambda zk: _changes(zk), "since is a zxid, .* not str"),
 ]
+
+
+async def _checked(zk: Client) -> None:
+    async with zk.transaction() as t:
+        t.create("/a", b"")
+        t.check("/a", "1")  # type: ignore[arg-type]
 
 
 async def _changes(zk: Client) -> None:
@@ -97,3 +108,24 @@ def test_the_client_for_asyncio_under_trio() -> None:
 
     with pytest.raises(RuntimeError, match=r"zab\.client\.aio needs asyncio"):
         trio.run(main)
+
+
+FORGOTTEN: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (
+        lambda connecting: connecting.get("/"),
+        AttributeError,
+        "no client yet, and has no get; write: async with connect",
+    ),
+    (lambda connecting: connecting.wombat, AttributeError, "Connecting has no attribute wombat"),
+    (lambda connecting: connecting.__enter__(), TypeError, "takes async with"),
+    (lambda connecting: connecting.__await__(), TypeError, "connect is not awaited"),
+]
+
+
+@pytest.mark.parametrize(("use", "kind", "said"), FORGOTTEN)
+@pytest.mark.parametrize("connecting", [connect(NOWHERE), aio.connect(NOWHERE)])
+def test_forgetting_async_with(connecting: Any, use: Callable[[Any], Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        use(connecting)
+    with pytest.raises(TypeError, match="not of zab"):
+        Lock(connecting, "/l")

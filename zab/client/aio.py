@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from zab.client.client import Client
+from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Descriptor, Origin
@@ -32,9 +33,13 @@ from zab.client.tls import ENDED
 __all__ = ["connect"]
 
 
-@asynccontextmanager
-async def connect(hosts: str, **options: Unpack[Options]) -> AsyncIterator[Client]:
+def connect(hosts: str, **options: Unpack[Options]) -> Connecting:
     """A client on asyncio, whose session lives as long as the block. `Options` says the rest."""
+    return Connecting(_connect(hosts, options))
+
+
+@asynccontextmanager
+async def _connect(hosts: str, options: Options) -> AsyncIterator[Client]:
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, Unpack
 import trio
 
 from zab.client.client import Client
+from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Origin
@@ -33,12 +34,16 @@ Dialler: TypeAlias = Callable[[Host], Awaitable[trio.abc.Stream]]
 RECEIVE_BYTES: Final = 65536
 
 
-@asynccontextmanager
-async def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[Options]) -> AsyncIterator[Client]:
+def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[Options]) -> Connecting:
     """A client on trio, whose session lives as long as the block. `Options` says what there is, and what is raised.
 
     dial: opens the streams instead of TCP. Raises RuntimeError where trio does not run.
     """
+    return Connecting(_connect(hosts, dial, options))
+
+
+@asynccontextmanager
+async def _connect(hosts: str, dial: Dialler | None, options: Options) -> AsyncIterator[Client]:
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
             "zab.client needs trio: run it with trio.run(main), not with asyncio.run(main); "

@@ -9,7 +9,7 @@ from typing import Any
 from datatree.requests import WireAcl
 from zab.client.core.records import Acl
 
-__all__ = ["acl_rows", "identities", "no_listener", "no_path", "no_zxid", "unknown_option"]
+__all__ = ["acl_rows", "identities", "no_listener", "no_path", "no_version", "no_zxid", "unknown_option"]
 
 
 def unknown_option(name: str, known: Iterable[str]) -> TypeError:
@@ -52,6 +52,10 @@ def no_path(path: object) -> TypeError:
 
 def no_zxid(since: object) -> TypeError:
     return TypeError(f'since is a zxid, as int("0x100000001", 16) is one, or a Place, not {_kind(since)}')
+
+
+def no_version(version: object) -> TypeError:
+    return TypeError(f"version is an int, such as stat.version, or -1 for any, not {_kind(version)}")
 
 
 def _kind(value: object) -> str:

@@ -48,7 +48,7 @@ from datatree.requests import (
     WireAcl,
 )
 from zab.client.core.exceptions import BadArgumentsError, request_error
-from zab.client.core.misuse import acl_rows, no_listener, no_path
+from zab.client.core.misuse import acl_rows, no_listener, no_path, no_version
 from zab.client.core.reasons import path_fault, reason
 from zab.client.core.records import (
     Acl,
@@ -114,6 +114,10 @@ class Operation(Generic[T]):
         try:
             body = self.body.encode()
         except StructError as error:
+            for part in self.parts or (self,):
+                version = getattr(part.body, "version", 0)
+                if not isinstance(version, int):
+                    raise no_version(version) from None
             raise TypeError(f"{opcode.spelled} of {self.path}: {error}") from None
         return ClientRequest(opcode, body, decode, self.path, self.registration)
 
