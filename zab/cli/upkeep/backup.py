@@ -22,6 +22,7 @@ from zab.backup.taking import BackupError, LogPage, LogTooYoungError, Taken, cat
 from zab.backup.verifying import Fault, checked_files, fault_of, restored
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
+from zab.cli.progress import Told, progress
 from zab.cli.terminal import count_of, say
 from zab.cli.upkeep.admin_client import AdminError, AdminPort
 from zab.cli.upkeep.durations import duration_ms
@@ -54,6 +55,7 @@ class _Member:
     """`zab.backup.taking.Source` over the admin port of a member."""
 
     port: AdminPort
+    told: Told
 
     @property
     def name(self) -> str:
@@ -65,19 +67,20 @@ class _Member:
 
     def log(self, after: int) -> LogPage:
         try:
-            told = self.port.read("log", SILENCE_SECONDS, after=f"{after:#x}")
+            page = self.port.read("log", SILENCE_SECONDS, after=f"{after:#x}")
         except AdminError as error:
             if error.status == _GONE:
                 raise LogTooYoungError(str(error), error.headers.get("lineage")) from None
             raise
-        headers = told.headers
+        headers = page.headers
+        self.told.add(len(page.value))
         try:
             previous = Zxid(_zxid(headers, "previous_zxid")), bytes.fromhex(headers["previous_chain"])
             digest = _zxid(headers, "digest") if headers.get("digest") else None
             lineage = bytes.fromhex(headers["lineage"])
         except (KeyError, ValueError):
             raise AdminError(f"{self.port}: what it answers to log is none: is that an admin port of zab?") from None
-        return LogPage(lineage, previous, told.value, _zxid(headers, "applied_zxid"), digest)
+        return LogPage(lineage, previous, page.value, _zxid(headers, "applied_zxid"), digest)
 
 
 def _zxid(headers: Mapping[str, str], name: str) -> int:
@@ -145,7 +148,8 @@ def _from_one_of(ports: list[AdminPort], once: Callable[[_Member], Taken], *, js
     """The exit code. A member that gives none is named, and the next one asked."""
     for port in ports:
         try:
-            taken = once(_Member(port))
+            with progress("of the log received", "byte") as told:
+                taken = once(_Member(port, told))
         except AdminError as error:
             say(f"zab: {error}", sys.stderr)
         except (BackupError, CatalogueError, StoreUnusableError) as error:

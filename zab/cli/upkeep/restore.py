@@ -48,6 +48,7 @@ from zab.cli.new_members import (
     written_fields,
     written_lines,
 )
+from zab.cli.progress import progress
 from zab.cli.upkeep.admin_client import AdminPort
 from zab.cli.upkeep.giving import NotGivenError, ask, give
 from zab.cli.upkeep.options import PlainOption, admin_ports, refuse_plain
@@ -116,9 +117,10 @@ def restore_command(
         for problem in moment.problems:
             print(f"zab: passed over {problem}", file=sys.stderr)
         found = local_state(moment)
-        znodes = lambda: (znode for batch in found.batches for znode in as_znodes(batch))  # noqa: E731
-        state = State(restored_zxid(moment), found.sessions, znodes)
-        written, lineage = give(ports, state) if ports else write_members(targets, output, lambda _: state)
+        with progress("read") as told:
+            znodes = lambda: (znode for batch in told.over(found.batches) for znode in as_znodes(batch))  # noqa: E731
+            state = State(restored_zxid(moment), found.sessions, znodes)
+            written, lineage = give(ports, state) if ports else write_members(targets, output, lambda _: state)
     except PipelineError as error:
         fail(error)
     except OSError as error:

@@ -30,6 +30,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
+from zab.cli.progress import Told, progress
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.batches import Batches, part_bytes
 from zab.cli.znodes.caller import Caller, perform
@@ -223,7 +224,8 @@ def cp_command(
             _tell(copy, 1, json=json)
             return
         batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
-        await _copy_in_several(reading, copy, batches)
+        with progress("copied", tells_end=False) as told:
+            await _copy_in_several(reading, copy, batches, told)
         _tell(copy, batches.transaction_count, json=json)
 
     perform(context, work)
@@ -256,8 +258,10 @@ def mv_command(
             _tell(copy, 1, json=json)
             return
         batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
-        await _copy_in_several(reading, copy, batches)
-        await _delete_in_several(copy, batches)
+        with progress("copied", tells_end=False) as told:
+            await _copy_in_several(reading, copy, batches, told)
+        with progress("deleted", tells_end=False) as told:
+            await _delete_in_several(copy, batches, told)
         _tell(copy, batches.transaction_count, json=json)
 
     perform(context, work)
@@ -297,7 +301,7 @@ async def _commit_one(zk: Znodes, copy: _Copy, found: list[Source], *, is_move: 
     await transaction.commit()
 
 
-async def _copy_in_several(zk: Znodes, copy: _Copy, batches: Batches) -> None:
+async def _copy_in_several(zk: Znodes, copy: _Copy, batches: Batches, told: Told) -> None:
     is_done = False
     try:
         async with aclosing(read_subtree(zk, copy.source)) as sources:
@@ -306,6 +310,7 @@ async def _copy_in_several(zk: Znodes, copy: _Copy, batches: Batches) -> None:
                     continue
                 await batches.add(partial(_check, source), partial(copy.create, source))
                 copy.copied.append((source.path, source.stat.version))
+                told.reach(batches.done_count // 2)
         await batches.finish()
         is_done = True
     finally:
@@ -316,12 +321,13 @@ async def _copy_in_several(zk: Znodes, copy: _Copy, batches: Batches) -> None:
             say(f"zab: the copy is not whole: {made} made at {copy.destination}{more}", sys.stderr, flush=True)
 
 
-async def _delete_in_several(copy: _Copy, batches: Batches) -> None:
+async def _delete_in_several(copy: _Copy, batches: Batches, told: Told) -> None:
     copied_count = batches.done_count
     try:
         for path, version in reversed(copy.copied):
             if path not in copy.kept:
                 await batches.add(partial(_delete, path, version))
+                told.reach(batches.done_count - copied_count)
         await batches.finish()
     finally:
         gone = batches.done_count - copied_count

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
+from zab.cli.progress import progress
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.copying import Ephemerals, SkipOption, read_subtree
@@ -49,20 +50,22 @@ def export_command(
         is_begun = False
         ephemerals = Ephemerals(skip=skip_ephemerals)
         own = servers_own(path, caller.options.hosts)
-        async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
-            async for source in found:
-                if writer is None and not is_begun:
-                    # Of what is not there, or not to be read, there is not even a beginning.
-                    say(first_line(path))
-                    is_begun = True
-                if ephemerals.is_one(source):
-                    continue
-                entry = Entry(source.path, source.data, source.acl)
-                if writer is None:
-                    say(entry_line(entry))
-                else:
-                    writer.write(entry)
-                count += 1
+        with progress("written", prints_lines=writer is None) as told:
+            async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
+                async for source in found:
+                    if writer is None and not is_begun:
+                        # Of what is not there, or not to be read, there is not even a beginning.
+                        say(first_line(path))
+                        is_begun = True
+                    if ephemerals.is_one(source):
+                        continue
+                    entry = Entry(source.path, source.data, source.acl)
+                    if writer is None:
+                        say(entry_line(entry))
+                    else:
+                        writer.write(entry)
+                    count += 1
+                    told.reach(count)
         if writer is None:
             say(last_line(count))
         else:

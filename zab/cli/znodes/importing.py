@@ -30,6 +30,7 @@ from attrs import define, field
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
+from zab.cli.progress import Told, progress
 from zab.cli.terminal import say
 from zab.cli.znodes.batches import Batches, Write, fits
 from zab.cli.znodes.caller import Caller, exit_code, options_of, perform
@@ -245,7 +246,8 @@ def import_command(
                     only_there = await _only_there(reading, places.target, kept, own)
                 if parents and not dry_run:
                     await reading.ensure_path(places.parent)
-                await _carry_out(act, subtree, only_there)
+                with progress("read", prints_lines=act.dry_run, tells_end=False) as told:
+                    await _carry_out(act, subtree, only_there, told)
                 _tell(act, json=json)
 
             perform(context, work)
@@ -309,13 +311,15 @@ async def _only_there(zk: Znodes, target: str, kept: set[str], own: str | None) 
     return found
 
 
-async def _carry_out(act: _Import, subtree: _Subtree, only_there: list[tuple[str, int]]) -> None:
+async def _carry_out(act: _Import, subtree: _Subtree, only_there: list[tuple[str, int]], told: Told) -> None:
     is_done = False
     try:
         for window in _windows(subtree.entries()):
             await act.write(window)
+            told.add(len(window))
         for path, version in reversed(only_there):
             await act.delete(path, version)
+            told.add()
         await act.batches.finish()
         is_done = True
     finally:

@@ -6,7 +6,7 @@ error. A child that appeared below a znode to be deleted is NOTEMPTY.
 Many are listed with one request, as long as the answer is not larger than a server gives at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zab.client import Acl, BadArgumentsError, Client, GetChildren, NoAuthError, NoNodeError, RequestError
@@ -66,8 +66,11 @@ async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestErr
     return listed
 
 
-async def delete_subtree(zk: Client, path: str, batch_count: int = DELETE_BATCH_COUNT) -> int:
-    """Deletes the znode and all below it, the deepest first; returns how many there were."""
+async def delete_subtree(
+    zk: Client, path: str, batch_count: int = DELETE_BATCH_COUNT, tell: Callable[[int], None] = lambda _: None
+) -> int:
+    """Deletes the znode and all below it, the deepest first; returns how many there were. `tell` hears how many are
+    gone after each batch of them."""
     if path in _KEPT:
         raise BadArgumentsError(path, detail="it is reserved: it is in every tree and cannot be deleted")
     paths = await walk(zk, path)
@@ -83,6 +86,7 @@ async def delete_subtree(zk: Client, path: str, batch_count: int = DELETE_BATCH_
             # Somebody else deleted one of them, so nothing of this batch was done: one at a time, then.
             for victim in batch:
                 await _delete_if_there(zk, victim)
+        tell(len(batch))
     return len(paths)
 
 

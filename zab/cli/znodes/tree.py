@@ -24,6 +24,7 @@ import typer
 from attrs import define
 
 from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
+from zab.cli.progress import Told, progress
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.json_values import stat_value
@@ -133,22 +134,32 @@ def du_command(
     async def work(zk: Client, _caller: Caller) -> None:
         left_out = LeftOut()
         largest: list[tuple[tuple[int, int], str, Sum]] = []
-        async with aclosing(sums(walk_znodes(patient(zk), path, left_out))) as directories:
-            async for directory in directories:
-                if top is None:
-                    if depth is None or directory.depth <= depth:
-                        show(directory.of_all())
-                    continue
-                own = directory.of_own()
-                rank = (own.bytes, own.znodes) if by is Measure.BYTES else (own.znodes, own.bytes)
-                heapq.heappush(largest, (rank, own.path, own))
-                if len(largest) > top:
-                    heapq.heappop(largest)
+        with progress("counted", prints_lines=top is None) as told:
+            walked = _told(walk_znodes(patient(zk), path, left_out), told)
+            async with aclosing(sums(walked)) as directories:
+                async for directory in directories:
+                    if top is None:
+                        if depth is None or directory.depth <= depth:
+                            show(directory.of_all())
+                        continue
+                    own = directory.of_own()
+                    rank = (own.bytes, own.znodes) if by is Measure.BYTES else (own.znodes, own.bytes)
+                    heapq.heappush(largest, (rank, own.path, own))
+                    if len(largest) > top:
+                        heapq.heappop(largest)
         for _, _, own in sorted(largest, reverse=True):
             show(own)
         left_out.end()
 
     perform(context, work)
+
+
+async def _told(znodes: AsyncGenerator[Seen, None], told: Told) -> AsyncGenerator[Seen, None]:
+    """The same walk, counted."""
+    async with aclosing(znodes):
+        async for seen in znodes:
+            told.add()
+            yield seen
 
 
 async def sums(znodes: AsyncGenerator[Seen, None]) -> AsyncGenerator[_Open, None]:

@@ -17,6 +17,7 @@ import typer
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED
 from zab.cli.json_form import JsonOption, data_fields, json_line
+from zab.cli.progress import progress
 from zab.cli.rendering import event_line, stat_text
 from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
@@ -179,7 +180,8 @@ def delete_command(
     async def work(zk: Client, _caller: Caller) -> None:
         count = 1
         if recursive:
-            count = await delete_subtree(zk, path, batch_count)
+            with progress("deleted") as told:
+                count = await delete_subtree(zk, path, batch_count, told.add)
         else:
             async with names_versions(zk, path, version):
                 await zk.delete(path, version)
