@@ -192,7 +192,7 @@ def fix_up(
 
     Duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are checked; the bits
     are not. A few bytes of `auth` may stand for many identities, so what becomes of it takes `bytes_max` at most. There
-    are `count_max` entries at most.
+    are `count_max` entries at most, and an `auth` that would exceed them is refused before any entry is made of it.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return None
@@ -200,10 +200,14 @@ def fix_up(
         raise Refused(ErrorCode.INVALIDACL)
     fixed: list[Acl] = []
     room = bytes_max
+    proven: list[Identity] | None = None
     for perms, scheme, name in dict.fromkeys(acl or ()):
         # The id of "auth" means nothing, not even when it is null.
         if scheme == b"auth":
-            proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
+            if proven is None:
+                proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
+            if len(fixed) + len(proven) > count_max:
+                raise Refused(ErrorCode.INVALIDACL)
             entries = [(perms, *identity) for identity in proven]
             room -= size_of(entries)
             if not entries or room < 0:

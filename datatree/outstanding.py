@@ -26,7 +26,6 @@ from zlib import crc32
 
 from datatree.created import Created
 from datatree.errors import ErrorCode, Refused
-from datatree.quota import enclosing
 from datatree.record import AclList
 from datatree.slices import PARTS
 from datatree.state import NO_CHILDREN
@@ -228,7 +227,7 @@ class Outstanding:
 
         ZooKeeper compares with what is applied, so that writes in flight overshoot; here they are counted.
         """
-        quotas = enclosing(self._tree.quotas, path)
+        quotas = self._tree.quotas.around(path)
         limited = [quota for quota in quotas if quota.limits is not None]
         if check and limited and limited[-1].is_counted:
             quota = limited[-1]

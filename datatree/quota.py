@@ -25,7 +25,7 @@ from attrs import define, frozen
 
 from datatree.paths import QUOTA
 
-__all__ = ["Limits", "Quota", "enclosing", "is_limits", "is_stats", "quota_path", "render"]
+__all__ = ["Limits", "Quota", "is_limits", "is_stats", "quota_path", "render"]
 
 _PREFIX: Final = QUOTA + b"/"
 _LIMITS: Final = b"/zookeeper_limits"
@@ -93,18 +93,3 @@ def is_stats(path: bytes) -> bool:
 def quota_path(path: bytes) -> bytes:
     """The path that the quota of the limits or stats znode `path` is on."""
     return path[len(QUOTA) : path.rindex(b"/")]
-
-
-def enclosing(quotas: dict[bytes, Quota], path: bytes) -> list[Quota]:
-    """The quotas on `path` and on its ancestors, the deepest last."""
-    found: list[Quota] = []
-    at = path.find(b"/", 1)
-    while at != -1:
-        quota = quotas.get(path[:at])
-        if quota is not None:
-            found.append(quota)
-        at = path.find(b"/", at + 1)
-    quota = quotas.get(path)
-    if quota is not None:
-        found.append(quota)
-    return found

@@ -22,7 +22,8 @@ Deliberately not here: the text of limits and sums (`datatree.quota`), and when 
 from typing import Final
 from zlib import crc32
 
-from datatree.quota import Quota, enclosing
+from datatree.path_map import PathMap
+from datatree.quota import Quota
 from datatree.slices import NAMES
 from datatree.znode import Znode, length_of
 
@@ -39,8 +40,8 @@ class QuotaSums:
 
     def __init__(self, shards: list[dict[bytes, Znode]]) -> None:
         self._shards = shards
-        self._waiting: dict[bytes, Quota] = {}
-        self._counting: dict[bytes, Quota] = {}
+        self._waiting: PathMap[Quota] = PathMap()
+        self._counting: PathMap[Quota] = PathMap()
         self._at = 0
         """The shard that the round is in."""
         self._left: dict[bytes, None] = {}
@@ -60,10 +61,10 @@ class QuotaSums:
         self._counting.pop(quota.path, None)
         self.is_due = bool(self._waiting or self._counting)
 
-    def changed(self, quotas: dict[bytes, Quota], path: bytes, count: int, length_bytes: int) -> None:
+    def changed(self, quotas: PathMap[Quota], path: bytes, count: int, length_bytes: int) -> None:
         """The znode at `path` has come (1), gone (-1) or changed (0), and with it so many bytes."""
         is_passed = not self._counting or self._has_passed(path, is_gone=count < 0)
-        for quota in enclosing(quotas, path):
+        for quota in quotas.around(path):
             if quota.is_counted or (is_passed and quota.path in self._counting):
                 quota.count += count
                 quota.total_bytes += length_bytes
@@ -91,7 +92,7 @@ class QuotaSums:
                 work += 1 + len(path) * path.count(b"/") // _DEPTH_BYTES
                 self.visited_count += 1
                 length = length_of(shard[path])
-                for quota in enclosing(counting, path):
+                for quota in counting.around(path):
                     quota.count += 1
                     quota.total_bytes += length
             if self._at + 1 < len(self._shards):
@@ -107,7 +108,7 @@ class QuotaSums:
             self.count_some()
 
     def _begin(self) -> None:
-        self._counting, self._waiting = self._waiting, {}
+        self._counting, self._waiting = self._waiting, PathMap()
         for quota in self._counting.values():
             quota.count = quota.total_bytes = 0
         self._at, self._left = 0, dict.fromkeys(self._shards[0])
@@ -115,5 +116,5 @@ class QuotaSums:
     def _end(self) -> None:
         for quota in self._counting.values():
             quota.is_counted = True
-        self._counting = {}
+        self._counting = PathMap()
         self.is_due = bool(self._waiting)

@@ -16,6 +16,7 @@ __all__ = [
     "NAMES",
     "PARTS",
     "PATHS",
+    "PATH_BYTES",
     "RECORD_BYTES",
     "SLICE_BYTES",
     "TOLD",
@@ -38,6 +39,8 @@ ENDED: Final = 250
 """Connections that are closed, and forgotten; sessions that expire."""
 WATCHES: Final = 5_000
 """Of connections that are gone."""
+PATH_BYTES: Final = 64
+"""Of a path that is looked at component by component: so many count as one more of whatever a slice counts."""
 SLICE_BYTES: Final = 16_384
 """Of a request that is decoded."""
 RECORD_BYTES: Final = 4_096
@@ -48,11 +51,12 @@ NAMES: Final = 5_000
 
 def slices_of(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """The parts of a multi, or the paths of a closeSession, slice by slice. A part counts as one, and once more for
-    each entry of its list of permissions."""
+    each entry of its list of permissions, and for every `PATH_BYTES` of its path."""
     first = count = 0
     for at, item in enumerate(items, 1):
-        count += 1
-        if type(item) in _LISTS:
+        path = item[2] if type(item) in _LISTS else item
+        count += 1 + len(path) // PATH_BYTES
+        if path is not item:
             rest = item[4]
             if rest and type(rest[0]) in _LISTS:
                 count += len(rest[0])

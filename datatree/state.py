@@ -33,6 +33,7 @@ from datatree.acl import OPEN, AclTable
 from datatree.crowd import PAGED_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.past_acls import PastAcls
+from datatree.path_map import PathMap
 from datatree.paths import CONFIG, ROOT
 from datatree.quota import Limits, Quota, is_limits, quota_path
 from datatree.quota_sums import QuotaSums
@@ -100,7 +101,7 @@ class TreeState:
         self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()
-        self.quotas: dict[bytes, Quota] = {}
+        self.quotas: PathMap[Quota] = PathMap()
         self.quota_sums = QuotaSums(self.shards)
         self.nearing: dict[bytes, int] = {}
         self.rendered: dict[bytes, Quota | None] = {CONFIG: None}

@@ -25,7 +25,8 @@ Invariants:
   idle table takes no memory.
 - The order of events is that of registration, which makes it the same in every run of the simulator.
 
-Cost: nothing is looked up while no watch exists, and ancestors are walked only while a recursive watch exists.
+Cost: nothing is looked up while no watch exists, and ancestors are walked only while a recursive watch exists, in one
+pass over the path (`datatree.path_map`).
 
 Limit: `maxWatchesPerConnection`, checked by the server through `count` after each request that adds; a single
 setWatches, bounded by its frame, may overshoot it. A connection above it is closed.
@@ -49,6 +50,7 @@ from datatree.outcome import (
     NODE_DELETED,
     Trigger,
 )
+from datatree.path_map import PathMap
 from datatree.paths import ROOT
 from datatree.record import AclList
 from datatree.slices import TOLD as SLICE
@@ -77,7 +79,6 @@ _KINDS: Final[Mapping[int, tuple[int, ...]]] = {
     5: (_RECURSIVE,),
 }
 _ALL: Final = sys.maxsize
-_SEPARATOR: Final = ord("/")
 _MZXID: Final = 1
 _PZXID: Final = 10
 
@@ -109,7 +110,8 @@ class WatchTable:
     """All watches of one server. Connections are any hashable objects; paths are not validated, as in ZooKeeper."""
 
     def __init__(self) -> None:
-        self._tables: tuple[_Table, ...] = tuple({} for _ in range(_TABLES_COUNT))
+        self._recursive: PathMap[_Watchers] = PathMap()
+        self._tables: tuple[_Table, ...] = ({}, {}, {}, self._recursive)
         self._holdings: dict[Connection, _Holding] = {}
         self.total_count = 0
 
@@ -243,12 +245,8 @@ class WatchTable:
         return table, self._tables[table].pop(path, _NOBODY), self._tables[_PERSISTENT].get(path, _NOBODY)
 
     def _fire_above(self, path: bytes) -> Iterator[_Fired]:
-        recursive = self._tables[_RECURSIVE]
-        if recursive:
-            for above in _upwards(path):
-                watchers = recursive.get(above)
-                if watchers is not None:
-                    yield _RECURSIVE, _NOBODY, watchers
+        for watchers in reversed(self._recursive.around(path)):
+            yield _RECURSIVE, _NOBODY, watchers
 
     def _tell(
         self, fired: Iterable[_Fired], path: bytes, acl: AclList, may_read: MayRead | None
@@ -343,15 +341,3 @@ class WatchTable:
 def _stat_field(znode: Znode, index: int) -> int:
     value: int = STAT_LAYOUT.unpack_from(znode, STAT_AT)[index]
     return value
-
-
-def _upwards(path: bytes) -> Iterator[bytes]:
-    """The path, then its ancestors up to "/"."""
-    yield path
-    if path == b"/" or not path or path[0] != _SEPARATOR:
-        return
-    end = path.rfind(b"/")
-    while end > 0:
-        yield path[:end]
-        end = path.rfind(b"/", 0, end)
-    yield b"/"

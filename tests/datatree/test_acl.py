@@ -116,6 +116,21 @@ class TestFixUp:
                 fix_up(acl, (BOB, alice), bytes_max=bytes_max)
             assert refused.value.code == ErrorCode.INVALIDACL
 
+    def test_auth_that_makes_too_many_entries_is_refused_before_one_is_made(self) -> None:
+        """A list of 256 `auth` by somebody with 62 identities would be 16,000 entries."""
+
+        class Counted(tuple[bytes, bytes]):
+            unpacked = 0
+
+            def __iter__(self):  # type: ignore[no-untyped-def]
+                Counted.unpacked += 1
+                return super().__iter__()
+
+        identities = [Counted((b"digest", b"u%d:x" % number)) for number in range(62)]
+        with pytest.raises(Refused):
+            fix_up(tuple((READ, b"auth", b"%d" % number) for number in range(256)), identities)
+        assert 0 < Counted.unpacked <= 256
+
     def test_takes_only_the_schemes_of_the_configuration(self) -> None:
         with pytest.raises(Refused):
             fix_up(((READ, b"sasl", b"zk"),), (), frozenset({b"digest", b"ip"}))

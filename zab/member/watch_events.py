@@ -18,7 +18,7 @@ from typing import Final
 
 from datatree.acl import READ, AclList, permits
 from datatree.outcome import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Trigger
-from datatree.slices import TOLD, WATCHES
+from datatree.slices import PATH_BYTES, TOLD, TOLD_FOR_ONE, WATCHES
 from datatree.watches import WatchTable
 from zab.jute.replies import notification
 from zab.member.connection import ClientConnection
@@ -40,7 +40,7 @@ def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generato
     frames: list[bytes] = []
     kinds: list[int] = []
     for trigger in triggers:
-        work += 1
+        work += 1 + TOLD_FOR_ONE * len(trigger[1]) // PATH_BYTES
         told = state.watches.trigger(trigger, may_read)
         if told:
             _, path, kind, _ = trigger
