@@ -22,6 +22,7 @@ from pathlib import Path
 from bench.machine import commit, say, system
 from bench.table import write_readme
 from tests.hostile import test_connections as connections
+from tests.hostile import test_small_answers as answers
 from tests.hostile import test_work as work
 from tests.hostile.ensembles import Target, by_command
 from tests.hostile.raw import Client
@@ -36,6 +37,11 @@ ATTACKS: dict[str, Attack] = {
     "watches set again by the hundred thousand": work.test_watches_set_again_by_the_hundred_thousand,
     "a change that many watch": work.test_fan_out_to_watchers,
     "listings of a crowd": work.test_listings_of_a_crowd,
+    "multiReads that are refused": answers.test_multi_reads_of_more_than_an_answer_has_room_for,
+    "pages of a crowd with a prefix": answers.test_pages_of_a_crowd_with_a_prefix,
+    "ephemerals and descendants, counted in vain": answers.test_ephemerals_and_descendants_asked_for_without_end,
+    "writes to a path of 2,000 components": answers.test_writes_to_a_path_of_thousands_of_components,
+    "permissions that stand for too many": answers.test_permissions_that_stand_for_too_many,
     "a quota set over and over a crowd": work.test_quota_set_over_and_over_a_crowd,
     "multis that fifty watch, who read nothing": work.test_multis_that_many_watch,
     "the end of a session with a crowd of ephemerals": work.test_session_of_a_crowd_is_closed,

@@ -46,6 +46,9 @@ QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 _STMK: Final = b"stmk"
 _MASK: Final = Struct(">q")
 
+_PATHS_A_LINE: Final = 8
+"""So many paths that are put together and not shown take as long as a line."""
+
 Lines: TypeAlias = Iterator[str]
 """The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
 
@@ -222,7 +225,7 @@ def _wchs(member: Inspected) -> Lines:
         count = len(watches.data_paths_of(connection))
         connections += count > 0
         watches_count += count
-        yield ""
+        yield from [""] * (1 + count // _PATHS_A_LINE)
     for _ in watches.data_paths():
         paths_count += 1
         yield ""

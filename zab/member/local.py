@@ -44,6 +44,7 @@ from zab.member.inputs import LoginStepped
 from zab.member.long_requests import Piece
 from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit, may
 from zab.member.settings import Config
+from zab.member.work import NAME_WORK
 
 UNKNOWN = 1 << 31
 """Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
@@ -105,6 +106,7 @@ def _watched_again(state: ReadState, connection: ClientConnection, xid: int, fra
             yield  # what cannot be read to its end changes nothing
     frames: list[bytes] = []
     for count, (kind, path, zxid) in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
+        state.spent += NAME_WORK
         event = watches.set_again(connection, kind, path, zxid, tree, may_read)
         if event:
             frames.append(notification(event, path, NO_ZXID))

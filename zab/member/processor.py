@@ -63,12 +63,8 @@ from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed, Write
 from zab.member.watch_events import notify
+from zab.member.work import ANSWERED_BYTES, PREPARED_BYTES_MAX, PREPARED_COUNT_MAX, REQUEST_WORK, SHARES
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
-
-PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
-"""After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
-ANSWERED_BYTES = 2 << 20
-"""After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
 
 TIME_AHEAD_MS_MAX = 600_000
 """How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
@@ -114,7 +110,8 @@ class Processor:
         self.intake: deque[Write] = deque()
         """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
         first one while it is prepared over several turns."""
-        self.left_count = 0
+        self.left_count = self.refused_bytes = 0
+        """Writes that have left it; bytes of those that were refused in this turn, and had to be read all the same."""
         self.forwarded = Forwarded()
         self._long: Long | None = None
         self.is_due = False
@@ -126,8 +123,6 @@ class Processor:
         """Requests that wait, of all connections."""
         self.answering: dict[ClientConnection, None] = {}
         """Connections with an answer that takes more than a slice."""
-        self.answered_bytes = 0
-        """What reads were answered with in this turn."""
         self.choked: dict[ClientConnection, None] = {}
         """Connections whose reads wait for room in their output, or for the next turn."""
         self.leaving: dict[ClientConnection, None] = {}
@@ -159,7 +154,7 @@ class Processor:
         state, pending, out = self.state, connection.pending, connection.out
         session, owner = connection.session, self.server_id
         refused: int | None = None
-        room = full = self._room(connection)
+        room = full = self._own_room(connection)
         before = len(out)
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         if state.authentication.is_required:
@@ -173,7 +168,7 @@ class Processor:
                 if opcode in op_counts:
                     op_counts[opcode] += 1
                 answer = answers.get(opcode)
-                if answer is None or pending or room < 0:
+                if answer is None or pending or room < 0 or state.spent > ANSWERED_BYTES:
                     if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
                         if refused is None:  # it is the same for all that come at once
                             refused = 0
@@ -187,14 +182,13 @@ class Processor:
                             self.auditor.asked(connection, xid, opcode, asked[3])
                         continue
                     connection.out_bytes += full - room
-                    self.answered_bytes += full - room
                     full = room
                     size = connection.out_bytes
                     self.place(connection, xid, opcode, frame)
                     if connection.closing:
                         break
                     if connection.out_bytes != size:
-                        room = full = self._room(connection)
+                        room = full = self._own_room(connection)
                     continue
                 try:
                     answered = answer(state, connection, xid, frame)
@@ -206,12 +200,12 @@ class Processor:
                 out.append(answered)
                 answered_xid, answered_opcode = xid, opcode
                 room -= len(answered)
+                state.spent += len(answered) + REQUEST_WORK
         except ConnectionEnds as end:
             self._end(connection, end)
         except StructError:
             self.clients.close(connection)
         connection.out_bytes += full - room
-        self.answered_bytes += full - room
         answered_count = len(out) - before
         if answered_count:
             self.metrics.readlatency.add(0, answered_count)
@@ -250,7 +244,8 @@ class Processor:
         before_write: the next write is committed and about to be applied, so the syncs before it are done, and the
         reads before it wait for another turn at most; a connection that has no room for them at all is closed.
         """
-        pending = connection.pending
+        pending, state = connection.pending, self.state
+        share_end = state.spent + ANSWERED_BYTES // SHARES
         try:
             while pending and not connection.closing and connection.answering is None:
                 xid, opcode, frame, since = waiting = pending[0]
@@ -260,22 +255,16 @@ class Processor:
                     if connection.sync_tags[0] > self.synced_tag and not before_write:
                         return
                     connection.sync_tags.popleft()
-                elif self._room(connection) < 0:
+                elif self._room(connection) < 0 or (state.spent > share_end and not before_write):
                     if not before_write:
                         self.choked[connection] = None
-                    elif self._own_room(connection) < -self.state.config.output_limit_bytes:
+                    elif self._own_room(connection) < -state.config.output_limit_bytes:
                         self.clients.close(connection)
-                    if not before_write or self.answered_bytes > ANSWERED_BYTES:
+                    if not before_write or state.spent > ANSWERED_BYTES:
                         return
                 pending.popleft()
                 self.outstanding_count -= 1
-                waited_ms = self.now - since
-                self.metrics.readlatency.add(waited_ms)
-                connection.last_answer = opcode, xid, self.state.tree.applied, self.now, waited_ms
-                connection.answered_count += 1
-                connection.waited_ms += waited_ms
-                connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
-                connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
+                self._note_answer(connection, xid, opcode, since)
                 try:
                     self._answer(connection, sync_reply if opcode == _SYNC else ANSWERS[opcode], xid, frame)
                 except TakesLonger as longer:
@@ -321,6 +310,17 @@ class Processor:
         self._drop_answer(connection)
         xid, opcode, _, since = connection.pending.popleft()
         self.outstanding_count -= 1
+        self._note_answer(connection, xid, opcode, since)
+        self.state.spent += len(answered) + REQUEST_WORK
+        self.clients.send(connection, answered)
+        for frame in connection.later:
+            self.clients.send(connection, frame)
+        connection.later.clear()
+        connection.later_bytes = 0
+        return True
+
+    def _note_answer(self, connection: ClientConnection, xid: int, opcode: int, since: int) -> None:
+        """A read that had to wait is answered."""
         waited_ms = self.now - since
         self.metrics.readlatency.add(waited_ms)
         connection.last_answer = opcode, xid, self.state.tree.applied, self.now, waited_ms
@@ -328,13 +328,6 @@ class Processor:
         connection.waited_ms += waited_ms
         connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
         connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
-        self.answered_bytes += len(answered)
-        self.clients.send(connection, answered)
-        for frame in connection.later:
-            self.clients.send(connection, frame)
-        connection.later.clear()
-        connection.later_bytes = 0
-        return True
 
     def _drop_answer(self, connection: ClientConnection) -> None:
         connection.answering = None
@@ -347,7 +340,7 @@ class Processor:
         while connection.pending and connection.pending[0][2] and not connection.closing:
             if connection.answering is None or not self._answer_slice(connection):
                 yield
-                self.answered_bytes = 0
+                self.state.spent = 0
             self.answer_waiting(connection, before_write=True)
 
     def _answer(self, connection: ClientConnection, answer: Answer, xid: int, frame: bytes) -> None:
@@ -356,13 +349,13 @@ class Processor:
         except UNDECODABLE:
             answered = reply(xid, self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
         if answered:  # else it is answered later
-            self.answered_bytes += len(answered)
+            self.state.spent += len(answered) + REQUEST_WORK
             self.clients.send(connection, answered)
 
     def _room(self, connection: ClientConnection) -> int:
         """Bytes that its output may still take in this turn before its reads wait."""
         own = self.state.config.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
-        of_turn = ANSWERED_BYTES - self.answered_bytes
+        of_turn = ANSWERED_BYTES - self.state.spent
         return own if own < of_turn else of_turn
 
     def _own_room(self, connection: ClientConnection) -> int:
@@ -381,11 +374,11 @@ class Processor:
         `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
         """
         self.is_due = False
-        count = size = 0
+        count = size = self.refused_bytes = 0
         while self.intake:
             zxid = next_zxid()
             self.is_due = zxid is not None
-            if zxid is None or count >= PREPARED_COUNT_MAX or size >= PREPARED_BYTES_MAX:
+            if zxid is None or count >= PREPARED_COUNT_MAX or size + self.refused_bytes >= PREPARED_BYTES_MAX:
                 return
             if wall != self.newest_time and (wall > self.newest_time or self.is_ahead_of(wall)):
                 self.newest_time = wall
@@ -420,6 +413,8 @@ class Processor:
         records: list[bytes] = []
         size = flags = 0
         for zxid in range(first, first + min(len(intake), count_max)):
+            if self.refused_bytes > PREPARED_BYTES_MAX:
+                break
             asked, connection, owner, refused = intake[0]
             session, cxid, opcode, body, _ = asked
             if txns and (size + len(body) > bytes_max or opcode == _RECONFIG):
@@ -439,6 +434,8 @@ class Processor:
                 txn = prepare(asked, zxid, time)
                 if txn[4] < _ERROR:
                     self.sessions.proposed(Txn(*txn), owner, self.now)
+                else:
+                    self.refused_bytes += len(body)
             intake.popleft()
             record = encode(txn)
             size += len(record)
@@ -658,14 +655,19 @@ class Processor:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def resume(self) -> None:
-        """At the end of a turn: go on with the connections whose output has room again, and with one long answer."""
-        if self.choked:
-            for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
-                self.choked.pop(connection, None)
-                self.answer_waiting(connection)
-            self.answered_bytes = 0
+        """At the end of a turn: go on with the connections whose output has room again, and with one long answer. Each
+        in turn has a share until the turn's work is done; who had none is first in the next one."""
+        state = self.state
+        going = deque(connection for connection in self.choked if self._own_room(connection) >= 0)
+        while going and state.spent <= ANSWERED_BYTES:
+            connection = going.popleft()
+            self.choked.pop(connection, None)
+            self.answer_waiting(connection)
+            if connection in self.choked and self._own_room(connection) >= 0:
+                going.append(connection)
         if self.answering:
             self._go_on_answering()
+        state.spent = 0
 
     @property
     def is_any_unchoked(self) -> bool:

@@ -87,6 +87,7 @@ from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.member.spans import Spans
+from zab.member.work import NAME_WORK, page_names
 
 BODY_AT = 8
 
@@ -96,6 +97,8 @@ FILTERED_COUNT_MAX = 20_000
 """Of the children that a filteredList, all of those in a multiRead, or a listRecursive looks at; more are refused with
 BADARGUMENTS."""
 ALL, EPHEMERALS = 0, 2
+_NAME_BYTES_MIN = 5
+"""Of a name in an answer: its length, and one character."""
 
 UNDECODABLE = (JuteError, StructError, IndexError)
 """What a function of this module, or of `local`, may raise because of the bytes of the request."""
@@ -147,6 +150,8 @@ class ReadState:
     """None: nothing is audited."""
     spans: Spans | None = attrs.field(init=False)
     """None: nothing is traced."""
+    spent: int = 0
+    """Of this turn: bytes of answers, and the work that counts as such (`work`)."""
     listings: Listings = attrs.field(factory=Listings)
     local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
 
@@ -240,11 +245,13 @@ def _listed(state: ReadState, connection: ClientConnection, xid: int, body: Path
     shown = stat if opcode == OpCode.GET_CHILDREN2 else b""
     below = tree.children.get(path, NO_CHILDREN)
     if len(below) < LISTING_COUNT_MIN:
+        state.spent += NAME_WORK * len(below)
         return reply(xid, tree.applied, 0, children_body(tree.child_names(path), shown))
     pzxid = stat[PZXID_AT:]
     names = state.listings.get(path, pzxid)
     if names is not None:
         return listing_reply(xid, tree.applied, names, shown)
+    state.spent += NAME_WORK * min(len(below), NAMES)
     return begun(_listed_children(state, xid, path, list(below), pzxid, shown), tree.applied)
 
 
@@ -278,9 +285,11 @@ def _paged(state: ReadState, connection: ClientConnection, xid: int, body: GetCh
         below = tree.paged_children(path)
         if not isinstance(below, Crowd) or not below.sort_some():
             break
+        state.spent += NAME_WORK * NAMES
         yield
     above = path if path == ROOT else path + b"/"
     count = min(body.count, NAMES)
+    state.spent += NAME_WORK * page_names(below, count)
     paths = page_of(below, above + body.after, above + body.prefix, count + 1)
     names, has_more = first_page([child[len(above) :] for child in paths], count)
     return reply(xid, tree.applied, 0, children_page_body(names, has_more, stat_of(znode)))
@@ -321,6 +330,7 @@ def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList
     below = tree.children.get(path, NO_CHILDREN)
     if len(below) > FILTERED_COUNT_MAX:
         return ErrorCode.BADARGUMENTS, b""
+    state.spent += NAME_WORK * len(below)
     start = 1 if path == ROOT else len(path) + 1
     is_secret = which != ALL or body.stats or body.data
     names, stats, data = list[bytes](), list[bytes](), list[bytes | None]()
@@ -361,6 +371,7 @@ def list_recursive(state: ReadState, connection: ClientConnection, xid: int, fra
     for above in paths:
         below = tree.children.get(above, NO_CHILDREN) if len(paths) <= body.limit else ()
         looked_at += len(below)
+        state.spent += NAME_WORK * len(below)
         for child in below if looked_at <= FILTERED_COUNT_MAX else ():
             found = tree.get(child)
             assert found is not None, "a child is a znode"
@@ -406,6 +417,7 @@ def _counted(state: ReadState, xid: int, path: bytes) -> Steps:
         count += len(below)
         pending += below
         looked_at += 1
+        state.spent += NAME_WORK
         if not looked_at % NAMES:
             yield
     return reply(xid, tree.applied, 0, int_body(count))
@@ -416,12 +428,13 @@ def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, fra
     body = decode(OpCode.GET_EPHEMERALS, frame, BODY_AT)
     assert isinstance(body, PathOnly)
     owned = list(state.tree.ephemerals.get(connection.session, ()))
-    return begun(_owned(xid, state.tree.applied, owned, body.path), state.tree.applied)
+    return begun(_owned(state, xid, owned, body.path), state.tree.applied)
 
 
-def _owned(xid: int, zxid: int, owned: list[bytes], prefix: bytes) -> Steps:
-    paths: list[bytes] = []
+def _owned(state: ReadState, xid: int, owned: list[bytes], prefix: bytes) -> Steps:
+    zxid, paths = state.tree.applied, list[bytes]()
     for first in range(0, len(owned), NAMES):
+        state.spent += NAME_WORK * min(NAMES, len(owned) - first)
         paths += [path for path in owned[first : first + NAMES] if path.startswith(prefix)]
         if first + NAMES < len(owned):
             yield
@@ -444,6 +457,7 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         assert isinstance(wanted, PathWatch | FilteredList)
         asked.append((opcode, wanted))
+        state.spent += NAME_WORK
         if not len(asked) % PATHS:
             yield
     pieces: list[bytes] = []
@@ -456,7 +470,7 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
             children_left -= len(state.tree.children.get(wanted.path or ROOT, NO_CHILDREN))
             piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
         else:
-            piece = _part_read(state, connection, opcode, wanted.path or ROOT)
+            piece = _part_read(state, connection, opcode, wanted.path or ROOT, room)
         if piece is None:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         room -= len(piece)
@@ -466,7 +480,8 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
     return reply(xid, state.tree.applied, 0, multi_body(pieces))
 
 
-def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path: bytes) -> bytes:
+def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path: bytes, room: int) -> bytes | None:
+    """None: it is too much for one answer, which is known before any of it is made."""
     tree = state.tree
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
@@ -474,8 +489,14 @@ def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path
     if opcode == OpCode.EXISTS:
         return part(opcode, stat_of(znode))
     if opcode in (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2):
+        count = len(tree.children.get(path, NO_CHILDREN))
+        if count * _NAME_BYTES_MIN > room:
+            return None
+        state.spent += NAME_WORK * count
         stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
         return part(opcode, children_body(tree.child_names(path), stat))
+    if length_of(znode) > room:
+        return None
     return part(opcode, data_body(tree.data_of(path, znode), stat_of(znode)))
 
 

@@ -64,7 +64,7 @@ def end_turn(member: Member) -> None:
             connection.last_answer = _CREATE_SESSION, 0, member.applied, now, 0
             if held and not connection.closing:
                 member.receive(connection, held)
-    processor.answered_bytes = 0
+    processor.state.spent = 0
     if processor.choked or processor.answering:
         processor.resume()
     if member.throttle is not None:

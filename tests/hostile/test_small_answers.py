@@ -1,0 +1,98 @@
+"""Small requests with small answers, and refusals, that cost much work: by the hundred, from one connection.
+
+What counts as work is in `zab.member.work`, and how it is counted in `tests/member/test_work.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from datatree.opcodes import OpCode
+from datatree.requests import GetChildrenPage, PathKind, PathOnly, SetData
+from tests.hostile.ensembles import Target
+from tests.hostile.raw import Client, acl_body, create_body, make_crowd, multi_body, text
+
+SECURE_TOO = ()
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+BAD_ARGUMENTS, INVALID_ACL = -8, -114
+ASKED = 300
+CROWD = 4_900
+DEPTH = 2_000
+
+
+@pytest.fixture
+def attacker(target: Target):  # type: ignore[no-untyped-def]
+    """A client at the leader."""
+    client = Client(target.leader.client_port)
+    yield client
+    client.close()
+
+
+def ask(attacker: Client, opcode: int, body: bytes, count: int = ASKED) -> set[int]:
+    """The errors of so many that are sent at once."""
+    attacker.sock.sendall(b"".join(attacker.request(opcode, body) for _ in range(count)))
+    return {attacker.reply()[0] for _ in range(count)}
+
+
+def remove(attacker: Client, path: str, count: int) -> None:
+    for first in range(0, count, 1000):
+        names = range(first, min(count, first + 1000))
+        parts = [(OpCode.DELETE, text(b"%s/%06d" % (path.encode(), name)) + struct.pack(">i", -1)) for name in names]
+        assert attacker.call(OpCode.MULTI, multi_body(parts))[0] == 0
+
+
+def test_multi_reads_of_more_than_an_answer_has_room_for(target: Target, attacker: Client) -> None:
+    """50 bytes ask for two megabytes. That it is too much is known before any of it is made."""
+    with target.attacked():
+        attacker.create("/big", b"x" * 1_000_000)
+        body = multi_body([(OpCode.GET_DATA, text(b"/big") + b"\0")] * 2)
+        assert ask(attacker, OpCode.MULTI_READ, body) == {BAD_ARGUMENTS}
+        attacker.call(OpCode.DELETE, text(b"/big") + struct.pack(">i", -1))
+
+
+def test_pages_of_a_crowd_with_a_prefix(target: Target, attacker: Client) -> None:
+    """One name is found for as many as may be compared."""
+    with target.attacked():
+        make_crowd(attacker, "/paged", CROWD)
+        page = GetChildrenPage(b"/paged", b"", b"000001", 5_000).encode()
+        assert ask(attacker, OpCode.GET_CHILDREN_PAGE, page) == {0}
+        remove(attacker, "/paged", CROWD)
+
+
+def test_ephemerals_and_descendants_asked_for_without_end(target: Target, attacker: Client) -> None:
+    """Each request looks at thousands of names, and its answer has none of them."""
+    with target.attacked():
+        make_crowd(attacker, "/owned", CROWD, flags=1)
+        assert ask(attacker, OpCode.GET_EPHEMERALS, PathOnly(b"/zz").encode()) == {0}
+        assert ask(attacker, OpCode.GET_ALL_CHILDREN_NUMBER, PathOnly(b"/owned").encode()) == {0}
+
+
+def test_writes_to_a_path_of_thousands_of_components(target: Target, attacker: Client) -> None:
+    """Somebody watches something recursively, and has a quota, elsewhere: no prefix of the path is looked up."""
+    with target.attacked():
+        assert attacker.call(OpCode.ADD_WATCH, PathKind(b"/zzz", 1).encode())[0] == 0
+        made = 0
+        while made < DEPTH:
+            some = range(made + 1, min(DEPTH, made + 200) + 1)
+            parts = [(OpCode.CREATE, create_body("/d" * depth)) for depth in some]
+            assert attacker.call(OpCode.MULTI, multi_body(parts))[0] == 0
+            made = some[-1]
+        body = SetData(b"/d" * DEPTH, b"", -1).encode()
+        for _ in range(5):
+            assert attacker.call(OpCode.MULTI, multi_body([(OpCode.SET_DATA, body)] * 200))[0] == 0
+
+
+def test_permissions_that_stand_for_too_many(target: Target, attacker: Client) -> None:
+    """With 62 identities, 256 entries of `auth` would be 16,000: none is made before they are refused."""
+    with target.attacked():
+        attacker.create("/acl")
+        for number in range(62):
+            body = struct.pack(">i", 0) + text(b"digest") + text(b"u%d:" % number)
+            assert attacker.call(OpCode.AUTH, body, xid=-4)[0] == 0
+        listed = acl_body([(31, b"auth", b"%d" % number) for number in range(256)])
+        body = text(b"/acl") + listed + struct.pack(">i", -1)
+        assert ask(attacker, OpCode.SET_ACL, body) == {INVALID_ACL}

@@ -1,0 +1,50 @@
+"""The work of a turn: how much there may be of it, and what counts. Whatever is left waits for the next turn.
+
+An answer may be small, or a refusal, and the work behind it large: names that are looked at and left out, parts that
+are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers, `REQUEST_WORK` for each, and
+`NAME_WORK` for each name that was looked at, whatever became of it. It is counted, never timed: a run repeats exactly.
+
+    getChildren, getChildren2, filteredList*, parts of a multiRead      each child
+    getChildrenPage                                                     each child that is compared (`page_names`)
+    getEphemerals                                                       each ephemeral of the session
+    getAllChildrenNumber, listRecursive                                 each descendant
+    setWatches                                                          each path
+    multiRead                                                           each part
+
+Writes count as they are prepared, refused ones with the bytes of their requests.
+
+Not here: what is cut into slices (`datatree.slices`).
+"""
+
+from typing import Final
+
+from datatree.crowd import Children, Crowd
+
+__all__ = [
+    "ANSWERED_BYTES",
+    "NAME_WORK",
+    "PREPARED_BYTES_MAX",
+    "PREPARED_COUNT_MAX",
+    "REQUEST_WORK",
+    "SHARES",
+    "page_names",
+]
+
+PREPARED_COUNT_MAX: Final = 1_000
+PREPARED_BYTES_MAX: Final = 512 << 10
+"""After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
+ANSWERED_BYTES: Final = 2 << 20
+"""After answers of so many bytes in a turn, or work that counts as much, the reads that are left wait for the next one:
+they cost little to ask."""
+SHARES: Final = 16
+"""Of those that wait, each in turn has this part of it: whoever asks for little waits for nobody's pipeline."""
+
+REQUEST_WORK: Final = 200
+"""So a turn answers 7,000 of the smallest requests."""
+NAME_WORK: Final = 128
+"""So a turn looks at 16,000 names."""
+
+
+def page_names(children: Children, count: int) -> int:
+    """How many names are compared for a page of so many."""
+    return 2 * count + 2_048 if isinstance(children, Crowd) else len(children)
