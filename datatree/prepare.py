@@ -76,12 +76,13 @@ from datatree.paths import (
 from datatree.prepare_settings import PrepareSettings
 from datatree.quota import is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
-from datatree.requests import FIELDS, OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl, decode, write_parts_of
+from datatree.requests import FIELDS, OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl, write_parts_of
 from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
 from datatree.write_request import Asked
 from datatree.znode import (
     CONTAINER_OWNER,
+    INT,
     INT_MAX,
     TTL_MS_MAX,
     is_ephemeral,
@@ -111,6 +112,8 @@ _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _RECONFIG: Final = int(OpCode.RECONFIG)
+_PATHLESS: Final = (_RECONFIG, _CREATE_SESSION, int(OpCode.HAND_OVER))
+"""What begins with something else."""
 _ENSEMBLE: Final = 0
 """The session of what the ensemble asks for by itself."""
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
@@ -680,12 +683,13 @@ def _missing(path: bytes) -> Refused:
 
 
 def _path_asked_for(opcode: int, body: bytes) -> bytes:
-    """The path in a request, or "" if it has none that can be written down."""
-    try:
-        path = getattr(decode(opcode, body), "path", b"")
-    except JuteError:
+    """The path in a request, or "" if it has none that can be written down. What comes after it may be long, and is not
+    read again."""
+    if opcode in _PATHLESS or len(body) < INT.size:
         return b""
-    return path if is_text(path) else b""
+    end = INT.size + INT.unpack_from(body)[0]
+    path = body[INT.size : end]
+    return path if INT.size <= end <= len(body) and is_text(path) else b""
 
 
 def _refused_parts(refused_at: int, code: ErrorCode, count: int) -> tuple[Part, ...]:

@@ -23,7 +23,7 @@ from datatree.requests import (
 )
 from tests.direct.members import Client, Ensemble
 from zab.member.four_letter import WORDS
-from zab.member.work import NAME_WORK
+from zab.member.work import NAME_WORK, REFUSED_WORK
 
 COUNT, ASKED = 100, 60
 NAMES_A_TURN = 4 * COUNT
@@ -122,7 +122,7 @@ def test_writes_that_are_refused_count_with_their_bytes(monkeypatch: pytest.Monk
         ensemble.step(server)
         seen.append(server.member.peer.history.last[0])
         assert len(seen) < 100
-    assert 0 < max(after - before for before, after in pairwise(seen)) <= 20_000 // len(asked) + 2
+    assert 0 < max(after - before for before, after in pairwise(seen)) <= 20_000 // (REFUSED_WORK * len(asked)) + 2
 
 
 def test_word_that_counts_watches_takes_as_many_slices_as_there_are_watches() -> None:

@@ -63,7 +63,7 @@ from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed, Write
 from zab.member.watch_events import notify
-from zab.member.work import ANSWERED_BYTES, PREPARED_BYTES_MAX, PREPARED_COUNT_MAX, REQUEST_WORK, SHARES
+from zab.member.work import ANSWERED_BYTES, PREPARED_BYTES_MAX, PREPARED_COUNT_MAX, REFUSED_WORK, REQUEST_WORK, SHARES
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
 
 TIME_AHEAD_MS_MAX = 600_000
@@ -435,7 +435,7 @@ class Processor:
                 if txn[4] < _ERROR:
                     self.sessions.proposed(Txn(*txn), owner, self.now)
                 else:
-                    self.refused_bytes += len(body)
+                    self.refused_bytes += REFUSED_WORK * len(body)
             intake.popleft()
             record = encode(txn)
             size += len(record)

@@ -471,11 +471,10 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
             piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
         else:
             piece = _part_read(state, connection, opcode, wanted.path or ROOT, room)
-        if piece is None:
+        if piece is None or len(piece) > room:
+            state.spent += sum(map(len, pieces))
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         room -= len(piece)
-        if room < 0:
-            return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         pieces.append(piece)
     return reply(xid, state.tree.applied, 0, multi_body(pieces))
 

@@ -25,6 +25,7 @@ __all__ = [
     "NAME_WORK",
     "PREPARED_BYTES_MAX",
     "PREPARED_COUNT_MAX",
+    "REFUSED_WORK",
     "REQUEST_WORK",
     "SHARES",
     "page_names",
@@ -33,6 +34,8 @@ __all__ = [
 PREPARED_COUNT_MAX: Final = 1_000
 PREPARED_BYTES_MAX: Final = 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
+REFUSED_WORK: Final = 4
+"""So many bytes of these for each byte of a request that is refused: it is read, checked, and leaves no record."""
 ANSWERED_BYTES: Final = 2 << 20
 """After answers of so many bytes in a turn, or work that counts as much, the reads that are left wait for the next one:
 they cost little to ask."""
