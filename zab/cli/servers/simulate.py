@@ -7,6 +7,7 @@
     zab simulate --both-judges          judge that by `zab pipeline history` too
     zab simulate --hours 8              fresh seeds for so long
     zab simulate --members 7 --faults kill,partition
+    zab simulate --focus reshaping      other servers decide all the time
     zab simulate --no-mercy             mend nothing that lasts, and judge safety alone
     zab simulate --seed N --keep PART   of one run, the part that is left of it after shrinking
 
@@ -41,6 +42,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
+from zab.simulator.ensemble.profile import FOCUSES
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Kept, Scope, ScopeError
 from zab.simulator.ensemble.shrinking import Shrunk, shrink
@@ -125,6 +127,9 @@ def simulate_command(
     faults: Annotated[
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
     ] = None,
+    focus: Annotated[
+        str, typer.Option("--focus", metavar="NAME", help=f"All runs are of this kind: {', '.join(sorted(FOCUSES))}.")
+    ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="Print every line of the trace (one seed only).")] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first failure.")] = False,
@@ -156,7 +161,7 @@ def simulate_command(
         raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
-    scope = _scope(members, faults, keep, mercy=not no_mercy)
+    scope = _scope(members, faults, keep, focus, mercy=not no_mercy)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
@@ -184,14 +189,14 @@ def simulate_command(
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
 
-def _scope(members: int | None, faults: str | None, keep: str | None, *, mercy: bool) -> Scope:
+def _scope(members: int | None, faults: str | None, keep: str | None, focus: str, *, mercy: bool) -> Scope:
     names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
     try:
         kept = None if keep is None else Kept.parse(keep)
     except ScopeError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
-        return Scope(members, names, kept, mercy)
+        return Scope(members, names, kept, mercy, focus)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -364,6 +369,8 @@ def _command(seed: int, scope: Scope) -> str:
         words.append(f"--members {scope.members}")
     if scope.faults is not None:
         words.append(f"--faults {','.join(scope.faults) or NOTHING}")
+    if scope.focus:
+        words.append(f"--focus {scope.focus}")
     if not scope.mercy:
         words.append("--no-mercy")
     if scope.kept is not None:

@@ -1,13 +1,14 @@
 """The election links of a simulated member, on wires.
 
-Each member keeps one connection open to each other one and sends its votes there; only the newest vote waits for a
-connection that is not open. It is dialled again when it broke, at once when the other side has dialled us.
+Each member keeps one connection open to each other one that it knows and sends its votes there; only the newest vote
+waits for a connection that is not open. It is dialled again when it broke, at once when the other side has dialled us.
+Who is not known, and has dialled us, is answered on the connection that it has opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
 
 from zab import events as ev
 from zab import message as msg
@@ -24,7 +25,7 @@ REDIAL_MS_MAX: Final = 1_000
 class ElectionLink:
     """The connection on which a process sends its votes to one other server."""
 
-    __slots__ = ("is_down", "is_up", "links", "outbox", "sid", "target", "wait_us", "waiting", "wire")
+    __slots__ = ("back", "is_down", "is_up", "links", "outbox", "sid", "target", "wait_us", "waiting", "wire")
 
     def __init__(self, links: ElectionLinks, sid: ServerId) -> None:
         self.links = links
@@ -35,6 +36,8 @@ class ElectionLink:
         self.outbox: ev.SendNotification | None = None
         """The newest vote."""
         self.wire: Wire | None = None
+        self.back: Wire | None = None
+        """The other way, where the other side has no connection of its own to us."""
         self.target: ElectionLinks | None = None
         self.wait_us = REDIAL_MS_MIN * MS
         self.waiting = 0
@@ -68,7 +71,7 @@ class ElectionLinks:
     def send(self, effect: ev.SendNotification) -> None:
         """Send a vote, in place of one that still waits."""
         sid, notification = effect.sid, effect.notification
-        link = self._links[sid]
+        link = self._links.get(sid)
         process = self._process
         process.called()
         if effect.in_force:
@@ -76,9 +79,60 @@ class ElectionLinks:
         process.trace.carried(process.sid, msg.encode(notification))
         if process.trace.sink is not None:
             process.show(f"-> {sid} {process.trace.describe(notification)}")
+        if link is None:
+            self._answer(sid, effect)
+            return
         link.outbox = effect
         if link.is_up:
             self._deliver(link)
+
+    def _answer(self, sid: ServerId, effect: ev.SendNotification) -> None:
+        """Send it to a server that is not known, and may have come by itself."""
+        link = self._inbound.get(sid)
+        if link is not None:
+            if link.back is None:
+                link.back = Wire(self._process.network, (self._process.sid, sid), link.links.heard_back(link))
+            link.back.send(effect, FRAME_BYTES)
+
+    def meet(self, others: Collection[ServerId]) -> None:
+        """These are known from now on, and no others."""
+        for sid in sorted(self._links.keys() - set(others)):
+            link = self._links.pop(sid)
+            link.waiting += 1
+            if link.is_up:
+                link.is_up = False
+                self._cut(link)
+                assert link.target is not None
+                link.target.left(link, self._sid)
+            inbound = self._inbound.pop(sid, None)
+            if inbound is not None and inbound.is_up:
+                # It has opened that for one that has its own way back, and opens another one.
+                delay = self._process.network.delay(self._process.sid, sid)
+                self._process.schedule.after(delay, inbound.links._lose, inbound, self)
+        for sid in sorted(set(others) - self._links.keys()):
+            link = self._links[sid] = ElectionLink(self, sid)
+            self._dial(link)
+
+    def left(self, link: ElectionLink, sid: ServerId) -> None:
+        """A server has closed the connection that it had opened to us."""
+        if self._inbound.get(sid) is link:
+            del self._inbound[sid]
+
+    def heard_back(self, link: ElectionLink) -> Callable[[Any], None]:
+        """What a wire calls with the answers on a connection that this process has opened."""
+
+        def receive(vote: ev.SendNotification) -> None:
+            if not self._process.dead and link.is_up and self._links.get(link.sid) is link:
+                self._tell(ev.NotificationReceived(link.sid, vote.notification, vote.in_force, vote.outstanding))
+
+        return receive
+
+    @staticmethod
+    def _cut(link: ElectionLink) -> None:
+        for wire in (link.wire, link.back):
+            if wire is not None:
+                wire.cut()
+        link.back = None
 
     def _deliver(self, link: ElectionLink) -> None:
         if link.outbox is not None:
@@ -99,7 +153,7 @@ class ElectionLinks:
     def _dialled(self, link: ElectionLink, round_trip_ms: int) -> None:
         process = self._process
         target = self._neighbour(link.sid)
-        if process.dead or link.is_up:
+        if process.dead or link.is_up or self._links.get(link.sid) is not link:
             return
         if target is None or not process.network.reaches(process.sid, link.sid):
             self._refused(link)
@@ -113,7 +167,7 @@ class ElectionLinks:
         self._deliver(link)
 
     def _refused(self, link: ElectionLink) -> None:
-        if self._process.dead or link.is_up:
+        if self._process.dead or link.is_up or self._links.get(link.sid) is not link:
             return
         if not link.is_down:
             link.is_down = True
@@ -133,8 +187,8 @@ class ElectionLinks:
         self._knock(sid)
 
     def _knock(self, sid: ServerId) -> None:
-        own = self._links[sid]
-        if not own.is_up and own.is_down:
+        own = self._links.get(sid)
+        if own is not None and not own.is_up and own.is_down:
             self._redial(own, own.waiting)
 
     def receive(self, link: ElectionLink, vote: ev.SendNotification) -> None:
@@ -147,10 +201,9 @@ class ElectionLinks:
 
     def lose_to(self, sid: ServerId) -> None:
         """The connection to a server ends; it is dialled again at once."""
-        link = self._links[sid]
-        if not self._process.dead and link.is_up:
-            assert link.wire is not None
-            link.wire.cut()
+        link = self._links.get(sid)
+        if link is not None and not self._process.dead and link.is_up:
+            self._cut(link)
             link.is_up = False
             self._dial(link)
 
@@ -158,15 +211,15 @@ class ElectionLinks:
         """Our connections end, and those of the others to us: they notice at once, or after a while."""
         process = self._process
         for link in self._links.values():
-            if link.wire is not None:
-                link.wire.cut()
-            other = self._neighbour(link.sid)
-            if other is not None and other is not self:
-                theirs = other._links[self._sid]
-                if theirs.is_up and theirs.target is self:
-                    delay = silent_us if with_power else process.network.delay(process.sid, link.sid)
-                    process.schedule.after(delay, other._lose, theirs, self)
+            self._cut(link)
+        # Who knows us is not always one that we know.
+        for sid in [*self._links, *(sid for sid in map(ServerId, self._inbound) if sid not in self._links)]:
+            other = self._neighbour(sid)
+            theirs = None if other is None or other is self else other._links.get(self._sid)
+            if other is not None and theirs is not None and theirs.is_up and theirs.target is self:
+                delay = silent_us if with_power else process.network.delay(process.sid, sid)
+                process.schedule.after(delay, other._lose, theirs, self)
 
     def _lose(self, link: ElectionLink, target: ElectionLinks) -> None:
-        if link.target is target:
+        if link.target is target and self._links.get(link.sid) is link:
             self.lose_to(link.sid)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
+from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered
 from zab.ids import ServerId
+from zab.member.reconfiguring import servers
 from zab.member.restore import quorum_of
+from zab.membership import Membership
 from zab.simulator.ensemble.greeter import OVERHEARD_MAX, Greeter
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.observer import Observer
@@ -38,7 +41,9 @@ class Ensemble:
             sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot, observer.count)
             for sid in profile.sids
         }
-        observer.watch(quorum_of(next(iter(self.machines.values())).config), profile.sids, self.process)
+        config = next(iter(self.machines.values())).config
+        of_files = Membership(BEFORE_ALL, quorum_of(config), servers(config.ensemble.servers))
+        observer.watch(of_files, profile.sids, self.process)
 
     def _boot(self, machine: MemberMachine, recovered: Recovered) -> MemberProcess:
         rng = Random(f"{self.profile.seed}/member/{machine.number}/{machine.starts_count}")

@@ -4,8 +4,8 @@ Every fault is within what the service promises to bear, so that any failure is 
 was durable may be lost. Without mercy what lasts is never over: a network that is cut or slow, a disk that is slow,
 full or hangs, a machine that is down. What is momentary still passes: a process that ended starts, a pause ends.
 
-`process_faults`, `disk_faults`, `network_faults` and `membership_faults` say what each of them is. Here is when, and
-which.
+`process_faults`, `disk_faults`, `network_faults`, `membership_faults` and `reshaping_faults` say what each of them is.
+Here is when, and which.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.membership_faults import MEMBERSHIP_FAULTS
 from zab.simulator.ensemble.network_faults import NETWORK_FAULTS
 from zab.simulator.ensemble.process_faults import PROCESS_FAULTS
+from zab.simulator.ensemble.reshaping_faults import RESHAPING_FAULTS
 from zab.simulator.ensemble.scene import Cause, Scene
 
 PURGE_TICKS: Final = 3
@@ -132,4 +133,10 @@ class Faults:
         return bool(impaired)
 
 
-_CAUSE: Final[Mapping[str, Cause]] = {**PROCESS_FAULTS, **DISK_FAULTS, **NETWORK_FAULTS, **MEMBERSHIP_FAULTS}
+_CAUSE: Final[Mapping[str, Cause]] = {
+    **PROCESS_FAULTS,
+    **DISK_FAULTS,
+    **NETWORK_FAULTS,
+    **MEMBERSHIP_FAULTS,
+    **RESHAPING_FAULTS,
+}

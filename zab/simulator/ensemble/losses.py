@@ -16,7 +16,13 @@ can be elected. A lineage of its own has who began one at a first start, and end
 
 A copy may be forgotten only if nothing depends on it: others hold at least what it holds (the end of the log,
 acceptedEpoch and currentEpoch), and so many of them that the rest is no quorum. Else a quorum could be elected that
-never heard of an acknowledged write, and no protocol that counts votes can know it.
+never heard of an acknowledged write, and no protocol that counts votes can know it. Once the ensemble was reconfigured
+nothing is forgotten: quorums of configurations that are over would count, too.
+
+A quorum is one of every configuration that is in force, or may come into force next: a reconfiguration that is
+outstanding needs disks of both, and what is lost of either then is lost for good. Beside that, those who have no data
+are never a quorum by the file of one of them: nobody could tell them from an ensemble that is started for the first
+time.
 
 A disk has one damage at a time, until it is replaced. What one damage leaves intact is found by its neighbours' checks;
 two could hide each other.
@@ -38,6 +44,7 @@ from datatree.log.epochs import load_epochs
 from datatree.log.segment import log_files
 from datatree.log.zxid import BEFORE_ALL
 from zab.ids import ServerId
+from zab.member.config import Config
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine
@@ -53,14 +60,29 @@ class Losses:
         self._durable: Callable[[ServerId], int] = ensemble.observer.durable
         self._is_merciless = ensemble.profile.is_merciless
         self._marks_the_wiped = ensemble.profile.marks_the_wiped
-        self._quorum = quorum_of(next(iter(ensemble.machines.values())).config)
+        self._configurations = ensemble.observer.configurations
 
     def may_do_without(self, machine: MemberMachine) -> bool:
         """Whether the others can go on if this copy is wiped or damaged, or its disk takes nothing any more."""
         left = self._left_without(machine)
         if self._is_merciless and not self._marks_the_wiped:
-            return bool(left & self._quorum.voters)
-        return self._is_quorum(left)
+            return all(left & quorum.voters for quorum in self._configurations.deciding)
+        return self._is_quorum(left) and not self._may_begin_anew(machine, machine.config)
+
+    def may_be_installed(self, machine: MemberMachine, config: Config) -> bool:
+        """Whether this server may lose its data and come back with this file."""
+        return self._is_quorum(self._left_without(machine)) and not self._may_begin_anew(machine, config)
+
+    def _may_begin_anew(self, machine: MemberMachine, config: Config) -> bool:
+        """Whether those without data, and this one with that file, could take themselves for an ensemble that was never
+        started: for one of them they are a quorum."""
+        files = {machine.number: config}
+        files |= {
+            sid: other.config
+            for sid, other in self._machines.items()
+            if other is not machine and not other.has_been_synchronized
+        }
+        return any(quorum_of(each).contains(files.keys()) for each in files.values())
 
     def may_be_wrong(self, machine: MemberMachine) -> bool:
         """Whether the others find it out if the tree of this member becomes a wrong one."""
@@ -80,7 +102,8 @@ class Losses:
         by_lineage: dict[bytes | None, set[ServerId]] = {}
         for sid in filter(self._is_right, sids):
             by_lineage.setdefault(self._machines[sid].lineage, set()).add(sid)
-        return any(map(self._quorum.contains, by_lineage.values()))
+        deciding = self._configurations.deciding
+        return any(all(quorum.contains(each) for quorum in deciding) for each in by_lineage.values())
 
     def _is_right(self, sid: ServerId) -> bool:
         """Whether this member has no wrong tree, and no copy of one."""
@@ -94,15 +117,16 @@ class Losses:
     def may_forget(self, machine: MemberMachine) -> bool:
         """Whether nothing depends on this copy."""
         promised = self._held(machine)
-        if promised is None:
+        if promised is None or len(self._configurations.in_force) > 1 or self._configurations.outstanding:
             return False
-        without = set(self._quorum.voters)
+        [quorum] = self._configurations.deciding
+        without = set(quorum.voters)
         for sid, other in self._machines.items():
             is_of_use = other is not machine and other.lineage == machine.lineage
             held = self._held(other) if is_of_use and not (other.damaged or other.has_forgotten) else None
             if held is not None and all(has >= said for has, said in zip(held, promised, strict=True)):
                 without.discard(sid)
-        return not self._quorum.contains(without)
+        return not quorum.contains(without)
 
     def _held(self, machine: MemberMachine) -> tuple[int, int, int] | None:
         """Where its durable log ends, and its epochs; None of an amnesiac."""

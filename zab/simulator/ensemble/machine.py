@@ -58,6 +58,8 @@ class MemberMachine(Machine):
             pause_us=profile.tick_us * 20,
         )
         self.config = profile.config(sid)
+        """What its file says."""
+        self.has_address_book = profile.has_address_books
         self._recent_bytes = profile.recent_bytes
         if sid in profile.markers:
             self.disk.replace(INITIALIZE, b"")

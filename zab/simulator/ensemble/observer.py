@@ -36,8 +36,10 @@ from zab import message as msg
 from zab.ids import NO_LINK, ServerId
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
+from zab.membership import Membership
 from zab.quorum import Quorum
 from zab.roles import Leading
+from zab.simulator.ensemble.configurations import Configurations
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
@@ -82,8 +84,7 @@ class Observer:
         self.recorder = recorder
         """Kept up to date of what clients ask and are told."""
         self._process: Callable[[ServerId], MemberProcess | None]
-        self._quorums: dict[int, Quorum]
-        """Who decides from each configuration on, by its version; 0 is that of the files."""
+        self.configurations: Configurations
         self._promises: dict[ServerId, Promises] = {}
         self._committed = 0
         """As far as a mark has come, which a quorum had on disk."""
@@ -100,10 +101,10 @@ class Observer:
         """What learners have acknowledged to a leader, as long as it is one."""
 
     def watch(
-        self, quorum: Quorum, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
+        self, of_files: Membership, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
     ) -> None:
         """Watch these servers; `process` finds the process of one, None while there is none."""
-        self._quorums = {0: quorum}
+        self.configurations = Configurations(of_files)
         self._process = process
         self._promises = {sid: Promises() for sid in sids}
 
@@ -187,6 +188,7 @@ class Observer:
             if kind is ev.Send:
                 self._sent(process, effect.message)  # type: ignore[union-attr]
             elif kind is ev.AppendBatches:
+                self.configurations.appended(process.peer.memberships)
                 if process.peer.leading is not None:
                     self._broadcast(process, effect)  # type: ignore[arg-type]
             elif kind is ev.Deliver:
@@ -291,19 +293,25 @@ class Observer:
                         self._expires(process, heard, txn.session)
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
-        holders = {sid for sid, promises in self._promises.items() if max(promises.lost, self.durable(sid)) >= zxid}
-        memberships = process.peer.memberships
-        for membership in (memberships.in_force, memberships.outstanding):
-            if membership is not None and membership.version not in self._quorums:
-                self._quorums[membership.version] = membership.quorum
-                self.count("configurations")
-        governing = sorted(version for version in self._quorums if version <= zxid)[-2:]
-        # The reconfiguration itself is committed by both.
-        deciding = governing if governing[-1] == zxid else governing[-1:]
-        if not all(self._quorums[version].contains(holders) for version in deciding):
+        holders = self._holders(zxid)
+        both = self.configurations.committed(process.peer.memberships)
+        if both:
+            self.count("configurations")
+            version = process.peer.memberships.in_force.version
+            self._demand_on_disks(process, version, self._holders(version), both)
+        self._demand_on_disks(process, zxid, holders, [self.configurations.governing(zxid)])
+        self._committed = max(self._committed, zxid)
+
+    def _holders(self, zxid: int) -> set[ServerId]:
+        """Whose disks hold this, or held it before they were lost."""
+        return {sid for sid, promises in self._promises.items() if max(promises.lost, self.durable(sid)) >= zxid}
+
+    def _demand_on_disks(
+        self, process: MemberProcess, zxid: int, holders: set[ServerId], deciding: Sequence[Quorum]
+    ) -> None:
+        if not all(quorum.contains(holders) for quorum in deciding):
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)
-        self._committed = max(self._committed, zxid)
 
     # -------------------------------------------------------------------------------------------------------- sessions
 

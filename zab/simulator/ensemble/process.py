@@ -30,6 +30,7 @@ from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.peer import Peer
+from zab.simulator.ensemble.address_book import AddressBook
 from zab.simulator.ensemble.election_links import ElectionLinks
 from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.hole_filler import PAUSE_US, HoleFiller
@@ -144,11 +145,18 @@ class MemberProcess(Process):
         )
         storage.send = self._send_durable
         self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
-        self.tasks = Tasks(self, storage, self.config, self.links.dial, self._tasks_of, judges)
+        self.tasks = Tasks(self, storage, self.config, self._dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
+        self.book = AddressBook(self.config) if machine.has_address_book else None
         self.election = ElectionLinks(
-            self, others, self._election_of, self.config.election_connect_timeout_ms, self.tasks.post
+            self,
+            others if self.book is None else self.book.others,
+            self._election_of,
+            self.config.election_connect_timeout_ms,
+            self.tasks.post,
         )
+        if self.book is not None:
+            self.book.meet = self.election.meet
         self.clients = ClientSockets(self, client_manners(self.config))
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
         self.member.observe = self._turn_begins
@@ -162,6 +170,7 @@ class MemberProcess(Process):
             storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post, self.tasks.answers.append)),
             tasks=self.tasks,
             operator=Operator(self),
+            addresses=self.book,
         )
         self.turn = Turn(self.member, ports)
         self._sids = others
@@ -203,6 +212,12 @@ class MemberProcess(Process):
         machine.stop(with_power=False)
         machine.filled = hole
         machine.start_after(PAUSE_US)
+
+    def _dial(self, sid: ServerId) -> None:
+        if self.book is None or sid in self.book.others:
+            self.links.dial(sid)
+        else:
+            self.tasks.post(QUORUM_DIALECT.refused(sid))
 
     def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:
         process = self._neighbour(ServerId(sid))

@@ -9,6 +9,7 @@ snapshots are taken, retention removes what learners need, so that they are sent
 Times are in ticks of the run, as the limits of the protocol are, so that a run with a long tick is the same length.
 """
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from random import Random
 
@@ -68,8 +69,26 @@ _FOCUSED = {
     "racing": {"race": 8, "depose": 2, "kill": 1, "reset": 1},
     "changing": {"reconfigure": 8, "hand_over": 2, "kill": 2, "power": 1, "outage": 1, "depose": 1, "partition": 1},
 }
+_RESHAPING = {
+    "reconfigure_all": 8,
+    "reconfigure": 4,
+    "install": 3,
+    "hand_over": 3,
+    **dict.fromkeys(("kill", "power", "outage", "depose", "partition", "kill_at_effect", "power_at_operation"), 2),
+    **dict.fromkeys(("pause", "race", "wipe"), 2),
+    **dict.fromkeys(("one_way", "reset", "slow_disk", "slow_link", "blackout", "bridge", "one_sided_loss"), 1),
+    **dict.fromkeys(("wrong_tree", "disk_error"), 1),
+}
+"""What a run that is reshaped may have; the first of them it has."""
 FAULT_NAMES = frozenset(
-    {*FAULTS, *SELDOM, *ASKED_FOR, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)}
+    {
+        *FAULTS,
+        *SELDOM,
+        *ASKED_FOR,
+        *CLIENT_FAULTS,
+        *_RESHAPING,
+        *(kind for kinds in _FOCUSED.values() for kind in kinds),
+    }
 )
 """All of them; some happen only in runs that have a focus, or only where they are asked for."""
 
@@ -122,7 +141,7 @@ class Profile:
     forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
     that who lags needs a snapshot. `racing`: who comes into discovery or synchronization has an accident there, again
     and again. `changing`: servers leave, come back and change their roles, and the lead is handed over; nothing that
-    was durable is lost meanwhile, since no one quorum says how much may be. Most runs have none: anything may happen in
+    was durable is lost meanwhile. `reshaping`: see `reshaping` below. Most runs have none: anything may happen in
     them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
@@ -132,6 +151,12 @@ class Profile:
     """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
     readers: int = 0
     """So many of the clients take a server without a quorum, in read-only mode, where they find no other."""
+    guests: int = 0
+    """Servers that no file of another one names."""
+    has_groups: bool = False
+    """Configurations that come later may have groups and weights."""
+    has_address_books: bool = False
+    """A member dials only whom its configurations name."""
     further: tuple[tuple[str, str | int], ...] = ()
     """Lines of the configuration beside those that follow from the rest, or in their place."""
 
@@ -141,14 +166,15 @@ class Profile:
 
     @property
     def sids(self) -> list[ServerId]:
-        """Voters, then observers."""
-        return [ServerId(sid) for sid in range(1, self.voters + self.observers + 1)]
+        """Voters, then observers, then guests."""
+        return [ServerId(sid) for sid in range(1, self.voters + self.observers + self.guests + 1)]
 
     def config(self, sid: int) -> Config:
-        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant."""
-        return attrs.evolve(_read("\n".join(self._lines())), server_id=sid)
+        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant. A
+        guest's has a line for itself beside the others."""
+        return attrs.evolve(_read("\n".join(self._lines(sid))), server_id=sid)
 
-    def _lines(self) -> list[str]:
+    def _lines(self, own: int) -> list[str]:
         settings = {
             "dataDir": "/data",
             "clientPort": 2181,
@@ -176,7 +202,8 @@ class Profile:
             **dict(self.further),
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
-        for sid in self.sids:
+        named = self.voters + self.observers
+        for sid in [*range(1, named + 1), *([own] if own > named else [])]:
             role = "participant" if sid <= self.voters else "observer"
             lines.append(f"server.{sid}=10.0.0.{sid}:2888:3888:{role}")
         for number, group in enumerate(self.groups, 1):
@@ -185,7 +212,7 @@ class Profile:
         return lines
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _read(text: str) -> Config:
     return parse(text, "zoo.cfg", my_id=1)
 
@@ -214,6 +241,44 @@ def changing(profile: Profile) -> Profile:
     """The same with an ensemble that is reconfigured."""
     further = (*profile.further, ("reconfigEnabled", "true"))
     return attrs.evolve(profile, focus="changing", faults=_FOCUSED["changing"], weightless=frozenset(), further=further)
+
+
+def reshaping(profile: Profile) -> Profile:
+    """The same with an ensemble in which other servers decide all the time, with what was durable lost meanwhile as far
+    as those bear it that decide, and files that say what was once. Some servers are in no file but their own."""
+    rng = Random(f"{profile.seed}/reshaping")
+    voters = rng.choice((3, 3, 4, 5))
+    observers = rng.choice((0, 1, 2) if voters < 5 else (0, 1))
+    guests = rng.choice((0, 0, 1, 2) if voters < 5 else (0, 0, 1))
+    further: list[tuple[str, str | int]] = [
+        ("reconfigEnabled", "true"),
+        ("standaloneEnabled", rng.choice(("true", "false"))),
+    ]
+    masters = [("observerMasterPort", 2191), ("observerMaster.sizeLimit", rng.choice((3000, 1 << 25)))]
+    if rng.random() < 0.3:
+        further += masters
+    return attrs.evolve(
+        profile,
+        voters=voters,
+        observers=observers,
+        guests=guests,
+        groups=(),
+        weightless=frozenset(),
+        markers=frozenset(sid for sid in profile.markers if sid <= voters),
+        focus="reshaping",
+        has_groups=rng.random() < 0.4,
+        has_address_books=rng.random() < 0.7,
+        faults={
+            kind: weight for kind, weight in _RESHAPING.items() if kind == "reconfigure_all" or rng.random() < 0.55
+        },
+        fault_ticks=rng.choice((20, 40, 60)),
+        fault_gap_us=profile.tick_us * rng.choice((1, 1, 2)) // rng.choice((1, 2)),
+        further=(*profile.further, *further),
+    )
+
+
+FOCUSES: Mapping[str, Callable[[Profile], Profile]] = {"changing": changing, "reshaping": reshaping}
+"""Those that all runs may be given, whatever their seeds say. `reshaping` is in no run of itself."""
 
 
 def _with_seldom(profile: Profile, rng: Random) -> Profile:

@@ -1,5 +1,6 @@
 """How much of a seed's run there is: all that the seed decides, or only some of it.
 
+    focus               all runs are of this kind, whatever their seeds say
     members, faults     so many voters, and nothing goes wrong but this
     mercy               without it, nothing that lasts is mended
     kept                of a run that failed, the part that it needs to fail: how long things go wrong, which of the
@@ -21,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile, without_mercy
+from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, FOCUSES, Profile, without_mercy
 
 MEMBERS_MAX: Final = 15
 """A run of more voters takes minutes."""
@@ -78,16 +79,22 @@ class Scope:
     kept: Kept | None = None
     mercy: bool = True
     """What lasts is mended, and then everything has to come back."""
+    focus: str = ""
+    """One of `FOCUSES`; empty: as the seed decides."""
 
     def __attrs_post_init__(self) -> None:
         if self.members is not None and not (3 <= self.members <= MEMBERS_MAX and self.members % 2):
             raise ScopeError(f"{self.members} members cannot be simulated: an odd number from 3 to {MEMBERS_MAX} can")
+        if self.focus and self.focus not in FOCUSES:
+            raise ScopeError(f"no focus is named {self.focus!r}; there are {', '.join(sorted(FOCUSES))}")
         unknown = [name for name in self.faults or () if name not in FAULT_NAMES]
         if unknown:
             raise ScopeError(f"no fault is named {unknown[0]!r}; there are {', '.join(sorted(FAULT_NAMES))}")
 
     def of(self, profile: Profile) -> Profile:
         """The profile of a seed, as far as it is in this scope."""
+        if self.focus not in ("", profile.focus):
+            profile = FOCUSES[self.focus](profile)
         if self.members not in (None, profile.voters):
             markers = frozenset(sid for sid in profile.markers if sid <= self.members)
             profile = attrs.evolve(profile, voters=self.members, groups=(), weightless=frozenset(), markers=markers)

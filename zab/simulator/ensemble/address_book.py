@@ -1,0 +1,40 @@
+"""Whom a simulated member knows, and so dials: the servers of what is in force, and of what may be next.
+
+As on a server (`zab.server.address_book`), but for addresses: who comes may come, since the ensemble can be
+reconfigured, and who is not known is not dialled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zab.configuration.reconfiguration import ensemble_of
+from zab.events import MembershipsChanged
+from zab.ids import ServerId
+from zab.member.config import Config
+from zab.member.reconfiguring import servers
+from zab.membership import Membership
+
+__all__ = ["AddressBook"]
+
+
+class AddressBook:
+    """Of one process. `meet` is told whenever it knows others than before."""
+
+    def __init__(self, config: Config) -> None:
+        self._own = ServerId(config.server_id)
+        self._of_file = self._in_force = servers(config.ensemble.servers)
+        self.others = self._in_force - {self._own}
+        self.meet: Callable[[frozenset[ServerId]], None] = lambda _others: None
+
+    def changed(self, effect: MembershipsChanged) -> None:
+        if effect.in_force.text:
+            self._in_force = self._servers_of(effect.in_force)
+        known = [*effect.heard] if effect.outstanding is None else [*effect.heard, effect.outstanding]
+        others = self._in_force.union(*map(self._servers_of, known)) - {self._own}
+        if others != self.others:
+            self.others = others
+            self.meet(others)
+
+    def _servers_of(self, membership: Membership) -> frozenset[ServerId]:
+        return servers(ensemble_of(membership.text).servers) if membership.text else self._of_file
