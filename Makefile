@@ -86,6 +86,7 @@ fix: $(VENV)/test.stamp
 # The second judge of what clients were told is a job of the pipeline.
 sim: $(VENV)/test.stamp
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --both-judges
+	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --focus reshaping
 
 # Every decoder, with coverage; what is found stands in fuzz/crashes.
 fuzz: $(VENV)/fuzz.stamp

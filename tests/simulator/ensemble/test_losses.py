@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import MemberRecord, save_member
 from datatree.log.segment import log_files, log_path
+from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.snapshot import SnapshotWriter
+from zab.configuration.dynamic import parse_dynamic
+from zab.configuration.properties import Property
+from zab.ids import ServerId
+from zab.membership import Membership
+from zab.quorum import Majority
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.scope import Scope
@@ -98,3 +105,31 @@ def test_who_needs_a_snapshot_of_a_wrong_tree_does_not_find_it_out() -> None:
         disk.remove(log_path(first))
     disk.replace(log_path(processes[1].durable + 1), b"")
     assert may(losses, processes) == ([True] * 3, [False, True, True])
+
+
+def test_what_is_outstanding_or_asked_for_has_its_say() -> None:
+    losses, processes = three()
+    configurations = processes[0].judges.configurations
+    both = Majority(frozenset({ServerId(1), ServerId(2)}))
+    configurations.outstanding[1 << 40] = Membership(Zxid(1 << 40), both, both.voters)
+    assert may(losses, processes)[0] == [False, False, True]
+    configurations.outstanding.clear()
+    configurations.ask(Membership(BEFORE_ALL, both, both.voters))
+    assert may(losses, processes)[0] == [False, False, True]
+
+
+def test_nothing_is_asked_for_that_needs_a_disk_that_is_lost() -> None:
+    losses, processes = three()
+    both = Majority(frozenset({ServerId(1), ServerId(2)}))
+    assert losses.may_ask_for(both)
+    processes[0].machine.stop(with_power=True)
+    processes[0].machine.lose_everything()
+    assert not losses.may_ask_for(both)
+
+
+def test_nobody_is_installed_with_a_file_by_which_it_would_begin_by_itself() -> None:
+    losses, processes = three()
+    machine = processes[0].machine
+    alone = parse_dynamic([Property("server.1", "10.0.0.1:2888:3888", 0)])
+    assert losses.may_be_installed(machine, machine.config)
+    assert not losses.may_be_installed(machine, attrs.evolve(machine.config, ensemble=alone))

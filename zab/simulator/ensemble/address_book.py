@@ -13,7 +13,7 @@ from zab.events import MembershipsChanged
 from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.reconfiguring import servers
-from zab.membership import Membership
+from zab.membership import Membership, Memberships
 
 __all__ = ["AddressBook"]
 
@@ -21,11 +21,12 @@ __all__ = ["AddressBook"]
 class AddressBook:
     """Of one process. `meet` is told whenever it knows others than before."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, known: Memberships) -> None:
         self._own = ServerId(config.server_id)
         self._of_file = self._in_force = servers(config.ensemble.servers)
         self.others = self._in_force - {self._own}
         self.meet: Callable[[frozenset[ServerId]], None] = lambda _others: None
+        self.changed(MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
 
     def changed(self, effect: MembershipsChanged) -> None:
         if effect.in_force.text:

@@ -10,12 +10,17 @@ lost of disks is another matter: there everything counts that might decide next 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from zab.membership import Membership, Memberships
 from zab.quorum import Quorum
 
 __all__ = ["Configurations"]
+
+ASKED_MAX: Final = 2
+"""Of what was asked for last, so much may not have been answered yet."""
 
 
 class Configurations:
@@ -24,6 +29,11 @@ class Configurations:
     def __init__(self, of_files: Membership) -> None:
         self.in_force: dict[int, Membership] = {of_files.version: of_files}
         self.outstanding: dict[int, Membership] = {}
+        self._asked: deque[Membership] = deque(maxlen=ASKED_MAX)
+
+    def ask(self, membership: Membership) -> None:
+        """Somebody asks for this configuration: it may be outstanding from now on."""
+        self._asked.append(membership)
 
     @property
     def newest(self) -> Membership:
@@ -31,8 +41,13 @@ class Configurations:
 
     @property
     def deciding(self) -> list[Quorum]:
-        """Of what is in force, and of all that might be next."""
-        return [each.quorum for each in (self.newest, *self.outstanding.values())]
+        """Of what is in force, of all that might be next, and of what was asked for last."""
+        return [each.quorum for each in self.possible]
+
+    @property
+    def possible(self) -> list[Membership]:
+        """The same."""
+        return [self.newest, *self.outstanding.values(), *self._asked]
 
     def appended(self, memberships: Memberships) -> None:
         """Something was appended to a history whose member knows these."""

@@ -123,7 +123,7 @@ class ElectionLinks:
 
         def receive(vote: ev.SendNotification) -> None:
             if not self._process.dead and link.is_up and self._links.get(link.sid) is link:
-                self._tell(ev.NotificationReceived(link.sid, vote.notification, vote.in_force, vote.outstanding))
+                self._hear(link.sid, vote)
 
         return receive
 
@@ -195,7 +195,11 @@ class ElectionLinks:
         """A vote arrived here."""
         sid = link.links._sid
         if not self._process.dead and self._inbound.get(sid) is link:
-            self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding, is_proven=True))
+            self._hear(sid, vote)
+
+    def _hear(self, sid: ServerId, vote: ev.SendNotification) -> None:
+        """It has proven in the handshake who it is."""
+        self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding, is_proven=True))
 
     # -------------------------------------------------------------------------------------------------------- ending
 

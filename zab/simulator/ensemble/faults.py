@@ -109,8 +109,9 @@ class Faults:
         """Nothing goes wrong any more, and what is down is started. Disks that are full or hang stay so."""
         self._is_over = True
         self._ensemble.network.heal()
+        self._retire()
         for machine in self._ensemble.machines.values():
-            machine.stays_down = False
+            machine.stays_down = machine.is_retired
             machine.disk_us = self._profile.disk_us
             machine.loses_power_at = None
             machine.disk.crash_after(None)
@@ -119,11 +120,21 @@ class Faults:
             if process is not None:
                 process.ambush = process.calls_left = None
                 process.paused_until = 0
-            else:
+            elif not machine.is_retired:
                 machine.start_after(0)
         for client in self._clients:
             client.has_faults = False
             client.wake()
+
+    def _retire(self) -> None:
+        """Servers that no configuration names, nor one that may come, are put away: nobody may need them."""
+        if self._profile.retires_removed:
+            named = frozenset[int]().union(*(each.servers for each in self._ensemble.observer.configurations.possible))
+            for machine in self._ensemble.machines.values():
+                machine.is_retired = machine.number not in named
+                if machine.is_retired:
+                    self._ensemble.observer.count("servers retired")
+                    machine.stop(with_power=True)
 
     def mend_disks(self) -> bool:
         """Disks that are full or hang take all again: whether there was one."""

@@ -20,7 +20,8 @@ never heard of an acknowledged write, and no protocol that counts votes can know
 nothing is forgotten: quorums of configurations that are over would count, too.
 
 A quorum is one of every configuration that is in force, or may come into force next: a reconfiguration that is
-outstanding needs disks of both, and what is lost of either then is lost for good. Beside that, those who have no data
+outstanding needs disks of both, and without a quorum of either nobody decides any more, for good. Nor is one asked for
+that would need a disk that was lost just now, which its leader has not noticed yet. Beside that, those who have no data
 are never a quorum by the file of one of them: nobody could tell them from an ensemble that is started for the first
 time.
 
@@ -46,6 +47,7 @@ from datatree.log.zxid import BEFORE_ALL
 from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.restore import quorum_of
+from zab.quorum import Quorum
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.spoiled import is_spoiled, is_spoiled_on_disk
@@ -72,6 +74,11 @@ class Losses:
     def may_be_installed(self, machine: MemberMachine, config: Config) -> bool:
         """Whether this server may lose its data and come back with this file."""
         return self._is_quorum(self._left_without(machine)) and not self._may_begin_anew(machine, config)
+
+    def may_ask_for(self, quorum: Quorum) -> bool:
+        """Whether this may be asked to decide next: those with their data are a quorum of it. One that was wiped just
+        now may still seem to follow, and its leader would propose what nobody can commit."""
+        return quorum.contains({sid for sid, machine in self._machines.items() if not machine.is_wiped})
 
     def _may_begin_anew(self, machine: MemberMachine, config: Config) -> bool:
         """Whether those without data, and this one with that file, could take themselves for an ensemble that was never

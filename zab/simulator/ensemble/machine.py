@@ -63,6 +63,8 @@ class MemberMachine(Machine):
         self._recent_bytes = profile.recent_bytes
         if sid in profile.markers:
             self.disk.replace(INITIALIZE, b"")
+        self.is_retired = False
+        """It is not started any more."""
         self.is_wiped = False
         """It lost its data, and was not synchronized since."""
         self.has_forgotten = False

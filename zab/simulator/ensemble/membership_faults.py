@@ -13,8 +13,10 @@ from typing import Final
 
 from datatree.opcodes import OpCode
 from datatree.requests import Reconfig
+from zab.configuration.reconfiguration import ChangeError, next_ensemble
 from zab.events import HandOver
 from zab.member.reconfiguring import ENSEMBLE, in_force
+from zab.simulator.ensemble.reshaping_faults import may_be_next
 from zab.simulator.ensemble.scene import Cause, Scene
 
 _ANY_VERSION: Final = -1
@@ -31,6 +33,12 @@ def reconfigure(scene: Scene) -> bool:
     leaving: bytes | None = None
     if sid in in_force(member.config, member.peer).servers and scene.rng.random() < 0.6:
         joining, leaving = None, str(sid).encode()
+    try:
+        after = next_ensemble(in_force(member.config, member.peer), joining, leaving, None, 0)
+    except ChangeError:
+        after = None  # the member says so itself
+    if after is not None and not may_be_next(scene, after):
+        return False
     body = Reconfig(joining, leaving, None, _ANY_VERSION).encode()
     member.processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
     return True

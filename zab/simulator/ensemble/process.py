@@ -144,10 +144,14 @@ class MemberProcess(Process):
             machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
         )
         storage.send = self._send_durable
+        self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
+        self.member.observe = self._turn_begins
+        assert isinstance(self.member.peer, ObservedPeer)
+        self.member.peer.observe = partial(judges.peer_stepped, self)
         self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self._dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
-        self.book = AddressBook(self.config) if machine.has_address_book else None
+        self.book = AddressBook(self.config, self.peer.memberships) if machine.has_address_book else None
         self.election = ElectionLinks(
             self,
             others if self.book is None else self.book.others,
@@ -158,10 +162,6 @@ class MemberProcess(Process):
         if self.book is not None:
             self.book.meet = self.election.meet
         self.clients = ClientSockets(self, client_manners(self.config))
-        self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
-        self.member.observe = self._turn_begins
-        assert isinstance(self.member.peer, ObservedPeer)
-        self.member.peer.observe = partial(judges.peer_stepped, self)
         ports = Ports(
             clock=machine,
             links=self.links,

@@ -155,6 +155,8 @@ class Profile:
     """Servers that no file of another one names."""
     has_groups: bool = False
     """Configurations that come later may have groups and weights."""
+    retires_removed: bool = False
+    """A server of no configuration is not started again once the faults are over."""
     has_address_books: bool = False
     """A member dials only whom its configurations name."""
     further: tuple[tuple[str, str | int], ...] = ()
@@ -268,6 +270,7 @@ def reshaping(profile: Profile) -> Profile:
         focus="reshaping",
         has_groups=rng.random() < 0.4,
         has_address_books=rng.random() < 0.7,
+        retires_removed=rng.random() < 0.5,
         faults={
             kind: weight for kind, weight in _RESHAPING.items() if kind == "reconfigure_all" or rng.random() < 0.55
         },

@@ -16,14 +16,16 @@ from typing import Final
 import attrs
 
 from datatree.log.epochs import INITIALIZE
+from datatree.log.zxid import BEFORE_ALL
 from datatree.opcodes import OpCode
 from datatree.requests import Reconfig
-from zab.configuration.dynamic import Ensemble, parse_dynamic
+from zab.configuration.dynamic import Ensemble, LineError, parse_dynamic
 from zab.configuration.properties import Property
 from zab.configuration.reconfiguration import ensemble_of
 from zab.ids import ServerId
 from zab.member.config import Config
-from zab.member.reconfiguring import ENSEMBLE
+from zab.member.reconfiguring import ENSEMBLE, quorum_of, servers
+from zab.membership import Membership
 from zab.simulator.ensemble.scene import Cause, Scene
 
 _ANY_VERSION: Final = -1
@@ -34,9 +36,24 @@ def reconfigure_all(scene: Scene) -> bool:
     if leader is None or not leader.member.serving:
         return False
     lines = _whole(scene.rng, scene.profile.sids, with_groups=scene.profile.has_groups)
+    try:
+        after = parse_dynamic([Property(*line.partition("=")[::2], 0) for line in lines])
+    except LineError:
+        return False  # such as groups without any weight
+    if not may_be_next(scene, after):
+        return False
     body = Reconfig(None, None, ",".join(lines).encode(), _ANY_VERSION).encode()
     leader.member.processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
     return True
+
+
+def may_be_next(scene: Scene, ensemble: Ensemble) -> bool:
+    """Whether the ensemble may be asked for this, by what may be lost. If so, it counts there from now on."""
+    asked = Membership(BEFORE_ALL, quorum_of(ensemble), servers(ensemble.servers))
+    may = scene.losses.may_ask_for(asked.quorum)
+    if may:
+        scene.ensemble.observer.configurations.ask(asked)
+    return may
 
 
 def _whole(rng: Random, sids: list[ServerId], *, with_groups: bool) -> list[str]:

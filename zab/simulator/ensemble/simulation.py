@@ -185,7 +185,8 @@ class Simulation:
 
     def _is_whole(self) -> bool:
         processes = self.ensemble.processes
-        if len(processes) < len(self.ensemble.machines) or not all(process.member.serving for process in processes):
+        wanted = [machine for machine in self.ensemble.machines.values() if not machine.is_retired]
+        if len(processes) < len(wanted) or not all(process.member.serving for process in processes):
             return False
         if any(process.turn.offered for process in processes):
             return False

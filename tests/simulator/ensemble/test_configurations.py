@@ -1,0 +1,38 @@
+"""Which configurations govern, as the judges of a run know them: what is lost has decided nothing."""
+
+from __future__ import annotations
+
+from datatree.log.zxid import Zxid
+from zab.ids import ServerId
+from zab.membership import Membership, Memberships
+from zab.quorum import Majority
+from zab.simulator.ensemble.configurations import Configurations
+
+
+def membership(version: int, *sids: int) -> Membership:
+    ids = frozenset(map(ServerId, sids))
+    return Membership(Zxid(version), Majority(ids), ids)
+
+
+OF_FILES, LOST, KEPT = membership(0, 1, 2, 3), membership(5, 4, 5), membership(9, 1, 2)
+
+
+def test_a_lost_outstanding_configuration_governs_nothing() -> None:
+    """Leader 1 proposes LOST, and ends; the next leader has never seen it and commits other batches behind its zxid."""
+    configurations = Configurations(OF_FILES)
+    configurations.appended(Memberships(OF_FILES, LOST))
+    assert configurations.deciding == [OF_FILES.quorum, LOST.quorum], "it may come back"
+    assert configurations.committed(Memberships(OF_FILES)) == ()
+    assert configurations.governing(7) == OF_FILES.quorum
+
+
+def test_a_reconfiguration_is_committed_by_both_and_ends_what_was_before_it() -> None:
+    configurations = Configurations(OF_FILES)
+    configurations.appended(Memberships(OF_FILES, LOST))
+    configurations.appended(Memberships(OF_FILES, KEPT))
+    assert configurations.committed(Memberships(KEPT)) == (OF_FILES.quorum, KEPT.quorum)
+    assert configurations.committed(Memberships(KEPT)) == (), "once"
+    assert configurations.deciding == [KEPT.quorum]
+    assert (configurations.governing(8), configurations.governing(9)) == (OF_FILES.quorum, KEPT.quorum)
+    configurations.appended(Memberships(OF_FILES, LOST))
+    assert configurations.deciding == [KEPT.quorum], "it comes too late to decide"

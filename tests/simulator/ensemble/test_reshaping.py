@@ -1,0 +1,76 @@
+"""Whole members whose ensemble is another one all the time, with files that are stale; and rules of it that are off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+
+from zab import reconfiguration
+from zab.simulator.ensemble.scope import Scope, ScopeError
+from zab.simulator.ensemble.simulation import Simulation, run
+from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+
+Patch: TypeAlias = pytest.MonkeyPatch
+Variant: TypeAlias = Callable[[Patch], None]
+
+RESHAPING = Scope(focus="reshaping")
+SEEDS = 300
+
+
+@pytest.mark.slow
+def test_an_ensemble_that_is_another_one_all_the_time_keeps_every_promise() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(10):
+        counts.update(run(seed, scope=RESHAPING).counts)
+    assert counts["configurations"] > 15
+    assert counts["fault: reconfigure_all"] > 15
+    assert counts["fault: install"] > 2
+    assert counts["writes acknowledged"] > 100
+
+
+def test_runs_of_this_kind_are_repeatable_and_others_than_those_of_their_seeds() -> None:
+    first, again = (run(2, scope=RESHAPING).hash for _ in range(2))
+    assert first == again
+    assert run(2).hash != first
+
+
+def test_there_are_servers_that_no_file_of_another_one_names() -> None:
+    profiles = [Simulation(seed, scope=RESHAPING).profile for seed in range(12)]
+    guest = next(profile for profile in profiles if profile.guests)
+    named = guest.voters + guest.observers
+    assert set(guest.config(1).ensemble.servers) == set(range(1, named + 1))
+    assert set(guest.config(named + 1).ensemble.servers) == set(range(1, named + 2))
+    assert {profile.has_groups for profile in profiles} == {profile.has_address_books for profile in profiles}
+    assert any(dict(profile.further).get("observerMasterPort") for profile in profiles)
+
+
+def test_an_unknown_focus_is_refused() -> None:
+    with pytest.raises(ScopeError, match="changing, reshaping"):
+        Scope(focus="shaping")
+
+
+def decide_by_what_is_in_force_alone(patch: Patch) -> None:
+    """A reconfiguration is proposed whoever follows."""
+    patch.setattr(reconfiguration, "has_quorum_of", lambda _peer, _membership: True)
+
+
+VARIANTS: dict[Variant, int] = {
+    decide_by_what_is_in_force_alone: 0,
+}
+"""Each with a seed that notices; should a change of the code have moved that to another one, the search goes on."""
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
+    variant(monkeypatch)
+    for seed in (VARIANTS[variant], *range(SEEDS)):
+        try:
+            run(seed, scope=RESHAPING)
+        except (SafetyError, LivenessError, UndecidedError, AssertionError):
+            return
+    pytest.fail(f"{SEEDS} seeds did not notice")
