@@ -155,10 +155,7 @@ def simulate_command(
     for option, is_given in (("--trace", trace), ("--history", history is not None), ("--keep", keep is not None)):
         if is_given and not is_one:
             raise typer.BadParameter(f"{option} is for one seed")
-    if hours is not None and seeds is not None:
-        raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
-    if hours is not None and not hours > 0:
-        raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
+    _check_hours(hours, seeds)
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
     scope = _scope(members, faults, keep, focus, mercy=not no_mercy)
@@ -187,6 +184,13 @@ def simulate_command(
             _explain(found[0], with_trace=not trace, both_judges=both_judges, scope=scope, shrinks=shrinks)
         codes = {failure.code for failure in found}
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
+
+
+def _check_hours(hours: float | None, seeds: int | None) -> None:
+    if hours is not None and seeds is not None:
+        raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
+    if hours is not None and not hours > 0:
+        raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
 
 
 def _scope(members: int | None, faults: str | None, keep: str | None, focus: str, *, mercy: bool) -> Scope:

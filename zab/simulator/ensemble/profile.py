@@ -256,9 +256,8 @@ def reshaping(profile: Profile) -> Profile:
         ("reconfigEnabled", "true"),
         ("standaloneEnabled", rng.choice(("true", "false"))),
     ]
-    masters = [("observerMasterPort", 2191), ("observerMaster.sizeLimit", rng.choice((3000, 1 << 25)))]
     if rng.random() < 0.3:
-        further += masters
+        further += [("observerMasterPort", 2191), ("observerMaster.sizeLimit", 3000)]
     return attrs.evolve(
         profile,
         voters=voters,
