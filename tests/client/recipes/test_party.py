@@ -6,6 +6,7 @@ import trio
 from tests.client.recipes.workers import Together, again_and_again, until
 from tests.client.recipes.world import KINDS, World, run, trials
 from zab.client import Client
+from zab.client.recipes.discovery import Discovery, Instance
 from zab.client.recipes.party import Party
 
 pytestmark = pytest.mark.slow
@@ -70,3 +71,40 @@ def test_who_is_a_member_stays_one() -> None:
             assert await party.members() == []
 
     run(scenario, World())
+
+
+@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+def test_a_member_whose_znode_somebody_deleted_is_one_again_whatever_is_lost(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            async with Party(one, PATH, "one"):
+                await two.retrying().delete_all("/parties")
+                await until(lambda: len(world.below(PATH)) == 1)
+                await two.retrying().delete_all(PATH)
+                await until(lambda: len(world.below(PATH)) == 1)
+            await until(lambda: not world.below(PATH))
+            await trio.sleep(1)
+            assert not world.below(PATH)
+
+    for _ in trials(scenario, kind, ("one",)):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+def test_a_registration_comes_back_when_what_replaced_it_has_ended_whatever_is_lost(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            async with Discovery(one, "/s").register("web", Instance(id="i", port=1)):
+                async with Discovery(two, "/s").register("web", Instance(id="i", port=2)):
+                    await trio.sleep(1)
+                    assert [found.port for found in await Discovery(two, "/s").instances("web")] == [2]
+                await until(lambda: world.below("/s") == ["web", "web/i"])
+                assert [found.port for found in await Discovery(two, "/s").instances("web")] == [1]
+                await two.delete("/s/web/i")
+                await until(lambda: world.below("/s") == ["web", "web/i"])
+            await until(lambda: world.below("/s") == ["web"])
+            await trio.sleep(1)
+            assert world.below("/s") == ["web"]
+
+    for _ in trials(scenario, kind, ("one",)):
+        pass

@@ -17,6 +17,9 @@ registration takes its place: a process that was restarted need not wait until i
 was replaced does not remove it when it ends. (But where it is replaced at the very moment in which it ends, by a znode
 that is made between its last look and its delete: a delete can name a version, and both have the first.)
 
+*It stays registered for the length of its block*: where its znode is deleted it is made again, and where it was
+replaced it comes back when the other one has ended.
+
 Raised beside what requests raise: ValueError for a name or an id that is no name of a znode.
 """
 
@@ -108,6 +111,7 @@ class Discovery:
         presence = Presence(self._zk, place, data, self._acl, is_shared=True)
         try:
             await self._enter(presence)
+            presence.keep()
             yield instance
         finally:
             await presence.leave()

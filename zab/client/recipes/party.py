@@ -5,7 +5,8 @@
         await party.members()                           # ["host-3", "host-7"], in the order in which they came
     async for members in party.following(): ...         # now, and whenever somebody came or left
 
-A member is an ephemeral znode, so it leaves with its session. Names need not differ.
+A member is an ephemeral znode, so it leaves with its session. Where somebody else deletes the znode, it is made again
+until the member leaves. Names need not differ.
 """
 
 from collections.abc import Iterable
@@ -46,6 +47,7 @@ class Party:
         is_there = False
         try:
             await presence.enter()
+            presence.keep()
             self._presence, is_there = presence, True
         finally:
             if not is_there:

@@ -13,6 +13,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.debts import Debt, Sign
+from zab.client.recipes.keeping import Keeping
 from zab.client.recipes.paths import checked
 
 __all__ = ["Presence"]
@@ -34,6 +35,7 @@ class Presence:
         self._may_exist = False
         self._is_sure = False
         """No create of it can be under way."""
+        self._keeping: Keeping | None = None
 
     async def enter(self) -> None:
         """Raises NodeExistsError when it is somebody else's, or another one's of this session."""
@@ -59,6 +61,18 @@ class Presence:
             self.czxid, self._is_sure = stat.czxid, not was_lost
             return
 
+    def keep(self) -> None:
+        """From now on it is made again where somebody else removed it, until its owner leaves (`keeping`)."""
+        self._keeping = Keeping(self._zk, self.path, self.data, self._acl, self._asks, self._made)
+        self._zk.undertake(self._keeping)
+
+    def _asks(self) -> None:
+        """Whether it will be made, only an answer tells."""
+        self.czxid, self._is_sure = 0, False
+
+    def _made(self, stat: Stat) -> None:
+        self.czxid = stat.czxid
+
     async def _own(self) -> Stat | None:
         """What is there, where it is this one's."""
         try:
@@ -73,6 +87,8 @@ class Presence:
 
     def abandon(self) -> Debt | None:
         """It is not wanted any more: the session owes its removal. None where there is nothing to remove."""
+        if self._keeping is not None:
+            self._keeping.stop()
         if not self._may_exist:
             return None
         self._may_exist = False
