@@ -108,3 +108,17 @@ def test_a_registration_comes_back_when_what_replaced_it_has_ended_whatever_is_l
 
     for _ in trials(scenario, kind, ("one",)):
         pass
+
+
+def test_who_joins_twice_at_once_is_one_member() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one:
+            party = Party(one, PATH, "one")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(party.join)
+                nursery.start_soon(party.join)
+            assert await party.members() == ["one"]
+            await party.leave()
+            assert await party.members() == []
+
+    run(scenario, World())

@@ -17,6 +17,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
+from zab.client.recipes.bell import Bell
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.following import Following
 from zab.client.recipes.paths import checked
@@ -38,11 +39,16 @@ class Party:
         self._steady = zk.retrying()
         self._acl = tuple(acl)
         self._presence: Presence | None = None
+        self._is_joining = False
+        self._joined = Bell(zk)
 
     async def join(self) -> None:
         """A member when this returns. Who is one already stays one."""
+        while self._is_joining:
+            await self._joined.wait()
         if self._presence is not None:
             return
+        self._is_joining = True
         presence = Presence(self._zk, f"{self.path}/{mark_of(self._zk)}{_KIND}", self.name.encode(), self._acl)
         is_there = False
         try:
@@ -50,6 +56,8 @@ class Party:
             presence.keep()
             self._presence, is_there = presence, True
         finally:
+            self._is_joining = False
+            self._joined.ring()
             if not is_there:
                 presence.abandon()
 
