@@ -139,7 +139,7 @@ def test_where_one_would_not_take_it_nothing_is_changed(
     with running(*(members if not refusing else members[::-1])) as into:
         done = zab(backup, *into)
     assert done.code == 3
-    assert "restore: Not authorized: who asks has not all permissions on /; " in done.err
+    assert "restore: Not authorized: it is for the superuser, and for who is named by an ACL of / " in done.err
     assert "; no member has it, and nothing is changed" in done.err
     assert other.sent == []
 
