@@ -1,6 +1,7 @@
 """How far long commands say that they have come."""
 
 import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ class Screen(io.StringIO):
 def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     screen = Screen()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=screen, stdout=io.StringIO()))
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=screen, stdout=io.StringIO(), exc_info=sys.exc_info))
     monkeypatch.setattr(module, "QUIET_SECONDS", -1.0)
     monkeypatch.setattr(module, "_LINE_SECONDS", 0.0)
     return screen
@@ -77,11 +78,16 @@ def test_elsewhere_only_an_early_end_is_told(capsys: pytest.CaptureFixture[str])
         stop_at(0, ValueError("none"))
     with pytest.raises(KeyboardInterrupt):
         stop_at(5, KeyboardInterrupt(), tells_end=False)
+    with pytest.raises(ValueError, match="none"):
+        stop_at(5, ValueError("none"), tells_errors=False)
     assert capsys.readouterr().err == ""
+    with pytest.raises(KeyboardInterrupt):
+        stop_at(5, KeyboardInterrupt(), tells_errors=False)
+    assert capsys.readouterr().err == "zab: not finished: 5 znodes copied\n"
 
 
-def stop_at(count: int, error: BaseException, *, tells_end: bool = True) -> None:
-    with progress("copied", tells_end=tells_end) as told:
+def stop_at(count: int, error: BaseException, *, tells_end: bool = True, tells_errors: bool = True) -> None:
+    with progress("copied", tells_end=tells_end, tells_errors=tells_errors) as told:
         told.reach(count)
         raise error
 

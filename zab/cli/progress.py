@@ -74,8 +74,11 @@ class Told:
 
 
 @contextmanager
-def progress(done: str, unit: str = "znode", *, prints_lines: bool = False, tells_end: bool = True) -> Iterator[Told]:
-    """prints_lines: the command prints while it works. tells_end: False, where it says itself how far it came."""
+def progress(
+    done: str, unit: str = "znode", *, prints_lines: bool = False, tells_end: bool = True, tells_errors: bool = True
+) -> Iterator[Told]:
+    """prints_lines: the command prints while it works. tells_end: False, where it says itself how far it came.
+    tells_errors: False, where an error leaves nothing behind, so that only of an interrupt it is told."""
     is_shown = sys.stderr.isatty() and not (prints_lines and sys.stdout.isatty())
     told = Told(done, unit, is_shown=is_shown)
     is_done = False
@@ -84,7 +87,8 @@ def progress(done: str, unit: str = "znode", *, prints_lines: bool = False, tell
         is_done = True
     finally:
         told.end()
-        if tells_end and told.count and not is_done:
+        is_error = isinstance(sys.exc_info()[1], Exception | SystemExit)
+        if tells_end and told.count and not is_done and (tells_errors or not is_error):
             sys.stdout.flush()
             say(f"zab: not finished: {told}", sys.stderr, flush=True)
 

@@ -117,7 +117,7 @@ def restore_command(
         for problem in moment.problems:
             print(f"zab: passed over {problem}", file=sys.stderr)
         found = local_state(moment)
-        with progress("read") as told:
+        with progress("read", tells_errors=False) as told:
             znodes = lambda: (znode for batch in told.over(found.batches) for znode in as_znodes(batch))  # noqa: E731
             state = State(restored_zxid(moment), found.sessions, znodes)
             written, lineage = give(ports, state) if ports else write_members(targets, output, lambda _: state)
