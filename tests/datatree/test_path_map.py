@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from datatree import path_map
 from datatree.path_map import PathMap
 from datatree.paths import parent
+from datatree.slices import PARTS, PATH_BYTES, slices_of
 
 NAMES = st.sampled_from((b"a", b"b", b"ab", b"d"))
 PATHS = st.lists(NAMES, max_size=5).map(lambda names: b"/" + b"/".join(names))
@@ -73,3 +74,12 @@ def test_a_path_of_thousands_of_components_is_looked_at_once(monkeypatch: pytest
     values[deep + b"/x"] = looked_at = 0
     assert values.around(deep) == []
     assert looked_at <= len(deep)
+
+
+def test_a_slice_has_few_long_paths() -> None:
+    """Of a multi, and of a session's ephemerals."""
+    deep = b"/d" * DEPTH
+    for items in ([(1, 0, deep, b"", None)] * 20, [deep] * 20):
+        sizes = [len(some) for some in slices_of(items)]
+        assert sum(sizes) == 20
+        assert max(sizes) <= 1 + PARTS * PATH_BYTES // len(deep)
