@@ -68,10 +68,13 @@ def series(instance: str, up: bool, before: Scrape, after: Scrape | None) -> Ite
 
 
 def firing(directory: Path, input_series: list[dict[str, str]], *expected: dict[str, str]) -> None:
-    """promtool sees these labels of NoQuorum, and no others, a quarter of an hour later."""
-    [summary] = [rule["annotations"]["summary"] for rule in GROUP["rules"] if rule["alert"] == "NoQuorum"]
+    """promtool sees these labels of ZabNoQuorum, and no others, a quarter of an hour later."""
+    [summary] = [rule["annotations"]["summary"] for rule in GROUP["rules"] if rule["alert"] == "ZabNoQuorum"]
     alerts = [
-        {"exp_labels": labels, "exp_annotations": {"summary": summary.replace("{{ $labels.job }}", labels["job"])}}
+        {
+            "exp_labels": {**labels, "severity": "critical"},
+            "exp_annotations": {"summary": summary.replace("{{ $labels.job }}", labels["job"])},
+        }
         for labels in expected
     ]
     test = {
@@ -80,7 +83,7 @@ def firing(directory: Path, input_series: list[dict[str, str]], *expected: dict[
             {
                 "interval": "1m",
                 "input_series": input_series,
-                "alert_rule_test": [{"eval_time": "15m", "alertname": "NoQuorum", "exp_alerts": alerts}],
+                "alert_rule_test": [{"eval_time": "15m", "alertname": "ZabNoQuorum", "exp_alerts": alerts}],
             }
         ],
     }
@@ -146,3 +149,62 @@ def test_no_quorum_fires_where_members_are_there_and_do_not_reach_each_other(tmp
         for each in series(str(sid), True, before[sid], Scrape.of(server))
     ]
     firing(tmp_path, told, {"job": "zab"})
+
+
+def values_fire(directory: Path, alarm: str, told: dict[str, str], minute: int) -> bool:
+    """Whether an alarm of one member fires then, with these samples a minute each."""
+    of = '{job="zab",instance="a"}'
+    alert_rule_test = [{"eval_time": f"{minute}m", "alertname": alarm, "exp_alerts": []}]
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": name + of, "values": values} for name, values in told.items()],
+            "alert_rule_test": alert_rule_test,
+        }
+    ]
+    (directory / "test.yaml").write_text(yaml.safe_dump({"rule_files": [str(ALARMS)], "tests": tests}))
+    command = ["promtool", "test", "rules", str(directory / "test.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "got:[" in done.stdout + done.stderr, done.stdout + done.stderr
+    return done.returncode != 0
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("elections", "fires"),
+    [
+        # Of a follower whose leader is restarted once, and whose own process is, too.
+        ("1 1 1 2 2 2 1 1 1 1 1 1 1 1 1 1", False),
+        # The leadership goes on to a member that is restarted next, twice.
+        ("1 1 2 2 3 3 1 1 1 1 1 1 1 1 1 1", False),
+        ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16", True),
+    ],
+)
+def test_a_rolling_restart_is_no_alarm_and_leaders_that_are_lost_again_and_again_are(
+    elections: str, fires: bool, tmp_path: Path
+) -> None:
+    assert values_fire(tmp_path, "ZabElections", {"election_time_count": elections}, 15) is fires
+
+
+@needs_promtool
+@pytest.mark.parametrize(("each_takes_ms", "fires"), [(2, False), (150, True)])
+def test_requests_that_are_slow_now_are_an_alarm_however_long_the_member_was_quick(
+    each_takes_ms: int, fires: bool, tmp_path: Path
+) -> None:
+    """A thousand million requests of a millisecond came before these."""
+    before, minutes = 1_000_000_000, range(12)
+    told = {
+        "readlatency_count": " ".join(str(before + 600 * at) for at in minutes),
+        "readlatency_sum": " ".join(str(before + 600 * at * each_takes_ms) for at in minutes),
+        "updatelatency_count": " ".join(str(before + 60 * at) for at in minutes),
+        "updatelatency_sum": " ".join(str(before + 60 * at * each_takes_ms) for at in minutes),
+        "avg_latency": " ".join(["1"] * len(minutes)),
+    }
+    assert values_fire(tmp_path, "ZabLatency", told, 10) is fires
+
+
+def test_each_alarm_has_a_severity_and_a_name_of_its_own() -> None:
+    for rule in GROUP["rules"]:
+        assert rule["alert"].startswith("Zab")
+        assert f"| {rule['alert']} | {rule['labels']['severity']} |" in SECTION
+        assert rule["labels"]["severity"] in ("critical", "warning")
