@@ -725,3 +725,25 @@ def test_handshake_under_a_secret_that_is_taken_away_meanwhile_ends_in_nothing(s
     server.links.doubt()
     inbound.prove()
     assert server.turns() == [DialFailed(3)]
+
+
+def test_who_hangs_up_was_not_refused_and_who_proves_nothing_was(server):
+    """A member that dials elsewhere by now, or somebody who looks at open ports: real intrusions would drown."""
+    refused = []
+    server.links._refused = lambda *what: refused.append(what)
+    for has_said in (False, True):
+        other = server.dialled_by(2)
+        if has_said:
+            other.begin()
+            server.turns(0)
+        other.socket.close()
+        server.turns(0)
+        server.turns(0)
+    assert not server.links._links
+    assert refused == []
+    other = server.dialled_by(2)
+    other.begin()
+    server.turns(0)
+    other.prove(change=b"\1")
+    server.turns(0)
+    assert [reason for _, reason in refused] == ["the proof of server 2 is wrong"]

@@ -13,7 +13,7 @@ from tests.host.other import SECRET
 from tests.server.transfers import greeting
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.features import ALL, LIVES
-from zab.host.conversation import introduce, meet
+from zab.host.conversation import introduce, meet, reason_of
 from zab.host.listener import open_listener
 from zab.member.greeting import Purpose
 from zab.message import CONFIG_BYTES_MAX, Ack, Notification, encode
@@ -563,3 +563,21 @@ async def test_so_many_servers_of_no_configuration_are_enough(monkeypatch):
             await first.send(encode(vote(2)))
             await host.events.wait_for(heard(7, vote(2)))
         nursery.cancel_scope.cancel()
+
+
+async def test_who_hangs_up_was_not_refused_and_who_proves_nothing_was():
+    async with running(1, absent=(2,)) as (members, addresses):
+        refused = []
+        members[1].links._greeting.refused = lambda *what: refused.append(what)
+        stream = await trio.open_tcp_stream(addresses[1].host, addresses[1].port)
+        await stream.aclose()
+        with pytest.raises(MessageError):
+            await dial(addresses[1], me=Party(2, 3, 3, secrets=(Secret(bytes(32)),)))
+    assert len(refused) == 1
+    assert "has no secret" in refused[0][1]
+
+
+def test_a_time_that_is_over_is_said_in_words():
+    assert reason_of(trio.TooSlowError()) == "it does not answer in time"
+    assert reason_of(EOFError()) == "it closed the connection"
+    assert reason_of(OSError("unreachable")) == "unreachable"

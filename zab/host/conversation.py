@@ -85,6 +85,13 @@ class Greeted(Generic[S]):
         return Conversation(self.stream, self.agreed)
 
 
+def reason_of(error: Exception) -> str:
+    """What a journal says of one of them, or of a time that is over."""
+    if isinstance(error, trio.TooSlowError):
+        return "it does not answer in time"
+    return str(error) or ("it closed the connection" if isinstance(error, EOFError) else type(error).__name__)
+
+
 async def greet(stream: S, handshake: Dialling) -> Greeted[S]:
     """The first part of the handshake of a stream that we dialled. Raises one of `FAILURES`."""
     frames = FrameReader(GREETING_BYTES_MAX)

@@ -67,6 +67,7 @@ GREETING_MS = 5_000
 ENCRYPTED = b"\xff"
 """In front of an encrypted message. No message begins with it."""
 STRANGERS_MAX = 64
+_HUNG_UP = "closed by the other side"
 _TAKEN_AWAY = "the secret was taken away meanwhile"
 CLOSING_MS = 2_000
 
@@ -139,7 +140,7 @@ class Link(Watched):
         self.frames = FrameReader(GREETING_BYTES_MAX)
         self.at_end = False
         """The other side sends nothing any more."""
-        self.why_ended = "closed by the other side"
+        self.why_ended = _HUNG_UP
         self._links = links
         self.lock = threading.Lock()
         """Of its queue and its socket once it is up, but for reading: other threads send, too."""
@@ -621,7 +622,9 @@ class Links(Generic[Message, Input]):
         if not link.closing:
             if link.sid is None:
                 of_strangers.warning("stranger is gone", link=link.link, reason=reason)
-                self._refused(link.host, reason)
+                # Who looks whether the port is open, and a member that dials elsewhere by now, was not refused.
+                if reason != _HUNG_UP:
+                    self._refused(link.host, reason)
             else:
                 journal.info("link is lost", sid=link.sid, link=link.link, reason=reason)
             if link.up:

@@ -48,7 +48,7 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.features import RECONFIGURATION
-from zab.host.conversation import FAILURES, Conversation
+from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
@@ -202,7 +202,7 @@ class ElectionLinks:
             try:
                 talk, round_trip_ms = await self._dial(sid, other.address)
             except (*FAILURES, trio.TooSlowError) as error:
-                reason = str(error) or type(error).__name__
+                reason = reason_of(error)
                 if reason != down_because:
                     journal.info("server is unreachable for the election", sid=sid, reason=reason)
                 said = not isinstance(error, NotKnownError), isinstance(error, TakenError)
@@ -297,8 +297,9 @@ class ElectionLinks:
                 crowded_out.cancel()
             try:
                 return await self._greeting.meet_for_votes(stream, self._objection)
-            except (EOFError, trio.BrokenResourceError, OSError, FrameError, MessageError) as error:
-                self._greeting.refused(host, str(error) or "it ended early")
+            except (FrameError, MessageError, TlsError) as error:
+                # Who hangs up was not refused: a member that gave up dialling, or somebody who looks at open ports.
+                self._greeting.refused(host, str(error))
                 raise
             finally:
                 self._strangers.leave(scope)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import trio
 
 from datatree.recovery.holes import Hole, HoleError
-from zab.host.conversation import Conversation
+from zab.host.conversation import Conversation, reason_of
 from zab.host.journal import Journal
 from zab.ids import ServerId
 from zab.member.greeting import Purpose
@@ -76,7 +76,7 @@ class HoleFiller:
                     journal.warning("what was sent does not fill the hole in the log", sid=sid, reason=str(error))
                     return False
                 except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError) as error:
-                    journal.debug("a member cannot be asked", sid=sid, reason=str(error) or type(error).__name__)
+                    journal.debug("a member cannot be asked", sid=sid, reason=reason_of(error))
                 except (FrameError, MessageError) as error:
                     journal.warning("what the log has lost cannot be had", sid=sid, reason=str(error))
         return False

@@ -20,7 +20,7 @@ import trio
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
-from zab.host.conversation import FAILURES, Conversation
+from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream
@@ -92,7 +92,7 @@ class TransferServer:
                     await _tell(talk, str(error))
             except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError, FrameError, MessageError) as error:
                 # Once bytes of the file are under way, nothing can be said any more: the connection just ends.
-                journal.warning("snapshot transfer broke", sid=agreed.sid, reason=str(error) or type(error).__name__)
+                journal.warning("snapshot transfer broke", sid=agreed.sid, reason=reason_of(error))
 
     async def _send(self, talk: Conversation, request: SnapshotRequest) -> None:
         path, offset = snapshot_path(request.zxid), request.offset

@@ -18,7 +18,7 @@ import trio
 from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
 from zab import events as ev
-from zab.host.conversation import FAILURES, Greeted
+from zab.host.conversation import FAILURES, Greeted, reason_of
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
@@ -108,7 +108,7 @@ class Tasks:
                     greeted = await self.greeting.greet(address, Purpose.QUORUM, sid)
                 stream = await self.greeting.dial(address) if greeted is None else greeted.stream
         except (*FAILURES, trio.TooSlowError) as error:
-            journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
+            journal.info("quorum port cannot be reached", sid=sid, reason=reason_of(error))
             self.links.dial_failed(sid)
         else:
             side, plain = (stream.side, stream.stream) if isinstance(stream, TlsStream) else (None, stream)
