@@ -677,6 +677,16 @@ def test_what_of_tls_changes_nothing_here_does_not_stop_the_start(line: str, rea
     assert reason is None or reason in said[0]
 
 
+@pytest.mark.parametrize("key", ["ssl.quorum.hostnameVerification", "ssl.quorum.clientHostnameVerification"])
+@pytest.mark.parametrize("before", ["", "sslQuorum=false\n"])
+def test_names_of_members_that_are_not_checked_where_there_are_none_are_a_warning(key: str, before: str) -> None:
+    """As ZooKeeper's own files have it: nobody's security rests on it."""
+    [warning] = parse(f"{STANDALONE}{before}{key}=false", "zoo.cfg").warnings
+    assert str(warning).endswith(f"{key}: members speak no TLS, so there are no names to be checked")
+    with pytest.raises(ConfigError, match="neither true nor false"):
+        parse(f"{STANDALONE}{key}=perhaps", "zoo.cfg")
+
+
 def test_switching_off_what_is_not_built_needs_no_warning() -> None:
     assert parse(STANDALONE + "admin.enableServer=false\nsslQuorum=False", "zoo.cfg").warnings == ()
 

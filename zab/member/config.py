@@ -28,6 +28,7 @@ from zab.configuration.ignored import ignored_keys, why_ignored, why_refused
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, Property, parse_properties
 from zab.member.cipher_suites import versions_of
+from zab.member.quorum_tls_settings import HOSTS_ARE_CHECKED
 from zab.member.schemes import IP, SASL, X509
 from zab.member.settings import SERVER_ID_UNKNOWN, Config
 from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
@@ -46,7 +47,7 @@ OPENING = (
 )
 """They, and what `superUser.` begins, open the service to somebody. ZooKeeper does not read them with its prefix before
 them."""
-_OFF = (False, None, "none", "")
+_OFF = (False, None, "none", "", "false")
 _DEFAULT_AT_MINUS_ONE = frozenset({"min_session_timeout_ms", "max_session_timeout_ms"})
 _VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
 
@@ -446,6 +447,7 @@ class _Parser:
             file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
             raise ConfigError(file, line, error.reason) from None
         self._refuse_idle_protection(config)
+        self._look_at_unverified_hosts(config)
         self._warn_members(config)
         if IP in config.required_schemes:
             self._warn(
@@ -463,6 +465,18 @@ class _Parser:
             if reason is not None:
                 file, line = self.places[key]
                 raise ConfigError(file, line, f"{key}: {reason}: set that, or remove the line")
+
+    def _look_at_unverified_hosts(self, config: Config) -> None:
+        """Names of members are always checked. Where members speak no TLS there are none, so nothing is left open."""
+        keys = ("ssl.quorum.hostnameVerification", "ssl.quorum.clientHostnameVerification")
+        values = (config.ssl_quorum_hostname_verification, config.ssl_quorum_client_hostname_verification)
+        for key, value in zip(keys, values, strict=True):
+            if value != "false":
+                continue
+            file, line = self.places[key]
+            if config.has_tls_members:
+                raise ConfigError(file, line, f"{key}: 'false' is not to be had: {HOSTS_ARE_CHECKED}. Only true is")
+            self._warn(line, key, "members speak no TLS, so there are no names to be checked", file)
 
     def _warn_members(self, config: Config) -> None:
         voters = len(config.ensemble.participants)

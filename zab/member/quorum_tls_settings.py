@@ -9,11 +9,22 @@ Not here: what they do (`zab.server.quorum_tls`), and the rules between them (`c
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, Read, choice, setting, text_of
 from zab.member.cipher_suites import cipher_suites
 from zab.member.client_settings import STORE_TYPE, VERSIONS_OF_TLS, ClientSettings, versions_of_tls
+
+HOSTS_ARE_CHECKED: Final = "the certificate is what proves which server speaks, by the host of its server line"
+
+
+def _true_or_false(text: str) -> str:
+    """`config` refuses false where members speak TLS, and warns where they do not."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower()
 
 
 def _always(word: str, reason: str) -> Read:
@@ -124,14 +135,14 @@ class QuorumTlsSettings(ClientSettings):
     ssl_quorum_hostname_verification: str = setting(
         "ssl.quorum.hostnameVerification",
         "true",
-        _always("true", "the certificate is what proves which server speaks, by the host of its server line"),
+        _true_or_false,
         "true",
         "A certificate is good for the host of the server line, on both ends. ZooKeeper checks it without FIPS only.",
     )
     ssl_quorum_client_hostname_verification: str = setting(
         "ssl.quorum.clientHostnameVerification",
         "true",
-        _always("true", "the certificate is what proves which server speaks, by the host of its server line"),
+        _true_or_false,
         "true",
         "As hostnameVerification, for who has dialled.",
     )
