@@ -118,7 +118,8 @@ def test_who_asks_for_a_snapshot_is_judged_alike(theirs: list[Any], ours: httpx.
     for authorization, (status, told) in zip(asked, snapshots, strict=True):
         headers = {} if authorization is None else {"Authorization": authorization}
         answer = ours.get("snapshot", params={"streaming": "false"}, headers=headers)
-        assert answer.status_code == status, authorization
+        # A digest that somebody made up has nothing here, though the root is open (D94).
+        assert answer.status_code == (403 if status == 200 else status), authorization
         assert answer.json()["command"] == told["command"]
         if status == 401:
             assert answer.json()["error"] == told["error"]

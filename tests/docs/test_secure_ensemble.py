@@ -143,7 +143,7 @@ def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
 
         # Every change stands in the audit log of the member that was asked for it.
         audits = list(tmp_path.glob("machine*/data/audit.log"))
-        record = r"\tuser=127.0.0.\d,CN=client,bob\t.*operation=create\tznode=/hello\t.*result=success"
+        record = r"\tuser=ip:127.0.0.\d,x509:CN=client,sasl:bob\t.*operation=create\tznode=/hello\t.*result=success"
         members[0].wait_until(lambda: re.search(record, "".join(map(Path.read_text, audits))))
         assert all("proven=true" in member.log() for member in members)
         assert PASSWORD not in "".join([*map(Path.read_text, audits), *(member.log() for member in members)])
