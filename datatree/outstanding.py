@@ -27,7 +27,7 @@ from zlib import crc32
 from datatree.created import Created
 from datatree.errors import ErrorCode, Refused
 from datatree.record import AclList
-from datatree.slices import PARTS
+from datatree.slices import FORGOTTEN, PARTS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.znode import CHECKED, HEAD, STAT_AT, visible_cversion, visible_owner
@@ -281,8 +281,9 @@ class Outstanding:
     # Applying.
 
     def applied(self, zxid: int) -> None:
-        """The tree has applied everything up to `zxid`: forget the changes up to there. Between `begin` and the end of
-        that nothing is forgotten, so that all can be put back as it was; then all of it is."""
+        """The tree has applied everything up to `zxid`: forget the changes up to there, `FORGOTTEN` of them, and the
+        rest the next time. Between `begin` and the end of that nothing is forgotten, so that all can be put back as it
+        was; then it is."""
         if self.journal is not None:
             self._applied_meanwhile = zxid
             return
@@ -294,7 +295,10 @@ class Outstanding:
             self.changes.clear()
             self._touched.clear()
             self._charged.clear()
-        while queue and queue[0][0] <= zxid:
+        # What is not forgotten yet says the same as the tree; but what it is charged for would count twice.
+        left = len(queue) if self._charged else FORGOTTEN
+        while queue and queue[0][0] <= zxid and left:
+            left -= 1
             at, path, session, charge = queue.popleft()
             if session:
                 self._untouch(session, path, at)

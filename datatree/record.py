@@ -60,7 +60,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import cbor2
 
 from datatree.opcodes import TYPES, Effect, OpCode, types_with
-from datatree.slices import slices_of
+from datatree.slices import DECODED_BYTES, slices_of
 
 __all__ = [
     "Acl",
@@ -86,6 +86,8 @@ Part: TypeAlias = tuple[int, int, bytes, bytes | None, Any]
 Fields: TypeAlias = tuple[int, int, int, int, int, int, bytes, bytes | None, Any]
 
 PATH_AT: Final = 50
+_LENGTH_BYTES: Final = 5
+"""What a record begins with: its mark and its length."""
 
 _MULTI: Final = int(OpCode.MULTI)
 _ERROR: Final = int(OpCode.ERROR)
@@ -267,8 +269,28 @@ def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
     return encode(txn, cbor2.dumps(values))
 
 
-def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Fields]]:
-    """`decode_fields`, of one transaction."""
+def decode_in_slices(body: bytes, first: int, count: int = 1) -> Generator[None, None, list[Fields]]:
+    """`decode_fields`: a long transaction part by part, and of several as many as take some `DECODED_BYTES`."""
+    if count == 1:
+        return (yield from _decode_long(body, first))
+    txns: list[Fields] = []
+    at = 0
+    while len(txns) < count:
+        end, zxid = at, first + len(txns)
+        last = zxid
+        while last < first + count and end - at < DECODED_BYTES and end + _LENGTH_BYTES <= len(body):
+            end += _LENGTH_BYTES + int.from_bytes(body[end + 1 : end + _LENGTH_BYTES])
+            last += 1
+        more, at = _decode(body, at, range(zxid, max(last, zxid + 1)))
+        txns += more
+        if len(txns) < count:
+            yield
+    if at != len(body):
+        raise RecordError(f"{len(body) - at} bytes after the last of {count} records")
+    return txns
+
+
+def _decode_long(body: bytes, first: int) -> Generator[None, None, list[Fields]]:
     found: list[tuple[int, int, int]] = []
 
     def note(kind: int, _buffer: bytes, at: int, end: int, _offset: int) -> Any:

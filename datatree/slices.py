@@ -11,8 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
+    "DECODED_BYTES",
     "DELIVERED",
     "ENDED",
+    "ENTRIES_FOR_ONE",
+    "FORGOTTEN",
     "NAMES",
     "PARTS",
     "PATHS",
@@ -43,6 +46,12 @@ PATH_BYTES: Final = 64
 """Of a path that is looked at component by component: so many count as one more of whatever a slice counts."""
 SLICE_BYTES: Final = 16_384
 """Of a request that is decoded."""
+DECODED_BYTES: Final = 262_144
+"""Of the transactions of a batch that are decoded."""
+ENTRIES_FOR_ONE: Final = 16
+"""So many entries of a list of permissions that is applied count as one transaction."""
+FORGOTTEN: Final = 10_000
+"""Outstanding changes that are applied, and forgotten."""
 RECORD_BYTES: Final = 4_096
 """A transaction with a shorter record is one slice."""
 NAMES: Final = 5_000

@@ -671,3 +671,33 @@ def test_what_is_applied_during_a_multi_is_forgotten_after_it() -> None:
     assert outstanding.charged(b"/q") == (0, 0)
     assert outstanding.changes == {}
     assert len(outstanding) == 0
+
+
+def test_so_many_changes_that_are_applied_are_forgotten_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left says the same as the tree, until it is forgotten, too."""
+    monkeypatch.setattr("datatree.outstanding.FORGOTTEN", 10)
+    tree = DataTree()
+    prepare = Prepare(tree, PrepareSettings())
+
+    def asked(zxid: int, opcode: int, body: Body) -> Any:
+        return prepare.prepare(WriteRequest(1, zxid, opcode, body.encode(), ()), zxid, 0)
+
+    tree.apply(asked(1, OpCode.CREATE_SESSION, CreateSession(1)))
+    prepare.applied(1)
+    for zxid in range(2, 41):
+        tree.apply(asked(zxid, OpCode.CREATE, Create(b"/%d" % zxid, b"", OPEN_ACL, 0)))
+    later = asked(41, OpCode.SET_DATA, SetData(b"/40", b"x", 0))
+    left = [len(prepare.outstanding)]
+    while len(prepare.outstanding) > 1:
+        prepare.applied(40)
+        left.append(len(prepare.outstanding))
+        assert left[-2] - left[-1] <= 10
+        for number in (2, 20, 39):
+            assert prepare.outstanding.view(b"/%d" % number) is not None
+        change = prepare.outstanding.view(b"/40")
+        assert change is not None
+        assert change[2] == 1
+    assert len(left) == 9, "each changes its parent, too"
+    tree.apply(later)
+    prepare.applied(41)
+    assert len(prepare.outstanding) == len(prepare.outstanding.changes) == 0

@@ -300,3 +300,16 @@ def _ended(steps: Generator[None, None, T]) -> T:
         except StopIteration as end:
             value: T = end.value
             return value
+
+
+def test_many_records_are_decoded_some_bytes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datatree.record.DECODED_BYTES", 1000)
+    txns = [Txn(5 + number, 1, 2, 3, 5, 4, b"/a/%d" % number, bytes(number * 7 % 300), None) for number in range(60)]
+    body = b"".join(map(encode, txns))
+    steps = decode_in_slices(body, 5, 60)
+    slices = 1 + len(list(iter(lambda: next(steps, len), len)))
+    assert len(body) / 1400 <= slices <= len(body) / 1000 + 1
+    assert _ended(decode_in_slices(body, 5, 60)) == [tuple(txn) for txn in txns]
+    for damaged in (body[:-3], body + b"x", body[:-400], b"", body[:2000] + b"\xff" * 5 + body[2005:]):
+        with pytest.raises(RecordError):
+            _ended(decode_in_slices(damaged, 5, 60))

@@ -387,6 +387,18 @@ def test_batch_of_many_transactions_is_applied_over_several_turns(monkeypatch: p
     assert ensemble.do(watcher, watcher.exists(b"/a"))[0][1] == 0
 
 
+def test_long_lists_of_permissions_count_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.processor.DELIVERED", 100)
+    ensemble = Ensemble(3)
+    writer = ensemble.session(ensemble.leader)
+    ensemble.do(writer, writer.create(b"/a"))
+    steps = watched(ensemble, lambda server: server.member.tree.applied)
+    listed = (*((31, b"ip", b"10.0.0.%d" % number) for number in range(200)), (31, b"world", b"anyone"))
+    ensemble.do(writer, *(writer.create(b"/a/%d" % number, acl=listed) for number in range(40)))
+    for server in ensemble.servers.values():
+        assert largest_step(steps[server.sid]) <= 100 // (1 + 201 // 16) + 1
+
+
 # ----------------------------------------------------------------------------------------------------- who waits for it
 
 

@@ -44,7 +44,7 @@ from datatree.outcome import Applied
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
 from datatree.requests import CreateSession
-from datatree.slices import DELIVERED, RECORD_BYTES, TOLD_FOR_ONE
+from datatree.slices import DELIVERED, ENTRIES_FOR_ONE, RECORD_BYTES, TOLD_FOR_ONE
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
@@ -117,8 +117,7 @@ class Processor:
         self.is_due = False
         """Writes are left that can be proposed: the turn was long enough."""
         self.proposed: deque[Proposed] = deque()
-        self.delivered = 0
-        """Of the last batch, since its last slice: transactions, and what counts as one."""
+        self.delivered = 0  # of the last batch, since its last slice: transactions, and what counts as one
         self.outstanding_count = 0
         """Requests that wait, of all connections."""
         self.answering: dict[ClientConnection, None] = {}
@@ -514,21 +513,19 @@ class Processor:
     # ------------------------------------------------------------------------------------------- committed batches
 
     def deliver(self, batch: Batch) -> Iterator[None]:
-        """Apply and answer a committed batch, one transaction after the other. It yields after each slice: until it
-        ends the tree may be between two states, and nobody else may look at it."""
+        """Apply and answer a committed batch. Until all slices are done nobody else may look at the tree."""
         self.delivered = 0
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
-        is_long = batch.count == 1 and len(batch.raw) > HEADER_BYTES + RECORD_BYTES
-        if is_long and not self.proposed:
-            one = yield from decode_in_slices(batch.body, batch.first)
-            txns, connections = self._transactions(batch, one)
-        else:
-            txns, connections = self._transactions(batch)
+        decoded, is_large = None, len(batch.raw) > HEADER_BYTES + RECORD_BYTES
+        if is_large and not self.proposed:
+            decoded = yield from decode_in_slices(batch.body, batch.first, batch.count)
+        txns, connections = self._transactions(batch, decoded)
+        is_long = is_large and batch.count == 1
         forwarded = self.forwarded.writes
         by_session = self.clients.by_session
         for index, txn in enumerate(txns):
-            zxid, _, session, cxid, kind, _, _, _, _ = txn
+            zxid, _, session, cxid, kind, _, _, _, rest = txn
             if connections is not None:
                 connection = connections[index]
             elif (connection := by_session.get(session)) is not None:  # type: ignore[call-overload]
@@ -549,7 +546,11 @@ class Processor:
                     answered = reconfigured(cxid, zxid, txn[7] or b"", applied)
             if auditor is not None:
                 auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
-            self.delivered += 1 + len(txn[8]) if kind in _PERHAPS_LONG else 1
+            self.delivered += 1
+            if rest and kind in _PERHAPS_LONG:
+                self.delivered += len(rest)
+            elif rest and rest[0] and type(rest[0]) is not int:
+                self.delivered += len(rest[0]) // ENTRIES_FOR_ONE
             if applied[4]:
                 self.delivered += (yield from notify(self.state, applied[4], zxid)) // TOLD_FOR_ONE
             if connection is not None and not connection.closing:
