@@ -156,23 +156,23 @@ class WatchTable:
         seen `zxid`. `kind` is the list that the path stands in.
 
         What changed since then is not watched: the type of its event is returned, to be sent with zxid -1; else 0. A
-        znode that it may not read is watched as if it had not changed: its event would tell when it did. An empty path
-        is an alias of the root, as in reads."""
+        znode that it may not read is watched as if it had not changed: its event would tell when it did. That a znode
+        exists is no secret, since every read of it is refused with another code than one of none. An empty path is an
+        alias of the root, as in reads."""
         if kind == "persistent" or kind == "recursive":
             # Changes that these missed are not made up for: there is no telling how many there were.
             self._add(_PERSISTENT if kind == "persistent" else _RECURSIVE, connection, path)
             return 0
         znode = znodes.get(path or ROOT)
-        is_told = znode is not None and may_read(znode)
         if kind == "exist":
-            if is_told:
+            if znode is not None:
                 return NODE_CREATED
             self._add(_DATA, connection, path)
             return 0
         if znode is None:
             return NODE_DELETED
         is_child = kind == "child"
-        if is_told and _stat_field(znode, _PZXID if is_child else _MZXID) > zxid:
+        if may_read(znode) and _stat_field(znode, _PZXID if is_child else _MZXID) > zxid:
             return NODE_CHILDREN_CHANGED if is_child else NODE_DATA_CHANGED
         self._add(_CHILD if is_child else _DATA, connection, path)
         return 0

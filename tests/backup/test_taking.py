@@ -19,12 +19,17 @@ from zab.backup import taking
 from zab.backup.stores import LocalStore, StoreUnusableError
 from zab.backup.taking import BackupError, LogPage, LogTooYoungError, catalogue_of, take
 from zab.backup.verifying import checked_files, fault_of, restored
-from zab.cli.upkeep.admin_client import AdminError, admin_port
+from zab.cli.progress import Told
+from zab.cli.upkeep.admin_client import AdminError, AdminPort, admin_port
 from zab.cli.upkeep.backup import _Member
 from zab.testing.ports import free_ports
 from zab.upkeep.backups import CATALOGUE, Catalogue
 
 SUPER = "super:wire"
+
+
+def source_at(port: AdminPort) -> _Member:
+    return _Member(port, Told("read", "byte", is_shown=False))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,7 @@ def member() -> Iterator[tuple[_Member, KazooClient]]:
     with zab_servers(1, configuration=lines_of(*ports)) as servers:
         client = KazooClient(servers.hosts)
         client.start()
-        yield _Member(admin_port(f"127.0.0.1:{ports[0]}", authorization=SUPER)), client
+        yield source_at(admin_port(f"127.0.0.1:{ports[0]}", authorization=SUPER)), client
         client.stop()
         client.close()
 
@@ -354,7 +359,7 @@ def test_who_may_have_the_log(member: tuple[_Member, KazooClient], tmp_path: Pat
     assert page.raw
     assert source.log(page.applied).raw == b""
     with pytest.raises(AdminError) as refused:
-        _Member(attrs.evolve(source.port, authorization=None)).log(end)
+        source_at(attrs.evolve(source.port, authorization=None)).log(end)
     assert refused.value.status == 401
     with pytest.raises(AdminError) as refused:
         source.log(1 << 62)
@@ -365,9 +370,9 @@ def test_who_may_have_the_log(member: tuple[_Member, KazooClient], tmp_path: Pat
     client.set_acls("/", [make_digest_acl("all", "of", all=True)])
     try:
         with pytest.raises(AdminError) as refused:
-            _Member(attrs.evolve(source.port, authorization="some:of")).log(end)
+            source_at(attrs.evolve(source.port, authorization="some:of")).log(end)
         assert refused.value.status == 403
-        assert _Member(attrs.evolve(source.port, authorization="all:of")).log(end).raw
+        assert source_at(attrs.evolve(source.port, authorization="all:of")).log(end).raw
     finally:
         client.add_auth("digest", "all:of")
         client.set_acls("/", [make_acl("world", "anyone", all=True)])
