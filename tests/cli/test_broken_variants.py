@@ -31,7 +31,7 @@ class Listener:
 
 def a_lost_server_is_no_change() -> None:
     async def wait() -> None:
-        face = OnTrio(cast("Any", None))
+        face = OnTrio(cast("Any", None), resolves=False)
         watcher, listener = Watcher(face, 10, lambda _watcher: None), Listener()
         for state in (State.CONNECTING, State.CONNECTED):
             watcher.deliver(WatchEvent(EventType.SESSION, "", state))

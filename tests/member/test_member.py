@@ -9,9 +9,10 @@ from datatree.log.batch import RECONFIG, SNAPSHOT, Batch, build
 from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
-from datatree.requests import OPEN_ACL, Create
+from datatree.requests import OPEN_ACL, Create, PathOnly
 from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
+from session.identity import NO_SESSION
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
@@ -323,6 +324,15 @@ def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Clean-up.
+
+
+def test_a_refused_write_of_the_leaders_own_ends_nobody() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/full"), client.create(b"/full/a"))
+    ensemble.leader.member.processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(b"/full").encode(), None)
+    assert ensemble.do(client, client.create(b"/after"))[0][1] == 0
+    assert {server.member.applied for server in ensemble.servers.values()} == {ensemble.leader.member.applied}
 
 
 def test_containers_that_are_empty_again_are_deleted() -> None:

@@ -312,6 +312,7 @@ def write_new(path: Path, data: bytes) -> None:
     """As whoever renews certificates does: nobody reads half of it."""
     beside = path.with_suffix(".new")
     beside.write_bytes(data)
+    beside.chmod(0o600)
     beside.replace(path)
 
 

@@ -549,7 +549,7 @@ class Processor:
             self.delivered += 1
             if rest and kind in _PERHAPS_LONG:
                 self.delivered += len(rest)
-            elif rest and rest[0] and type(rest[0]) is not int:
+            elif rest and isinstance(rest[0], tuple):
                 self.delivered += len(rest[0]) // ENTRIES_FOR_ONE
             if applied[4]:
                 self.delivered += (yield from notify(self.state, applied[4], zxid)) // TOLD_FOR_ONE

@@ -221,7 +221,7 @@ def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
     directory = tmp_path / "dätä \\ with=signs #1 中 🐘"
     ensemble = LocalEnsemble(3, directory, client_port(3))
     for member in ensemble.members:
-        ensemble._write_files(member)
+        ensemble._write_files(member, "super:x")
     config = load(ensemble.members[1].config_path)
     assert config.data_dir == str(directory / "2")
     assert config.server_id == 2
