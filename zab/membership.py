@@ -124,9 +124,11 @@ class Memberships:
         heard = () if self.heard is None else (self.heard,)
         return *heard, *self.outstanding_at.values()
 
-    def told(self) -> tuple[bytes, bytes]:
-        """What is said with each vote: what is in force, and what is outstanding."""
-        return self.in_force.text, b"" if self.outstanding is None else self.outstanding.text
+    def told(self, lineage: bytes = b"") -> tuple[bytes, bytes]:
+        """What is said with each vote: the newest in force, and what is outstanding. What was only heard is passed on
+        by who holds a history of the same lineage; empty: by nobody."""
+        newest = self.newest if self.heard_of_lineage == lineage != b"" else self.in_force
+        return newest.text, b"" if self.outstanding is None else self.outstanding.text
 
     # ------------------------------------------------------------------------------------------------------- changes
 

@@ -316,7 +316,8 @@ class PeerState:
         self.effects.append(ev.Send((link,), message))
 
     def _send_notification(self, sid: ServerId, notification: msg.Notification) -> None:
-        self.emit(ev.SendNotification(sid, notification, *self.memberships.told()))
+        lineage = b"" if self.amnesiac else self.lineage
+        self.emit(ev.SendNotification(sid, notification, *self.memberships.told(lineage)))
 
     def halt(self, reason: str) -> None:
         """Stop for good: going on would break a promise, or destroy evidence."""

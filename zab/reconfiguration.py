@@ -14,8 +14,8 @@ A server of no configuration (a *stranger*) follows without a vote. So it has th
 Who was down meanwhile may know none of those who decide now, nor whom to ask. So every vote says what is in force, and
 who elects by an older one elects anew by that. A leader says it at every tick, unasked, to those that its
 configurations name and that do not follow. Who is told believes the servers of the configurations that it knows, and
-any other one that has proven to be of the ensemble: a committed configuration is true whoever tells it (B9
-told configurations).
+any other one that has proven to be of the ensemble: a committed configuration is true whoever tells it. Who holds a
+history passes it on, though it is not in that history yet (B9 told configurations).
 
 Not here: what a configuration is (`membership`), who may change it, and its text.
 """

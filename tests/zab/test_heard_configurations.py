@@ -274,6 +274,44 @@ def test_a_leader_tells_at_every_tick_those_that_its_configuration_names_and_tha
     assert told() == []
 
 
+# --------------------------------------------------------------------------------------------------- who passes it on
+
+
+def told(alone: Alone) -> set[bytes]:
+    """What it says to be in force, with the next vote."""
+    alone.forget()
+    alone.wait(10_000)
+    return {effect.in_force for effect in alone.did(ev.SendNotification)}
+
+
+def test_who_holds_a_history_passes_on_what_it_heard() -> None:
+    """{1, 2, 3} has become {3, 4}. Server 3 has heard so; all that told it are gone, and server 4 was down."""
+    third = Alone(3, restored(), 3, takes_strangers=True)
+    assert told(third) == {b""}
+    stranger(third, 5, config(NEW, (3, 4)), is_proven=True)
+    assert told(third) == {config(NEW, (3, 4))}
+    fourth = Alone(4, restored(), 3, takes_strangers=True)
+    fourth.vote(3, 3, config=config(NEW, (3, 4)))
+    fourth.vote(3, 4, config=config(NEW, (3, 4)))
+    assert fourth.peer.state is LEADING
+
+
+def test_b3_who_holds_nothing_passes_nothing_on() -> None:
+    """Two empty servers would keep each other from beginning, whoever told the first of them is gone."""
+    alone = empty(2)
+    stranger(alone, 4, config(NEW, (2, 3)), is_proven=True)
+    assert voters(alone) == {2, 3}
+    assert told(alone) == {b""}
+
+
+def test_nothing_of_another_lineage_is_passed_on() -> None:
+    """It is of a lineage that has nothing yet, so it elects by what it heard of any."""
+    alone = Alone(2, nothing_held(NOTHING, amnesiac=False), 3, takes_strangers=True)
+    stranger(alone, 4, config(NEW, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
+    assert voters(alone) == {2, 3}
+    assert told(alone) == {b""}
+
+
 # ------------------------------------------------------------------------------------------------ stale candidates
 
 

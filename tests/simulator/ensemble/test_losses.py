@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from datatree.log.batch import LINEAGE_BYTES
-from datatree.log.epochs import MemberRecord, save_member
+from datatree.log.epochs import DIRECTORY, MEMBER, MemberRecord, save_member
 from datatree.log.segment import log_files, log_path
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.snapshot import SnapshotWriter
@@ -125,6 +125,16 @@ def test_nothing_is_asked_for_that_needs_a_disk_that_is_lost() -> None:
     processes[0].machine.stop(with_power=True)
     processes[0].machine.lose_everything()
     assert not losses.may_ask_for(both)
+
+
+def test_nor_that_needs_one_that_has_nothing_yet() -> None:
+    losses, processes = three()
+    needed = Majority(frozenset({ServerId(2), ServerId(3)}))
+    processes[1].machine.disk.remove(f"{DIRECTORY}/{MEMBER}")
+    assert losses.may_ask_for(needed), "all of them are given what they need"
+    processes[0].machine.stop(with_power=True)
+    processes[0].machine.lose_everything()
+    assert not losses.may_ask_for(needed)
 
 
 def test_nobody_is_installed_with_a_file_by_which_it_would_begin_by_itself() -> None:

@@ -77,8 +77,11 @@ class Losses:
 
     def may_ask_for(self, quorum: Quorum) -> bool:
         """Whether this may be asked to decide next: those with their data are a quorum of it. One that was wiped just
-        now may still seem to follow, and its leader would propose what nobody can commit."""
-        return quorum.contains({sid for sid, machine in self._machines.items() if not machine.is_wiped})
+        now may still seem to follow, and its leader would propose what nobody can commit. Where nobody was, those who
+        have nothing yet are given all."""
+        if not any(machine.is_wiped for machine in self._machines.values()):
+            return True
+        return quorum.contains({sid for sid, machine in self._machines.items() if machine.is_synchronized})
 
     def _may_begin_anew(self, machine: MemberMachine, config: Config) -> bool:
         """Whether those without data, and this one with that file, could take themselves for an ensemble that was never
