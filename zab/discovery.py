@@ -385,6 +385,7 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
     if peer.lineage not in (b"", message.lineage) and peer.holds != NOTHING:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
+    peer.keep_lineage()
     if peer.lineage != message.lineage:
         peer.take_lineage(message.lineage)
         peer.session_keys = []

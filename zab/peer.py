@@ -173,6 +173,9 @@ class Peer(PeerState):
     def _lead(self, now: int) -> None:
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
         leading = discovery.leader_start(self, now)
+        self.keep_lineage()
+        if self.is_membership_new:
+            self._after_change(now)
         early, self.early = self.early, {}
         for link, (sid, features, _) in early.items():
             discovery.leader_on_link_up(self, now, leading, link, sid, features)

@@ -405,6 +405,12 @@ class PeerState:
         if self.memberships.take_lineage(lineage):
             self.use_memberships()
 
+    def keep_lineage(self) -> None:
+        """It takes part in its own lineage. While that had nothing it may have elected by what another one decided."""
+        known = self.memberships
+        if self.lineage and known.heard is not None and known.heard_of_lineage != self.lineage:
+            self.take_lineage(self.lineage)
+
     def adopt_lineage(self, lineage: bytes) -> None:
         """Take the leader's lineage in place of none, or of one that holds nothing; what is on disk is set aside."""
         assert self.history.last[0] == 0

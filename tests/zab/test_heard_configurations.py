@@ -207,6 +207,32 @@ def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
     assert alone.did(ev.MembershipsChanged)[-1].heard == ()
 
 
+def member_of_an_empty_lineage_that_heard_of_another_one() -> Alone:
+    """Nothing is written yet. Somebody left over from another ensemble says that 1 alone decides."""
+    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
+    stranger(alone, 4, config(5 << 32 | 16, (1,)), is_proven=True, lineage=OTHER_LINEAGE)
+    return alone
+
+
+def test_nobody_leads_by_what_another_lineage_decided() -> None:
+    alone = member_of_an_empty_lineage_that_heard_of_another_one()
+    assert alone.peer.state is LEADING, "for that election it has a quorum"
+    assert voters(alone) == {1, 2, 3}
+    assert alone.did(ev.SaveEpochs) == []
+
+
+def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> None:
+    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
+    stranger(alone, 4, config(5 << 32 | 16, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
+    assert voters(alone) == {2, 3}
+    alone.vote(3, 3, LEADING, **BEYOND)
+    alone.vote(2, 3, FOLLOWING, **BEYOND)
+    alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
+    alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
+    assert alone.peer.state is FOLLOWING
+    assert voters(alone) == {1, 2, 3}
+
+
 # ------------------------------------------------------------------------------------ whom a returning member believes
 
 
