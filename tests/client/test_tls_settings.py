@@ -69,7 +69,7 @@ def test_a_key_store_that_cannot_be_used_is_refused(alice: Path, tmp_path: Path,
         "key_alone": (pem[:at], "there is no key with its certificate in it"),
         "other_key": (other[: other.index(b"-----BEGIN CERT")] + pem[at:], "the key in it is not that of its certif"),
         "store.p12": (b"", "it needs a password, or it is no PKCS#12: see the password file"),
-        "store.jks": (b"", "keytool -importkeystore"),
+        "store.jks": (b"", "it needs a password, or it is neither JKS nor PKCS#12: see the password file"),
         "absent": (None, "cannot be read: No such file"),
     }
     data, said = contents[name]

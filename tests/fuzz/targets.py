@@ -41,6 +41,7 @@ from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.test_record import TXNS
 from tests.datatree.test_requests import TABLE as REQUESTS_TABLE
 from tests.direct.members import Ensemble
+from tests.rigs import java_key_stores
 from tests.zab.test_message import EXAMPLES
 from zab import message as msg
 from zab.configuration.properties import PropertiesError, parse_properties
@@ -57,6 +58,7 @@ from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.long_requests import LongRequests
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
 from zab.simulator.world.disk import FaultyDisk
+from zab.tls.java_key_store import JavaKeyStoreError, read_java_key_store
 from zab.wire import plain
 from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
@@ -94,6 +96,20 @@ def target(examples: Callable[[], Sequence[bytes]], *errors: type[Exception]) ->
         return run
 
     return add
+
+
+# --------------------------------------------------------------------------------------------------------------- stores
+
+
+@target(
+    lambda: [path.read_bytes()[:-20] for path in sorted(java_key_stores.KEPT.glob("*.jks"))],
+    JavaKeyStoreError,
+)
+def java_stores(data: bytes) -> None:
+    """Whose digest is right."""
+    found = read_java_key_store(java_key_stores.signed_by(java_key_stores.PASSWORD, data), java_key_stores.PASSWORD)
+    for key in found.keys:
+        assert len(key.opened(java_key_stores.PASSWORD)) < len(data)
 
 
 # -------------------------------------------------------------------------------------------------------------- clients

@@ -76,7 +76,7 @@ SAMPLES = {
     "class": ("org.apache.zookeeper.server.auth.SASLAuthenticationProvider",),
     "hash": ("sha3-256",),
     "sasl/none": ("sasl", "NONE"),
-    "PEM/PKCS12": ("PEM", "pkcs12"),
+    "PEM/PKCS12/JKS": ("PEM", "pkcs12", "jks"),
     "need/want/none": ("want", "none"),
     "versions": ("TLSv1.3",),
     "version": ("TLSv1.3",),

@@ -67,19 +67,17 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
-    """Of zoo.cfg, for clients of a member with that directory; `kind`: pem or p12."""
+    """Of zoo.cfg, for clients of a member with that directory; `kind`: pem, p12, or jks (`java_key_stores`)."""
     lines = {f"ssl.{store}.location": f"{directory}/{store.lower()}.{kind}" for store in ("keyStore", "trustStore")}
-    if kind == "p12":
+    if kind != "pem":
         lines |= {f"ssl.{store}.passwordPath": f"{directory}/password" for store in ("keyStore", "trustStore")}
     return lines
 
 
-def quorum_store_lines(directory: Path) -> dict[str, str]:
+def quorum_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
     """The same, for other members."""
-    return {
-        "ssl.quorum.keyStore.location": f"{directory}/keystore.pem",
-        "ssl.quorum.trustStore.location": f"{directory}/quorum.truststore.pem",
-    }
+    lines = {key.replace("ssl.", "ssl.quorum."): value for key, value in client_store_lines(directory, kind).items()}
+    return lines | {"ssl.quorum.trustStore.location": f"{directory}/quorum.truststore.{kind}"}
 
 
 def server_context(directory: Path, *, wants_clients: bool = True) -> ssl.SSLContext:

@@ -33,9 +33,9 @@ def make_certificates(directory: Path) -> Certificates:
     return certificates
 
 
-def store_lines(directory: Path) -> list[str]:
+def store_lines(directory: Path, kind: str = "pem") -> list[str]:
     """Of a member with this directory."""
-    return [f"{key}={value}" for key, value in quorum_store_lines(directory).items()]
+    return [f"{key}={value}" for key, value in quorum_store_lines(directory, kind).items()]
 
 
 def give(ensemble: Ensemble, directory: Path, *lines: str) -> None:

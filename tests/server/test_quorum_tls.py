@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from tests.rigs.certificates import Certificates
+from tests.rigs.java_key_stores import with_java_stores
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.host.tls import TlsError, TlsSide
 from zab.member.config import parse
@@ -58,13 +59,13 @@ def test_certificate_of_a_client_is_for_no_host(tmp_path: Path) -> None:
     assert not is_for_host(b"no certificate", "zab1")
 
 
-def config_lines(directory: Path, *lines: str) -> str:
+def config_lines(directory: Path, *lines: str, kind: str = "pem") -> str:
     servers = [f"server.{number}={host}:2888:3888" for number, host in enumerate(HOSTS, 1)]
-    return "\n".join(["dataDir=/d", "initLimit=5", "syncLimit=5", *servers, *store_lines(directory), *lines])
+    return "\n".join(["dataDir=/d", "initLimit=5", "syncLimit=5", *servers, *store_lines(directory, kind), *lines])
 
 
-def quorum_tls(directory: Path, *lines: str, sid: int = 1) -> QuorumTls:
-    return QuorumTls(parse(config_lines(directory, "sslQuorum=true", *lines), "zoo.cfg", my_id=sid))
+def quorum_tls(directory: Path, *lines: str, sid: int = 1, kind: str = "pem") -> QuorumTls:
+    return QuorumTls(parse(config_lines(directory, "sslQuorum=true", *lines, kind=kind), "zoo.cfg", my_id=sid))
 
 
 @pytest.fixture
@@ -199,6 +200,28 @@ def test_stores_that_have_changed_are_for_handshakes_from_then_on(certificates: 
     with pytest.raises(StoreError, match="there is no key with its certificate in it"):
         tls.watched.read_again()
     assert tls.watched.content is kept
+
+
+@pytest.mark.parametrize("kind", ["p12", "jks"])
+def test_members_with_stores_of_java_shake_hands_with_those_with_pem(certificates: Certificates, kind: str) -> None:
+    own, other = (with_java_stores(certificates.directory / host) for host in HOSTS[:2])
+    tls, of_other = quorum_tls(own, kind=kind), quorum_tls(other, sid=2)
+    for one, two in ((tls, of_other), (of_other, tls)):
+        meet(one.watched.content.accepting, two.watched.content.dialling)
+    assert tls.trusted_name == of_other.trusted_name
+    kept = tls.watched.content
+    (own / f"keystore.{kind}").write_bytes((own / f"keystore.{kind}").read_bytes()[:-1])
+    with pytest.raises(StoreError, match=rf"^ssl\.quorum\.keyStore\.location: .*keystore\.{kind}: "):
+        tls.watched.read_again()
+    assert tls.watched.content is kept
+    renewed = with_java_stores(certificates.member(HOSTS[0], name="renewed"))
+    (renewed / f"keystore.{kind}").replace(own / f"keystore.{kind}")
+    (renewed / "password").replace(own / "password")
+    with pytest.raises(StoreError, match=r"^ssl\.quorum\.trustStore\.location: "):
+        tls.watched.read_again()
+    (renewed / f"quorum.truststore.{kind}").replace(own / f"quorum.truststore.{kind}")
+    assert tls.watched.read_again()
+    meet(tls.watched.content.accepting, of_other.watched.content.dialling)
 
 
 def test_trust_store_is_looked_at_too(certificates: Certificates) -> None:

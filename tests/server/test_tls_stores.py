@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.host.holders import certificates, holder, member
 from tests.host.test_tls import FAR, Client, shake
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.java_key_stores import with_java_stores
 from zab.host.tls import TlsError, TlsSide
 from zab.member.cipher_suites import TLS_1_2, TLS_1_3
 from zab.member.config import parse
@@ -54,8 +55,9 @@ def meet(made: ssl.SSLContext, client: Client) -> None:
     assert client.open(side.seal(b"b")) == b"b"
 
 
-@pytest.mark.parametrize("kind", ["pem", "p12"])
-def test_stores_of_both_kinds_let_in_whom_they_name(member, holder, kind):
+@pytest.mark.parametrize("kind", ["pem", "p12", "jks"])
+def test_stores_of_all_kinds_let_in_whom_they_name(member, holder, kind):
+    with_java_stores(member)
     made = context(member / f"keystore.{kind}", member / f"truststore.{kind}", *passwords(member))
     meet(made, Client(holder, holder=holder))
     with pytest.raises(TlsError, match="it shows no certificate"):
@@ -165,7 +167,7 @@ def test_nobody_comes_back_on_a_ticket(member, holder):
         ("{member}/none.pem", "{member}/truststore.pem", r"ssl\.keyStore\.location: .*none\.pem: it cannot be read"),
         ("{member}/keystore.pem", "{member}/none.p12", r"ssl\.trustStore\.location: .*none\.p12: it cannot be read"),
         ("{member}/truststore.pem", "{member}/truststore.pem", "there is no key with its certificate in it"),
-        ("{member}/keystore.jks", "{member}/truststore.pem", "`keytool -importkeystore -srckeystore .*keystore.jks"),
+        ("{member}/none.jks", "{member}/truststore.pem", r"none\.jks: it cannot be read"),
         ("{member}/keystore.pem", "{member}/truststore.bcfks", "`keytool -importkeystore"),
         ("{member}/password", "{member}/truststore.pem", r"ssl\.keyStore\.type has to say"),
         ("{member}/keystore.p12", "{member}/truststore.pem", "it needs a password"),
@@ -209,11 +211,12 @@ def test_key_store_is_no_trust_store(member):
         context(member / "keystore.pem", member / "keystore.p12", *passwords(member))
 
 
-@pytest.mark.parametrize("changed", ["keystore.p12", "truststore.pem", "password"])
-def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path, changed):
-    here = shutil.copytree(member, tmp_path / "member")
-    lines = [f"ssl.keyStore.location={here}/keystore.p12", f"ssl.trustStore.location={here}/truststore.pem"]
-    text = "\n".join(["dataDir=/d", "secureClientPort=2281", *lines, *passwords(here)])
+@pytest.mark.parametrize("kind", ["p12", "jks"])
+@pytest.mark.parametrize("changed", ["keystore.{}", "truststore.{}", "password"])
+def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path, kind, changed):
+    here, changed = with_java_stores(shutil.copytree(member, tmp_path / "member")), changed.format(kind)
+    lines = [f"{key}={value}" for key, value in client_store_lines(here, kind).items()]
+    text = "\n".join(["dataDir=/d", "secureClientPort=2281", *lines])
     stores = client_port_stores(parse(text, "zoo.cfg"))
     before = stores.content
     assert not stores.read_again()
@@ -309,11 +312,14 @@ def test_a_key_that_others_may_read_is_refused_as_any_secret(member, tmp_path):
     key.chmod(0o600)
     context(key, None, "ssl.clientAuth=none")
 
-    encrypted, password = tmp_path / "keystore.p12", tmp_path / "password"
-    shutil.copy(member / "keystore.p12", encrypted)
-    shutil.copy(member / "password", password)
-    encrypted.chmod(0o644)
-    context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])
-    password.chmod(0o640)
-    with pytest.raises(StoreError, match=rf"^ssl.keyStore.passwordPath: {password}: others than its owner"):
+    with_java_stores(member)
+    password = tmp_path / "password"
+    for kind in ("p12", "jks"):
+        encrypted = tmp_path / f"keystore.{kind}"
+        shutil.copy(member / encrypted.name, encrypted)
+        shutil.copy(member / "password", password)
+        encrypted.chmod(0o644)
         context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])
+        password.chmod(0o640)
+        with pytest.raises(StoreError, match=rf"^ssl.keyStore.passwordPath: {password}: others than its owner"):
+            context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])

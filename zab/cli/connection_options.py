@@ -229,7 +229,7 @@ CaOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="ZAB_CA",
         rich_help_panel=_SECURITY,
-        help="Who vouches for servers, PEM or PKCS#12; without it, whom this machine believes.",
+        help="Who vouches for servers, PEM, PKCS#12 or JKS; without it, whom this machine believes.",
     ),
 ]
 KeyStoreOption: TypeAlias = Annotated[
@@ -240,7 +240,7 @@ KeyStoreOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="ZAB_KEY_STORE",
         rich_help_panel=_SECURITY,
-        help="The client's key and certificate, PEM or PKCS#12.",
+        help="The client's key and certificate, PEM, PKCS#12 or JKS.",
     ),
 ]
 PasswordFileOption: TypeAlias = Annotated[

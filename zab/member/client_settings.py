@@ -70,7 +70,7 @@ class ClientSettings(ThrottleSettings):
         "true: clientPort takes clients over TLS, too, while they change one by one.",
     )
     ssl_key_store: str | None = setting(
-        "ssl.keyStore.location", None, text_of, "path", "The server's key and certificate, PEM or PKCS#12."
+        "ssl.keyStore.location", None, text_of, "path", "The server's key and certificate, PEM, PKCS#12 or JKS."
     )
     ssl_key_store_password: str | None = setting(
         "ssl.keyStore.password", None, str, "text", "Who reads this file has it: better is passwordPath.", secret=True
@@ -79,7 +79,7 @@ class ClientSettings(ThrottleSettings):
         "ssl.keyStore.passwordPath", None, text_of, "path", "Its first line is the password; it counts."
     )
     ssl_key_store_type: str | None = setting(
-        "ssl.keyStore.type", None, STORE_TYPE, "PEM/PKCS12", "Where the name does not say it.", shown="by the name"
+        "ssl.keyStore.type", None, STORE_TYPE, "PEM/PKCS12/JKS", "Where the name does not say it.", shown="by the name"
     )
     ssl_trust_store: str | None = setting(
         "ssl.trustStore.location", None, text_of, "path", "The authorities who vouch for clients."
@@ -91,7 +91,7 @@ class ClientSettings(ThrottleSettings):
         "ssl.trustStore.passwordPath", None, text_of, "path", "As ssl.keyStore.passwordPath."
     )
     ssl_trust_store_type: str | None = setting(
-        "ssl.trustStore.type", None, STORE_TYPE, "PEM/PKCS12", "As ssl.keyStore.type.", shown="by the name"
+        "ssl.trustStore.type", None, STORE_TYPE, "PEM/PKCS12/JKS", "As ssl.keyStore.type.", shown="by the name"
     )
     ssl_client_auth: str = setting(
         "ssl.clientAuth",

@@ -64,7 +64,7 @@ class QuorumTlsSettings(ClientSettings):
         None,
         text_of,
         "path",
-        "The key and certificate of this member, for both ends of a link: PEM or PKCS#12.",
+        "The key and certificate of this member, for both ends of a link: PEM, PKCS#12 or JKS.",
     )
     ssl_quorum_key_store_password: str | None = setting(
         "ssl.quorum.keyStore.password",
@@ -81,7 +81,7 @@ class QuorumTlsSettings(ClientSettings):
         "ssl.quorum.keyStore.type",
         None,
         STORE_TYPE,
-        "PEM/PKCS12",
+        "PEM/PKCS12/JKS",
         "Where the name does not say it.",
         shown="by the name",
     )
@@ -102,7 +102,7 @@ class QuorumTlsSettings(ClientSettings):
         "ssl.quorum.trustStore.type",
         None,
         STORE_TYPE,
-        "PEM/PKCS12",
+        "PEM/PKCS12/JKS",
         "As ssl.quorum.keyStore.type.",
         shown="by the name",
     )

@@ -3,11 +3,14 @@
     Store(keys, path, kind, password)
         load_key(context)       the key, its certificate, and those between it and its authority
         load_trusted(context)   the authorities who are believed, and, if asked for, their lists of revoked ones
+        certificate()           the one that the key is shown with
     read_password(path, key)    the file that has a store's password: its first line
 
-A store is PEM (`.pem`; the key, encrypted or not, and its certificates in one file) or PKCS#12 (`.p12`, `.pfx`). Java's
-own formats are refused, with the command that makes PKCS#12 of them. OpenSSL takes a key from a file only: one out of
-PKCS#12 goes through a temporary file of its owner's alone, encrypted under a password made for that moment.
+A store is PEM (`.pem`; the key, encrypted or not, and its certificates in one file), PKCS#12 (`.p12`, `.pfx`) or a Java
+key store (`.jks`). Which of the last two it is, its first bytes say, as in Java: keytool writes PKCS#12 into files with
+the name `.jks`. Java's other formats are refused, with the command that makes PKCS#12 of them. OpenSSL takes a key from
+a file only: one out of PKCS#12 or JKS goes through a temporary file of its owner's alone, encrypted under a password
+made for that moment.
 
 Limits: `STORE_BYTES_MAX` and `PASSWORD_BYTES_MAX`. Files are read where this is called: a store of the greatest size
 takes seconds, so a loop that serves calls it from another thread.
@@ -28,14 +31,24 @@ from typing import Final
 
 from attrs import frozen
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
+    load_der_private_key,
     pkcs12,
 )
 
 from zab.tls.certificate_errors import CERTIFICATE_ERRORS
+from zab.tls.java_key_store import (
+    JavaKeyStore,
+    JavaKeyStoreError,
+    JceksError,
+    WrongPasswordError,
+    is_java_key_store,
+    read_java_key_store,
+)
 from zab.tls.revocation import RevocationError, current_lists, lists_in
 
 __all__ = ["PASSWORD_BYTES_MAX", "STORE_BYTES_MAX", "Store", "StoreError", "StoreKeys", "kind_of", "read_password"]
@@ -45,6 +58,10 @@ PASSWORD_BYTES_MAX: Final = 1023
 """OpenSSL's, for PEM."""
 
 _KINDS: Final = {".pem": "pem", ".p12": "pkcs12", ".pfx": "pkcs12", ".jks": "jks", ".bcfks": "bcfks"}
+
+_NO_KEY: Final = "there is no key with its certificate in it"
+_NO_CERTIFICATE: Final = "there is no certificate in it"
+_ALIASES_SHOWN: Final = 5
 
 
 class StoreError(ValueError):
@@ -99,13 +116,18 @@ class Store:
         self._password = password
         if self._kind is None:
             raise self._error(f"its name does not end in .pem or .p12, so {keys.kind} has to say what it is")
-        if self._kind in ("jks", "bcfks"):
-            target = f"{Path(path).with_suffix('.p12')}"
-            command = f"keytool -importkeystore -srckeystore {path} -destkeystore {target} -deststoretype PKCS12"
-            raise self._error(f"a Java key store cannot be read here: `{command}` makes one of it that can")
+        if self._kind == "bcfks":
+            raise self._foreign("BCFKS")
 
     def _error(self, reason: str) -> StoreError:
         return StoreError(f"{self._keys.location}: {self._path}: {reason}")
+
+    def _foreign(self, kind: str) -> StoreError:
+        target = Path(self._path).with_suffix(".p12")
+        places = f"-srckeystore {self._path} -srcstoretype {kind} -destkeystore {target} -deststoretype PKCS12"
+        return self._error(
+            f"{kind} cannot be read here: `keytool -importkeystore {places}` makes a store of it that can"
+        )
 
     def _read(self) -> bytes:
         try:
@@ -124,7 +146,19 @@ class Store:
             return pkcs12.load_pkcs12(data, self._password.encode() or None)
         except (ValueError, TypeError):
             told = "the password does not open it" if self._password else "it needs a password"
-            raise self._error(f"{told}, or it is no PKCS#12: see {self._keys.password}") from None
+            wanted = "no PKCS#12" if self._kind == "pkcs12" else "neither JKS nor PKCS#12"
+            raise self._error(f"{told}, or it is {wanted}: see {self._keys.password}") from None
+
+    def _open_java(self, data: bytes) -> JavaKeyStore:
+        try:
+            return read_java_key_store(data, self._password)
+        except JceksError:
+            raise self._foreign("JCEKS") from None
+        except WrongPasswordError:
+            told = "the password does not open it" if self._password else "it needs a password"
+            raise self._error(f"{told}, or it was changed by somebody else: see {self._keys.password}") from None
+        except JavaKeyStoreError as error:
+            raise self._error(f"it is a damaged Java key store: {error}") from None
 
     @contextlib.contextmanager
     def _refused(self) -> Iterator[None]:
@@ -153,19 +187,45 @@ class Store:
         data = self._read()
         if self._kind == "pem":
             return self._load_pem(context, self._path, self._password)
-        store = self._open(data)
-        if store.key is None or store.cert is None:
-            raise self._error("there is no key with its certificate in it")
+        key, chain = self._key_in(data)
         passing = secrets.token_hex(32)
-        chain = [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
         # mkstemp's mode is 0600, and the file is gone with the block.
         with tempfile.NamedTemporaryFile(prefix="zab-") as file:
             encrypted = BestAvailableEncryption(passing.encode())
-            file.write(store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encrypted))
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encrypted))
             file.write(b"".join(each.public_bytes(Encoding.PEM) for each in chain))
             file.flush()
             self._load_pem(context, file.name, passing)
         return bool(self._password)
+
+    def _key_in(self, data: bytes) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
+        """Of PKCS#12 or JKS: the key, and its certificates, its own first."""
+        if not is_java_key_store(data):
+            store = self._open(data)
+            if store.key is None or store.cert is None:
+                raise self._error(_NO_KEY)
+            return store.key, [store.cert.certificate, *(each.certificate for each in store.additional_certs)]
+        keys = self._open_java(data).keys
+        if not keys or not keys[0].chain:
+            raise self._error(_NO_KEY)
+        if len(keys) > 1:
+            aliases = ", ".join(sorted(key.alias for key in keys)[:_ALIASES_SHOWN])
+            raise self._error(f"there are {len(keys)} keys in it ({aliases}): leave one, with `keytool -delete`")
+        [found] = keys
+        try:
+            pkcs8 = found.opened(self._password)
+        except WrongPasswordError:
+            command = f"keytool -keypasswd -keystore {self._path} -alias {found.alias}"
+            raise self._error(f"the password of its key is not that of the store: `{command}` changes it") from None
+        except JavaKeyStoreError as error:
+            raise self._error(f"its key cannot be read: {error}") from None
+        return load_der_private_key(pkcs8, None), [x509.load_der_x509_certificate(each) for each in found.chain]
+
+    def certificate(self) -> x509.Certificate:
+        """The one that the key is shown with. Raises StoreError."""
+        with self._refused():
+            data = self._read()
+            return self._in_pem(data)[0] if self._kind == "pem" else self._key_in(data)[1][0]
 
     def _load_pem(self, context: ssl.SSLContext, path: str, password: str) -> bool:
         """Whether the key is encrypted."""
@@ -186,7 +246,7 @@ class Store:
                 told = "the password does not open its key" if password else "its key is encrypted"
                 reason = f"{told}: see {self._keys.password}"
             else:
-                reason = "there is no key with its certificate in it"
+                reason = _NO_KEY
             raise self._error(reason) from None
         return is_encrypted
 
@@ -201,23 +261,30 @@ class Store:
 
     def _load_trusted(self, context: ssl.SSLContext, *, with_lists: bool) -> frozenset[bytes]:
         data = self._read()
-        found: list[x509.Certificate] = []
-        if self._kind == "pem":
-            try:
-                found = x509.load_pem_x509_certificates(data)
-            except ValueError:
-                raise self._error("there is no certificate in it") from None
-        else:
-            store = self._open(data)
-            if store.key is not None:
-                raise self._error("there is a key in it, so it is no trust store")
-            found = [each.certificate for each in store.additional_certs]
-        if not found:
-            raise self._error("there is no certificate in it")
+        found = self._in_pem(data) if self._kind == "pem" else self._authorities_in(data)
         lists = self._load_lists(context, data, found) if with_lists else []
         authorities = [each.public_bytes(Encoding.DER) for each in found]
         context.load_verify_locations(cadata=b"".join(authorities))
         return frozenset([*authorities, *(each.public_bytes(Encoding.DER) for each in lists)])
+
+    def _in_pem(self, data: bytes) -> list[x509.Certificate]:
+        try:
+            return x509.load_pem_x509_certificates(data)
+        except ValueError:
+            raise self._error(_NO_CERTIFICATE) from None
+
+    def _authorities_in(self, data: bytes) -> list[x509.Certificate]:
+        """In PKCS#12 or JKS. JKS says which certificates are trusted; beside a key, PKCS#12 does not."""
+        if is_java_key_store(data):
+            java = self._open_java(data)
+            has_key, found = bool(java.keys), [x509.load_der_x509_certificate(each) for each in java.trusted]
+        else:
+            store = self._open(data)
+            has_key = store.key is not None
+            found = [] if has_key else [each.certificate for each in store.additional_certs]
+        if not found:
+            raise self._error("there is a key in it, so it is no trust store" if has_key else _NO_CERTIFICATE)
+        return found
 
     def _load_lists(
         self, context: ssl.SSLContext, data: bytes, believed: list[x509.Certificate]

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.commands import Run, run
 from tests.cli.test_json import FIELDS
 from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.java_key_stores import with_java_stores
 from tests.rigs.zab_server import zab_servers
 from tests.server.test_admin import lines_of
 from zab.cli.upkeep.probes import days_of, measured
@@ -97,8 +98,8 @@ def test_a_wrong_configuration_and_no_neighbours(tmp_path: Path, run: Run) -> No
 
 
 def test_certificates_of_stores(tmp_path: Path, run: Run) -> None:
-    member = Certificates(tmp_path).member("localhost")
-    for kind in ("pem", "p12"):
+    member = with_java_stores(Certificates(tmp_path).member("localhost"))
+    for kind in ("pem", "p12", "jks"):
         lines = client_store_lines(member, kind)
         password = lines.get("ssl.keyStore.passwordPath")
         secret = None if password is None else Path(password).read_text().strip()
@@ -107,7 +108,7 @@ def test_certificates_of_stores(tmp_path: Path, run: Run) -> None:
         assert 9 < left <= 10
     assert isinstance(days_of(str(tmp_path / "no"), "pem", None), str)
     (tmp_path / "x.pem").write_text("x")
-    assert isinstance(days_of(str(tmp_path / "x.pem"), None, None), str)
+    assert days_of(str(tmp_path / "x.pem"), None, None) == "there is no certificate in it"
 
 
 def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:

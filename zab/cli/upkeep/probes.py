@@ -10,19 +10,15 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from zab.cli.upkeep.asking import words_of
 from zab.configuration.dynamic import bracketed
 from zab.host.descriptors import WANTED_MAX
-from zab.tls.stores import STORE_BYTES_MAX, kind_of
+from zab.tls.stores import Store, StoreError, StoreKeys
 from zab.upkeep.checks import Disk, Port
 
 __all__ = ["SYNCS", "addresses_of", "days_of", "descriptors", "dial", "measured"]
@@ -88,21 +84,9 @@ def measured(directory: str, *, syncs: int = SYNCS) -> Disk:
 
 def days_of(path: str, kind: str | None, password: str | None) -> float | str:
     """Until the certificate in a key store ends, or why that cannot be said."""
+    keys = StoreKeys("the key store", "its password", "its type")
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(STORE_BYTES_MAX)
-        certificates = _certificates(data, kind or kind_of(path), password)
-    except OSError as error:
-        return f"it cannot be read: {error.strerror or error}"
-    except ValueError as error:
-        return f"it cannot be read: {error}"
-    if not certificates:
-        return "it has no certificate"
-    return (certificates[0].not_valid_after_utc - datetime.now(UTC)).total_seconds() / _DAY_SECONDS
-
-
-def _certificates(data: bytes, kind: str | None, password: str | None) -> Sequence[x509.Certificate]:
-    if kind != "pkcs12":
-        return x509.load_pem_x509_certificates(data)
-    _, own, others = pkcs12.load_key_and_certificates(data, (password or "").encode())
-    return [each for each in (own, *others) if each is not None]
+        certificate = Store(keys, path, kind, password or "").certificate()
+    except StoreError as error:
+        return str(error).removeprefix(f"{keys.location}: {path}: ")
+    return (certificate.not_valid_after_utc - datetime.now(UTC)).total_seconds() / _DAY_SECONDS

@@ -50,7 +50,8 @@ class Settings:
 
 @frozen(kw_only=True)
 class Tls:
-    """Who vouches for servers, and the client's own certificate. Stores are PEM files, or PKCS#12 (`.p12`, `.pfx`).
+    """Who vouches for servers, and the client's own certificate. Stores are PEM files, PKCS#12
+    (`.p12`, `.pfx`) or Java key stores (`.jks`).
 
     trust_store: the certificates of authorities; None: those that this machine believes.
     key_store: key and certificates, for servers that want to know who the client is.
