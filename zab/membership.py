@@ -3,7 +3,7 @@
     in force       the newest that is known to be committed; at first that of the configuration file
     outstanding    one above it in the history, which is not known to be committed: quorums of both decide meanwhile
     heard          one that others say is committed, of which this history tells nothing yet; it belongs to the lineage
-                   of whoever said so, and a member that takes on another one, or leads or follows in its own, forgets it
+                   of whoever said so: a member that takes on another one, or leads or follows in its own, forgets it
 
 A configuration is the data of one transaction, the *reconfiguration*, and its version is the zxid of that. So it is
 logged, synchronized, cut away and restored like any other, and there is no other place where members could disagree.
