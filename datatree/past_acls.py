@@ -9,9 +9,10 @@ costs nothing.
                     when the oldest lists are forgotten, and falls when somebody has looked back
                     (`datatree.recovery.look_back`)
 
-Invariants: at most `count_max` paths are held, and `LISTS_MAX` lists of each; a list that was forgotten ended at or
-below `complete_from`. Where it errs, it errs on the closed side: a path that was used again is guarded by the lists of
-its earlier znodes, too, as far as they ended after the change in question.
+Invariants: at most `count_max` paths are held, `LISTS_MAX` lists of each, and `BYTES_MAX` of paths and lists, each list
+as if no other path had it; a list that was forgotten ended at or below `complete_from`. Where it errs, it errs on the
+closed side: a path that was used again is guarded by the lists of its earlier znodes, too, as far as they ended after
+the change in question.
 
 No replicated state: it depends on where a member's tree was loaded.
 """
@@ -22,16 +23,19 @@ from typing import Final
 
 from datatree.record import AclList
 
-__all__ = ["COUNT_MAX", "LISTS_MAX", "PastAcls"]
+__all__ = ["BYTES_MAX", "COUNT_MAX", "LISTS_MAX", "PastAcls"]
 
 COUNT_MAX: Final = 50_000
 LISTS_MAX: Final = 8
+BYTES_MAX: Final = 64 << 20
+ENTRY_BYTES: Final = 100
+"""An entry of a list, besides its scheme and id."""
 
 
 class PastAcls:
     """The lists that guarded paths and do so no more."""
 
-    __slots__ = ("_ended", "complete_from", "count_max")
+    __slots__ = ("_ended", "bytes", "complete_from", "count_max")
 
     def __init__(self, complete_from: int, count_max: int = COUNT_MAX) -> None:
         assert count_max > 0
@@ -40,6 +44,8 @@ class PastAcls:
         # path -> (zxid, list, zxid, list, …), the latest last; paths in the order of their latest. Flat tuples of atoms
         # are nothing to the garbage collector.
         self._ended: dict[bytes, tuple[int | AclList, ...]] = {}
+        self.bytes = 0
+        """Of the paths and their lists."""
 
     def __len__(self) -> int:
         """The paths that are held."""
@@ -49,15 +55,18 @@ class PastAcls:
         """`acl` guarded `path` up to the transaction `zxid`, which is the latest one."""
         assert acl is not None
         before = self._ended.pop(path, ())
+        if not before:
+            self.bytes += len(path)
         if acl in before:
             at = before.index(acl)
             before = before[: at - 1] + before[at + 1 :]
+        else:
+            self.bytes += _bytes_of(acl)
         if len(before) == 2 * LISTS_MAX:
-            self._forgot(before[0])
+            self._forgot(before[:2])
             before = before[2:]
         self._ended[path] = (*before, zxid, acl)
-        if len(self._ended) > self.count_max:
-            self._forget_oldest()
+        self._forget_oldest()
 
     def since(self, path: bytes, zxid: int) -> Iterator[AclList]:
         """The lists that guarded `path` at `zxid` or later, without the one that does so now."""
@@ -77,18 +86,28 @@ class PastAcls:
             before = merged.pop(path, ())
             kept = [at for at in range(0, len(before), 2) if before[at + 1] not in ended]
             both = (*(part for at in kept for part in before[at : at + 2]), *ended)
-            for at in range(0, len(both) - 2 * LISTS_MAX, 2):
-                self._forgot(both[at])
+            self._forgot(both[: -2 * LISTS_MAX])
             merged[path] = both[-2 * LISTS_MAX :]
         self._ended = merged
-        while len(self._ended) > self.count_max:
-            self._forget_oldest()
+        self.bytes = sum(len(path) + sum(map(_bytes_of, ended[1::2])) for path, ended in merged.items())
+        self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """A tenth at once: looking for the first item of a dict again and again would take longer each time."""
-        for path in list(islice(self._ended, max(1, self.count_max // 10))):
-            self._forgot(self._ended.pop(path)[-2])
+        """While there is too much. A tenth at once: looking for the first item of a dict again and again would take
+        longer each time."""
+        while len(self._ended) > self.count_max or self.bytes > BYTES_MAX:
+            for path in list(islice(self._ended, max(1, len(self._ended) // 10))):
+                self.bytes -= len(path)
+                self._forgot(self._ended.pop(path))
 
-    def _forgot(self, zxid: object) -> None:
-        assert isinstance(zxid, int)
-        self.complete_from = max(self.complete_from, zxid)
+    def _forgot(self, ended: tuple[int | AclList, ...]) -> None:
+        for at in range(0, len(ended), 2):
+            zxid, acl = ended[at : at + 2]
+            assert isinstance(zxid, int)
+            self.complete_from = max(self.complete_from, zxid)
+            self.bytes -= _bytes_of(acl)
+
+
+def _bytes_of(acl: int | AclList) -> int:
+    assert isinstance(acl, tuple)
+    return sum(ENTRY_BYTES + len(scheme) + len(name) for _, scheme, name in acl)

@@ -28,8 +28,9 @@ Invariants:
 Cost: nothing is looked up while no watch exists, and ancestors are walked only while a recursive watch exists, in one
 pass over the path (`datatree.path_map`).
 
-Limit: `maxWatchesPerConnection`, checked by the server through `count` after each request that adds; a single
-setWatches, bounded by its frame, may overshoot it. A connection above it is closed.
+Limits: `maxWatchesPerConnection` and `watchLimitBytes`, checked by the server through `count` and `bytes_of` after each
+request that adds; a single setWatches, bounded by its frame, may overshoot them. A connection above one is closed. Of
+all together `totalWatchLimitBytes`.
 
 Deliberately not here: when events are put into a connection's output (`zab.member`), permissions (`datatree.acl`), and
 the client's own tables.
@@ -56,11 +57,14 @@ from datatree.record import AclList
 from datatree.slices import TOLD as SLICE
 from datatree.znode import STAT_AT, STAT_LAYOUT, Znode
 
-__all__ = ["Connection", "WatchTable", "Znodes"]
+__all__ = ["WATCH_BYTES", "Connection", "WatchTable", "Znodes"]
 
 # Any hashable object; the tables only compare it.
 Connection: TypeAlias = Any
 MayRead: TypeAlias = Callable[[Connection, AclList], bool]
+
+WATCH_BYTES: Final = 400
+"""Memory that a watch takes besides its path, where nobody else watches that (docs/sizing.md)."""
 
 # Tables, as indexes.
 _DATA, _CHILD, _PERSISTENT, _RECURSIVE = range(4)
@@ -99,10 +103,10 @@ class Znodes(Protocol):
 class _Holding:
     """The watches of one connection: the paths in each table."""
 
-    __slots__ = ("count", "paths")
+    __slots__ = ("bytes", "count", "paths")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.bytes = 0
         self.paths: tuple[set[bytes], ...] = tuple(set() for _ in range(_TABLES_COUNT))
 
 
@@ -113,7 +117,7 @@ class WatchTable:
         self._recursive: PathMap[_Watchers] = PathMap()
         self._tables: tuple[_Table, ...] = ({}, {}, {}, self._recursive)
         self._holdings: dict[Connection, _Holding] = {}
-        self.total_count = 0
+        self.total_count = self.total_bytes = 0
 
     @property
     def any(self) -> bool:
@@ -124,6 +128,11 @@ class WatchTable:
         """The watches of one connection; one that addWatch made counts once."""
         holding = self._holdings.get(connection)
         return 0 if holding is None else holding.count
+
+    def bytes_of(self, connection: Connection) -> int:
+        """Of the watches of one connection."""
+        holding = self._holdings.get(connection)
+        return 0 if holding is None else holding.bytes
 
     # Registration.
 
@@ -268,7 +277,7 @@ class WatchTable:
         """The other side of a one-shot watch that is out of its table."""
         holding = self._holdings[connection]
         holding.paths[table].remove(path)
-        self._uncount(connection, holding)
+        self._uncount(connection, holding, path)
 
     # Counts, for metrics and the four-letter words.
 
@@ -312,8 +321,11 @@ class WatchTable:
         if path in paths:
             return
         paths.add(path)
+        size = WATCH_BYTES + len(path)
         holding.count += 1
+        holding.bytes += size
         self.total_count += 1
+        self.total_bytes += size
         watchers = self._tables[table].get(path)
         if watchers is None:
             self._tables[table][path] = {connection: None}
@@ -327,11 +339,14 @@ class WatchTable:
         del watchers[connection]
         if not watchers:
             del self._tables[table][path]
-        self._uncount(connection, holding)
+        self._uncount(connection, holding, path)
 
-    def _uncount(self, connection: Connection, holding: _Holding) -> None:
+    def _uncount(self, connection: Connection, holding: _Holding, path: bytes) -> None:
+        size = WATCH_BYTES + len(path)
         holding.count -= 1
+        holding.bytes -= size
         self.total_count -= 1
+        self.total_bytes -= size
         assert holding.count >= 0
         assert self.total_count >= 0
         if not holding.count:

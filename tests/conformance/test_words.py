@@ -146,5 +146,5 @@ OURS = {
     *("zk_writes_without_room_count", "zk_sessions_throttled", "zk_sessions_refused", "zk_members_refused"),
     *("zk_connection_limit", "zk_watch_limit", "zk_most_watches"),
     *("zk_connections_closed_for_output", "zk_connections_closed_for_input", "zk_audit_records_lost"),
-    *("zk_damage_found", "zk_server_id"),
+    *("zk_connections_closed_for_watches", "zk_damage_found", "zk_server_id"),
 }

@@ -172,6 +172,51 @@ def test_more_lists_of_a_path_than_the_limit_forget_the_oldest_and_say_so():
     assert len(lists(past, b"/a", 2)) == LISTS_MAX
 
 
+def test_more_bytes_of_paths_than_the_limit_forget_the_oldest_and_say_so(monkeypatch):
+    """A path may have as many bytes as a request."""
+    monkeypatch.setattr("datatree.past_acls.BYTES_MAX", 10_000)
+    past = PastAcls(0)
+    for zxid in range(1, 30):
+        past.ended(b"/%02d" % zxid + bytes(980), zxid, BOB)
+        assert past.bytes <= 10_000
+    assert len(past) == 9
+    assert past.complete_from == 20
+
+
+def test_more_bytes_of_lists_than_the_limit_forget_the_oldest_and_say_so(monkeypatch):
+    monkeypatch.setattr("datatree.past_acls.BYTES_MAX", 10_000)
+    past = PastAcls(0)
+    for zxid in range(1, 30):
+        past.ended(b"/%02d" % (zxid // 3), zxid, ((31, b"digest", b"%02d:" % zxid + bytes(888)),))
+        assert past.bytes <= 10_000
+    assert past.complete_from == 20
+    older = PastAcls(0)
+    for zxid in range(1, 10):
+        older.ended(b"/older%02d" % zxid + bytes(600), zxid, BOB)
+    known = PastAcls(10)
+    for zxid in range(11, 20):
+        known.ended(b"/%02d" % zxid + bytes(600), zxid, BOB)
+    known.prepend(older, 10)
+    assert known.bytes <= 10_000
+    assert 0 < known.complete_from < 10
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_bytes_are_those_of_what_is_held(seed):
+    txns, _ = history(seed, 200)
+    tree = DataTree()
+    for each in txns:
+        tree.apply(each)
+    held = tree.past_acls
+    assert len(held)
+    held.count_max = 1
+    held.ended(b"/the-last-one", 1 << 40, BOB)
+    assert len(held) == 1
+    only = PastAcls(0)
+    only.ended(b"/the-last-one", 1, BOB)
+    assert held.bytes == only.bytes
+
+
 def test_a_loaded_tree_knows_nothing_from_before_its_snapshot():
     tree = DataTree.bare()
     empty = DataTree()

@@ -757,6 +757,21 @@ def test_a_request_that_is_none_is_refused() -> None:
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, place, -22))[0][1] == ErrorCode.BADARGUMENTS
 
 
+def test_requests_on_a_connection_with_more_bytes_of_paths_than_the_limit_are_refused() -> None:
+    """Each of them waits for as long as it says, with all that it says."""
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    prefix = b"/" + bytes(module.PREFIXES_BYTES_MAX // 3)
+    feed = Feed(ensemble, client, (applied(ensemble), WHOLE), prefix, wait_ms=5_000)
+    assert ensemble.do(client, *[feed.request() for _ in range(4)]) == [
+        (-19, ErrorCode.THROTTLEDOP, None),
+        (-20, ErrorCode.THROTTLEDOP, None),
+    ]
+    feed.prefix, feed.history_id = b"/", bytes(module.PREFIXES_BYTES_MAX)
+    assert ensemble.do(client, feed.request()) == [(-21, ErrorCode.BADARGUMENTS, None)]
+    assert len(ensemble.servers[1].member.processor.change_feed.asked[client.connection]) == 2
+
+
 def test_more_requests_on_a_connection_than_the_limit_are_refused() -> None:
     ensemble = Ensemble(1, maxChangesPerConnection=3)
     client, other = ensemble.session(), ensemble.session()

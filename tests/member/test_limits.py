@@ -54,6 +54,58 @@ def test_who_ends_within_a_frame_counts_no_more_and_is_forgotten() -> None:
     assert not ensemble.servers[1].member.limits.inputs.noted
 
 
+def test_of_two_addresses_the_one_with_more_of_unfinished_frames_loses_its_largest() -> None:
+    """A client with many connections ended another one's, whose only request was longer than each of its own."""
+    ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20)
+    crowd, innocent = [ensemble.session() for _ in range(5)], ensemble.session()
+    innocent.connection.host = "10.0.0.1"
+    innocent.say(unfinished(900_000))
+    ensemble.settle()
+    for number, client in enumerate(crowd):
+        client.say(unfinished(300_000 + number))
+        ensemble.settle()
+    assert not innocent.is_closed
+    assert [client.is_closed for client in crowd] == [False, False, False, True, True]
+
+
+def test_a_sixteenth_is_made_free_so_that_not_every_turn_looks_at_everybody() -> None:
+    ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20, maxClientCnxns=0)
+    clients = [ensemble.session() for _ in range(106)]
+    for client in clients:
+        client.say(unfinished(20_000))
+        ensemble.settle()
+    closed = sum(client.is_closed for client in clients)
+    assert ensemble.servers[1].member.limits.inputs.bytes <= (2 << 20)
+    assert 5 <= closed <= 8
+
+
+@pytest.mark.parametrize(("length", "count"), [(1, 1_600), (3_000, 100)], ids=["many", "long ones"])
+def test_requests_that_wait_count_with_unfinished_frames(length: int, count: int) -> None:
+    """Reads behind a write that is not durable yet: each keeps what it says, and more than that if it is short."""
+    ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20)
+    server = ensemble.servers[1]
+    clients = [ensemble.session() for _ in range(12)]
+    server.durable_held = True
+    for number, client in enumerate(clients):
+        client.say(client.create(b"/%d" % number))
+        ensemble.settle()
+    for client in clients:
+        client.say(b"".join(client.exists(b"/" + bytes(length)) for _ in range(count)))
+        ensemble.settle()
+    closed = [client for client in clients if client.is_closed]
+    assert 3 <= len(closed) <= 8
+    assert server.member.metrics.connections_closed_for_input == len(closed)
+    ensemble.release(server)
+    server.durable_held = False
+    ensemble.settle()
+    assert {len(client.replies()) for client in clients if not client.is_closed} == {count + 1}
+    others = [ensemble.session() for _ in range(3)]
+    for other in others:
+        other.say(unfinished(600_000))
+        ensemble.settle()
+    assert not any(other.is_closed for other in others), "what was answered counts no more"
+
+
 def test_answers_before_writes_of_one_batch_come_over_several_turns_and_within_the_limit_of_all() -> None:
     """Reads between two writes cannot wait for anybody who is slow. With one batch for the second writes of many, each
     had twice outputLimitBytes of answers in a single turn."""

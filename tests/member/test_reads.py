@@ -21,6 +21,7 @@ from datatree.requests import (
     SetData,
     SetWatches,
 )
+from datatree.watches import WATCH_BYTES
 from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 
@@ -351,6 +352,37 @@ def test_more_watches_than_the_limit_end_the_connection() -> None:
     assert client.is_closed
     assert not other.is_closed
     assert ensemble.servers[1].member.state.watches.total_count == 0
+
+
+def test_more_bytes_of_watches_than_the_limit_end_the_connection() -> None:
+    """A path may have as many bytes as a request."""
+    ensemble = Ensemble(1, watchLimitBytes=50_000)
+    member = ensemble.servers[1].member
+    client, other = ensemble.session(), ensemble.session()
+    for number in range(4):
+        ensemble.do(client, client.exists(b"/%d" % number + b"x" * 12_000, True))
+    assert member.state.watches.total_bytes == 4 * (WATCH_BYTES + 12_002)
+    ensemble.do(client, client.exists(b"/0" + b"x" * 12_000, True))
+    assert not client.is_closed
+    ensemble.do(client, client.exists(b"/4" + b"x" * 12_000, True))
+    assert client.is_closed
+    assert not other.is_closed
+    assert member.state.watches.total_bytes == 0
+    assert (member.metrics.connections_closed_for_watches, member.metrics.connection_drop_count) == (1, 1)
+
+
+def test_more_bytes_of_watches_of_all_together_than_the_limit_end_those_with_most() -> None:
+    ensemble = Ensemble(1, watchLimitBytes=50_000, totalWatchLimitBytes=100_000)
+    member = ensemble.servers[1].member
+    clients = [ensemble.session() for _ in range(5)]
+    for count, client in enumerate(clients, 1):
+        for number in range(count):
+            ensemble.do(client, client.exists(b"/%d" % number + b"x" * 6_000, True))
+    assert not any(client.is_closed for client in clients)
+    ensemble.do(clients[0], clients[0].exists(b"/a" + b"x" * 6_000, True))
+    assert [client.is_closed for client in clients] == [False, False, False, False, True]
+    assert member.metrics.connections_closed_for_watches == 1
+    assert member.state.watches.total_bytes == 11 * (WATCH_BYTES + 6_002)
 
 
 def test_more_watches_than_the_limit_set_again_at_once_end_the_connection() -> None:

@@ -22,8 +22,9 @@ Invariants:
 - Nothing above what the tree has applied is told, so nothing that is not committed.
 - The pages of a client, each asked for from the place of the one before, have every change that it may see once, in
   order; whichever members they come from.
-- One connection has at most `maxChangesPerConnection` requests here, a page is no larger than `maxChangesPageBytes` and
-  one change; none waits longer than `maxChangesWaitMs`, rounded up to the turn that finds it.
+- One connection has at most `maxChangesPerConnection` requests here, with `PREFIXES_BYTES_MAX` of paths; a page is no
+  larger than `maxChangesPageBytes` and one change; none waits longer than `maxChangesWaitMs`, rounded up to the turn
+  that finds it.
 
 Not here: the bytes (`zab.jute.change_pages`), the reading (`storage`).
 """
@@ -61,6 +62,8 @@ REQUEST_COUNT = 8
 """A request costs as much of the budget as this many changes, whatever it finds."""
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are decoded in the loop, where a thread would take longer to be woken."""
+PREFIXES_BYTES_MAX: Final = 64 << 10
+"""Of the paths below which the requests of one connection ask, with their ids of histories, while they wait."""
 _HISTORY_ID_BYTES: Final = 16
 
 
@@ -68,6 +71,10 @@ _HISTORY_ID_BYTES: Final = 16
 def history_id_of(lineage: bytes) -> bytes:
     """What tells clients one history from another. Nobody learns the lineage from it."""
     return blake2b(lineage, digest_size=_HISTORY_ID_BYTES, person=b"zab history id").digest()
+
+
+def _said_bytes(history_id: bytes, prefix: bytes | None) -> int:
+    return len(history_id) + len(prefix or ROOT)
 
 
 @attrs.define(eq=False)
@@ -123,9 +130,11 @@ class ChangeFeed:
             return
         assert isinstance(body, GetChanges)
         own = self.asked.setdefault(connection, {})
-        if xid > CHANGES_XID_MAX or xid in own or body.zxid < 0:
+        said_bytes = _said_bytes(body.history_id, body.prefix)
+        waiting_bytes = sum(_said_bytes(asked.history_id, asked.prefix) for asked in own.values())
+        if xid > CHANGES_XID_MAX or xid in own or body.zxid < 0 or said_bytes > PREFIXES_BYTES_MAX:
             clients.send(connection, reply(xid, applied, ErrorCode.BADARGUMENTS))
-        elif len(own) >= config.max_changes_per_connection:
+        elif len(own) >= config.max_changes_per_connection or said_bytes + waiting_bytes > PREFIXES_BYTES_MAX:
             clients.send(connection, reply(xid, applied, ErrorCode.THROTTLEDOP))
         else:
             bytes_max = min(body.bytes_max, config.max_changes_page_bytes)

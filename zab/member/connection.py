@@ -136,6 +136,8 @@ class ClientConnection:
     """Frames that came before the session was there."""
     pending: deque[Waiting] = attrs.Factory(deque)
     """Requests in their order, from the oldest write (or sync) that is under way on."""
+    asked_bytes: int = 0
+    """Of these, when they were counted last (`zab.member.limits`)."""
     answering: Generator[None, None, bytes] | None = None
     """What is left of an answer that takes more than a slice: of the first request in `pending`, or of a four-letter
     word."""

@@ -4,8 +4,12 @@
              not propose: a connection that waits for an answer and sends more is not read from until that is over
     output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice
              that it is closed. Of all connections together above totalOutputLimitBytes: those with most are closed
-    input    unfinished frames of all connections together above totalInputLimitBytes: those with most are closed
+    input    unfinished frames and waiting requests of all connections together above totalInputLimitBytes: likewise
+    watches  those of all connections together above totalWatchLimitBytes: likewise
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
+
+Those with most: connections of the address with most, so that one client with many connections closes its own, and of
+these the largest.
 
 The share: learners divide the limit, as in ZooKeeper, so that the leader is not flooded by all of them together.
 
@@ -13,27 +17,35 @@ Silence is counted in ticks, so that a process that was paused does not find eve
 connection that is not read from, and its session counts as alive, unless it is its own output that is too much. This is
 about sockets: sessions end elsewhere, and only by the leader (`sessions`).
 
-Not here: the limits on connecting (`connection`), on requests of all together (`request_throttle`), on watches
-(`reads`), on frames (`zab.jute.framing`).
+Not here: the limits on connecting (`connection`), on requests of all together (`request_throttle`), on the watches of
+one connection (`reads`), on frames (`zab.jute.framing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heapify, heapreplace
 from itertools import chain
 from typing import Final
 
 from datatree.slices import ENDED, NAMES
-from zab.member.connection import ClientConnection, Clients, Hold, Stage
-from zab.member.metrics import Metrics
+from zab.member.connection import ClientConnection, Hold, Stage
+from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
-from zab.member.settings import Config
 
 _OURS: Final = Hold.LOAD | Hold.THROTTLED
 """Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
 
 NOTED_BYTES_MIN: Final = 4096
-"""What a connection has below that is not counted with that of the others: so most turns count nothing."""
+NOTED_COUNT_MIN: Final = 16
+"""What a connection has below that, in bytes and in requests, is not counted with that of the others: so most turns
+count nothing."""
+
+SPARE: Final = 16
+"""Once there is too much, a sixteenth of the limit is made free, so that not every turn looks at everybody."""
+
+REQUEST_BYTES: Final = 200
+"""A request that waits, besides its frame."""
 
 
 class Together:
@@ -58,15 +70,23 @@ class Together:
         self.bytes -= self.noted.pop(connection, 0)
 
     def beyond(self) -> Iterator[ClientConnection]:
-        """Those with most, as many as have to go so that the rest is within the limit."""
+        """Those with most, as many as have to go so that the rest is well within the limit."""
         found = ((connection, self._size_of(connection)) for connection in self.noted)
         self.noted = {connection: size for connection, size in found if size and not connection.closing}
         self.bytes = total = sum(self.noted.values())
-        for connection, size in sorted(self.noted.items(), key=lambda item: item[1], reverse=True):
-            if total <= self.bytes_max:
-                return
+        if total <= self.bytes_max:
+            return
+        of_hosts: dict[str, list[tuple[int, ClientConnection]]] = {}
+        for connection, size in sorted(self.noted.items(), key=lambda item: item[1]):
+            of_hosts.setdefault(connection.host, []).append((size, connection))
+        most = [(-sum(size for size, _ in of_host), host) for host, of_host in of_hosts.items()]
+        heapify(most)
+        while total > self.bytes_max - self.bytes_max // SPARE:
+            less, host = most[0]
+            size, connection = of_hosts[host].pop()
             yield connection
             total -= size
+            heapreplace(most, (less + size, host))
 
 
 def _output_of(connection: ClientConnection) -> int:
@@ -74,7 +94,7 @@ def _output_of(connection: ClientConnection) -> int:
 
 
 def _input_of(connection: ClientConnection) -> int:
-    return connection.frames.kept_bytes
+    return connection.frames.kept_bytes + (connection.asked_bytes if connection.pending else 0)
 
 
 class Limits:
@@ -82,18 +102,17 @@ class Limits:
 
     def __init__(
         self,
-        config: Config,
-        clients: Clients,
-        metrics: Metrics,
+        state: ReadState,
         throttle: RequestThrottle | None,
         touch: Callable[[ClientConnection, int], None],
         voter_count: int,
         now: int,
     ) -> None:
         """`touch` says of a connection that its session is alive."""
-        self._config = config
-        self._clients = clients
-        self._metrics = metrics
+        self._config = config = state.config
+        self._clients = state.clients
+        self._metrics = state.metrics
+        self._watches = state.watches
         self._throttle = throttle
         self._touch = touch
         self._outstanding_count_of_all = config.global_outstanding_limit_count
@@ -125,6 +144,13 @@ class Limits:
         """Whether its unsent output is within the limit."""
         return _output_of(connection) <= self._config.output_limit_bytes
 
+    def keep_waiting(self, connection: ClientConnection, came_bytes: int) -> None:
+        """Some of what came waits for its turn."""
+        pending = connection.pending
+        if came_bytes > NOTED_BYTES_MIN or len(pending) > NOTED_COUNT_MIN:
+            connection.asked_bytes = sum(len(frame) for _, _, frame, _ in pending) + REQUEST_BYTES * len(pending)
+            self.keep_unfinished(connection)
+
     def keep_unfinished(self, connection: ClientConnection) -> None:
         """What came finished no frame."""
         size = _input_of(connection)
@@ -145,6 +171,8 @@ class Limits:
     def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
         """Hold, release and close whom this turn has brought to a limit, or back."""
         self.limit_output()
+        if self._watches.total_bytes > self._config.total_watch_limit_bytes:
+            self._limit_watches()
         if self.loaded and not self.is_loaded(outstanding_count, is_stalled):
             for connection in self.loaded:
                 self._clients.release(connection, Hold.LOAD)
@@ -192,6 +220,13 @@ class Limits:
             for connection in [connection for connection in self.full if self.has_room(connection)]:
                 del self.full[connection]
                 self._clients.release(connection, Hold.OUTPUT)
+
+    def _limit_watches(self) -> None:
+        watching = Together(self._config.total_watch_limit_bytes, self._watches.bytes_of)
+        watching.noted = dict.fromkeys(self._watches.holders(), 0)
+        for connection in watching.beyond():
+            self._metrics.connections_closed_for_watches += 1
+            self._drop(connection)
 
     def _drop(self, connection: ClientConnection) -> None:
         self._metrics.connection_drop_count += 1

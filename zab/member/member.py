@@ -143,7 +143,7 @@ class Member:
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
         voter_count = len(self.peer.quorum.voters)
-        self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
+        self.limits = Limits(self.state, self.throttle, self.sessions.touch, voter_count, now)
         self.read_only = ReadOnlyMode(config, now)
         self.server_id, self.digests = ServerId(config.server_id), Digests()
         self.check = TreeCheck(self.peer.quorum)
@@ -597,6 +597,8 @@ class Member:
             return
         if frames:
             self._on_frames(connection, frames)
+            if connection.pending:
+                self.limits.keep_waiting(connection, len(event.data))
         else:
             self.limits.keep_unfinished(connection)
         if self.is_stalled and (connection.pending or connection.frames.kept_bytes):

@@ -171,7 +171,9 @@ class Metrics:
     """Ours: for more unsent output than `outputLimitBytes` or `totalOutputLimitBytes` allow; in connection_drop_count,
     too."""
     connections_closed_for_input: int = 0
-    """Ours: for unfinished frames, with which all together were beyond `totalInputLimitBytes`; likewise."""
+    """Ours: for unfinished and waiting requests, when all together were beyond `totalInputLimitBytes`; likewise."""
+    connections_closed_for_watches: int = 0
+    """Ours: for watches beyond `maxWatchesPerConnection`, `watchLimitBytes` or `totalWatchLimitBytes`; likewise."""
     damage_found: int = 0
     """Ours: damaged files, as the rounds of scrubbing find them; one that stays is found by each round."""
     audit_records_lost: int = 0

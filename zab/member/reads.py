@@ -523,9 +523,13 @@ def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> N
 
 
 def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
-    """Beyond maxWatchesPerConnection the connection is closed: its client cannot be told otherwise."""
-    state.metrics.most_watches = max(state.metrics.most_watches, state.watches.count(connection))
-    if state.watches.count(connection) > state.config.max_watches_per_connection:
+    """Beyond maxWatchesPerConnection or watchLimitBytes the connection is closed: its client cannot be told
+    otherwise."""
+    config, metrics, count = state.config, state.metrics, state.watches.count(connection)
+    metrics.most_watches = max(metrics.most_watches, count)
+    if count > config.max_watches_per_connection or state.watches.bytes_of(connection) > config.watch_limit_bytes:
+        metrics.connections_closed_for_watches += 1
+        metrics.connection_drop_count += 1
         raise ConnectionEnds
 
 

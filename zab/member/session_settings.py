@@ -8,10 +8,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, setting
+from zab.member.limit_settings import LimitSettings
 
 
 @frozen(kw_only=True)
-class SessionSettings:
+class SessionSettings(LimitSettings):
     """See the module."""
 
     read_only_mode_enabled: bool = setting(

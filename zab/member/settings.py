@@ -371,34 +371,6 @@ class Config(AdminSettings):
         "parts",
         "Ours. A multi of more is refused whole, with BADARGUMENTS. A removeRecursive removes no more.",
     )
-    max_watches_per_connection: int = setting(
-        "maxWatchesPerConnection",
-        200_000,
-        COUNT,
-        "watches",
-        "Ours. A recursive cache of 100,000 znodes needs two each; beyond, the connection is closed.",
-    )
-    output_limit_bytes: int = setting(
-        "outputLimitBytes",
-        16 * _MIB,
-        BYTES,
-        "bytes",
-        "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
-    )
-    total_output_limit_bytes: int = setting(
-        "totalOutputLimitBytes",
-        128 * _MIB,
-        BYTES,
-        "bytes",
-        "Ours. Unsent output of all connections; beyond, those with most of it are closed.",
-    )
-    total_input_limit_bytes: int = setting(
-        "totalInputLimitBytes",
-        256 * _MIB,
-        BYTES,
-        "bytes",
-        "Ours. Unfinished requests of all connections; beyond, those with most of them are closed.",
-    )
     max_changes_per_connection: int = setting(
         "maxChangesPerConnection",
         64,
