@@ -2,8 +2,9 @@
 
     environment("clickhouse", "chdb-core==26.9.0")    -> the Python of an environment that has it
 
-It stands in `$XDG_CACHE_HOME/zab/NAME-HASH` (`~/.cache/zab`), by what it has, and is made once. Where PyPI cannot be
-reached, or has nothing for this Python, the test is skipped with what pip said.
+It stands in `$XDG_CACHE_HOME/zab/NAME-HASH` (`~/.cache/zab`), by what it has, and is made once: of several workers that
+want it, one makes it, and the others wait. Where PyPI cannot be reached, or has nothing for this Python, the test is
+skipped with what pip said, and nothing half made is left.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
+from fcntl import LOCK_EX, flock
 from hashlib import blake2b
 from pathlib import Path
 
@@ -28,27 +31,47 @@ def cache() -> Path:
 
 def environment(name: str, *requirements: str) -> Path:
     """The Python of an environment with these packages. Skips the test where they cannot be had."""
-    what = "\n".join((sys.version, *requirements))
-    place = cache() / f"{name}-{blake2b(what.encode(), digest_size=6).hexdigest()}"
-    if not (place / "complete").exists():
-        shutil.rmtree(place, ignore_errors=True)
+
+    def make(place: Path) -> None:
         venv.create(place, with_pip=True)
         _pip(place, "install", *requirements)
-        (place / "complete").touch()
+
+    what = "\n".join((sys.version, *requirements))
+    place = cache() / f"{name}-{blake2b(what.encode(), digest_size=6).hexdigest()}"
+    _once(place, make)
     return place / "bin" / "python"
 
 
 def sources(name: str, python: Path, requirement: str) -> Path:
     """The directory of a package's sources, with its own tests, beside an environment."""
-    place = python.parent.parent / "sources"
-    if not place.exists():
-        downloaded = place.with_name("downloaded")
-        options = ("--no-deps", "--no-binary", ":all:", "--dest", str(downloaded))
+
+    def make(place: Path) -> None:
+        options = ("--no-deps", "--no-binary", ":all:", "--dest", str(place))
         _pip(python.parent.parent, "download", *options, requirement)
-        (archive,) = downloaded.glob(f"{name}-*.tar.gz")
+        (archive,) = place.glob(f"{name}-*.tar.gz")
         shutil.unpack_archive(archive, place, filter="data")
-    (found,) = place.iterdir()
+        archive.unlink()
+
+    place = python.parent.parent / "sources"
+    _once(place, make)
+    (found,) = place.glob(f"{name}-*")
     return found
+
+
+def _once(place: Path, make: Callable[[Path], None]) -> None:
+    """The directory is there, and whole."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if (place / "complete").exists():
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            make(place)
+            (place / "complete").touch()
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
 
 
 def _pip(place: Path, *arguments: str) -> None:
@@ -58,3 +81,5 @@ def _pip(place: Path, *arguments: str) -> None:
     except subprocess.CalledProcessError as error:
         said = (error.stderr or error.stdout).strip().splitlines()
         pytest.skip(f"pip {' '.join(arguments)}: {said[-1] if said else error}")
+    except subprocess.TimeoutExpired as error:
+        pytest.skip(str(error))
