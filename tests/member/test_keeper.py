@@ -125,6 +125,7 @@ def test_a_multi_read_has_keepers_parts(ensemble: Ensemble, client: Client) -> N
 
 
 FLAGS = (OpCode.GET_DATA, PathWatch(b"/keeper/feature_flags", False))
+VERSION = (OpCode.GET_DATA, PathWatch(b"/keeper/api_version", False))
 BY_KIND = (OpCode.FILTERED_LIST, FilteredList(b"/d", False, 1))
 RECURSIVELY = (OpCode.LIST_RECURSIVE, PathLimit(b"/d", 9))
 NOTHING_THERE = PathWatch(b"/none", False)
@@ -137,6 +138,7 @@ NOTHING_THERE = PathWatch(b"/none", False)
         ((OpCode.GET_DATA, PathWatch(b"/d", False)), OpCode.GET_CHILDREN, -1),
         (FLAGS, OpCode.GET_DATA, 4),
         (FLAGS, OpCode.GET_CHILDREN, 8),
+        (VERSION, OpCode.GET_DATA, 4),
         (BY_KIND, OpCode.GET_DATA, 4),
         (RECURSIVELY, OpCode.GET_DATA, 4),
         (None, OpCode.EXISTS, 3),

@@ -10,11 +10,22 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["API_VERSION", "API_VERSION_PATH", "FLAGS_PATH", "KEEPER_PATH", "KeeperFeature", "features_of", "flags_of"]
+__all__ = [
+    "API_VERSION",
+    "API_VERSION_PATH",
+    "FLAGS_PATH",
+    "KEEPER_PATH",
+    "TOLD_PATHS",
+    "KeeperFeature",
+    "features_of",
+    "flags_of",
+]
 
 KEEPER_PATH: Final = b"/keeper"
 API_VERSION_PATH: Final = KEEPER_PATH + b"/api_version"
 FLAGS_PATH: Final = KEEPER_PATH + b"/feature_flags"
+TOLD_PATHS: Final = (FLAGS_PATH, API_VERSION_PATH)
+"""ClickHouse reads one of them on each new connection, before its first request: old clients the version alone."""
 API_VERSION: Final = b"3"
 
 

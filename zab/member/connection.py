@@ -124,7 +124,7 @@ class ClientConnection:
     has_read_only_byte: bool = True
     """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
     is_of_keeper: bool = False
-    """Its client knows ClickHouse Keeper's operations: it has asked which there are here, or for one of them."""
+    """Its client knows ClickHouse Keeper's operations: it has asked which there are here, or for one of its reads."""
     identities: tuple[Identity, ...] = ()
     sasl_nonce: bytes | None = b""
     """The nonce of the login by SASL that is under way; empty before it, None after it."""

@@ -62,7 +62,7 @@ from datatree.znode import (
     length_of,
     stat_of,
 )
-from zab.jute.keeper_features import FLAGS_PATH
+from zab.jute.keeper_features import TOLD_PATHS
 from zab.jute.replies import (
     acl_body,
     children_body,
@@ -189,7 +189,7 @@ def get_data(state: ReadState, connection: ClientConnection, xid: int, frame: by
     if znode is None:
         return reply(xid, tree.applied, ErrorCode.NONODE)
     (acl_id,) = ACL_ID.unpack_from(znode)
-    if path == FLAGS_PATH:
+    if path in TOLD_PATHS:
         connection.is_of_keeper = True
     if acl_id != OPEN and not may(state, connection, znode, READ):
         return reply(xid, tree.applied, ErrorCode.NOAUTH)
