@@ -29,7 +29,7 @@ from typing import Final, TypeAlias
 from zlib import crc32
 
 from datatree.errors import ErrorCode, Refused
-from datatree.paths import is_text
+from datatree.paths import text_of
 from datatree.record import Acl, AclList
 from datatree.requests import OPEN_ACL, WireAcl
 
@@ -190,9 +190,10 @@ def fix_up(
 ) -> AclList:
     """The list to store for the one that a client sent. Raises Refused(INVALIDACL).
 
-    Duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are checked; the bits
-    are not. A few bytes of `auth` may stand for many identities, so what becomes of it takes `bytes_max` at most. There
-    are `count_max` entries at most, and an `auth` that would exceed them is refused before any entry is made of it.
+    Ids become text, duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are
+    checked; the bits are not. A few bytes of `auth` may stand for many identities, and a byte that is no text becomes
+    three, so the list takes `bytes_max` at most. There are `count_max` entries at most, and an `auth` that would exceed
+    them is refused before any entry is made of it.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return None
@@ -201,7 +202,8 @@ def fix_up(
     fixed: list[Acl] = []
     room = bytes_max
     proven: list[Identity] | None = None
-    for perms, scheme, name in dict.fromkeys(acl or ()):
+    as_text = ((perms, scheme, name and text_of(name)) for perms, scheme, name in acl or ())
+    for perms, scheme, name in dict.fromkeys(as_text):
         # The id of "auth" means nothing, not even when it is null.
         if scheme == b"auth":
             if proven is None:
@@ -209,17 +211,17 @@ def fix_up(
             if len(fixed) + len(proven) > count_max:
                 raise Refused(ErrorCode.INVALIDACL)
             entries = [(perms, *identity) for identity in proven]
-            room -= size_of(entries)
-            if not entries or room < 0:
-                raise Refused(ErrorCode.INVALIDACL)
-            fixed += entries
         elif scheme is None or name is None:
-            raise Refused(ErrorCode.INVALIDACL)
+            entries = []
         elif (scheme, name) == _WORLD or (scheme in schemes and _VALID[scheme](name)):
-            fixed.append((perms, scheme, name))
+            entries = [(perms, scheme, name)]
         else:
+            entries = []
+        room -= size_of(entries)
+        if not entries or room < 0:
             raise Refused(ErrorCode.INVALIDACL)
-    if not fixed or len(fixed) > count_max or not all(is_text(name) for _, _, name in fixed):
+        fixed += entries
+    if not fixed or len(fixed) > count_max:
         raise Refused(ErrorCode.INVALIDACL)
     stored = Entries(fixed)
     return None if stored == OPEN_ACL else stored
@@ -248,6 +250,7 @@ def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
 
 def digest_identity(user_password: bytes, algorithm: str = "sha1") -> Identity:
     """The identity that `user:password` proves: user, ":", base64 of the hash of both. `algorithm` is for hashlib."""
+    user_password = text_of(user_password)
     hashed = new_hash(algorithm, user_password, usedforsecurity=False).digest()
     return b"digest", user_password.partition(b":")[0] + b":" + b64encode(hashed)
 

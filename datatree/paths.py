@@ -28,6 +28,7 @@ __all__ = [
     "name",
     "parent",
     "sequential_name",
+    "text_of",
     "validate",
 ]
 
@@ -41,6 +42,8 @@ RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
 _PLAIN_NAME: Final = re.compile(rb"(?!\.{1,2}\Z)[ -.0-~]+").fullmatch
 _PLAIN_PATH: Final = re.compile(rb"(?:/(?!\.{1,2}(?:/|\Z))[ -.0-~]+)+").fullmatch
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").search
+_HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+"""A surrogate of UTF-16 as if it were a character: Java puts one U+FFFD for its three bytes, Python three."""
 
 
 def is_text(path: bytes) -> bool:
@@ -52,6 +55,13 @@ def is_text(path: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def text_of(name: bytes) -> bytes:
+    """`name` as ZooKeeper reads it: U+FFFD stands for what is not UTF-8 in it. At most three times as long."""
+    if name.isascii():
+        return name
+    return _HALF_PAIR.sub("\ufffd".encode(), name).decode(errors="replace").encode()
 
 
 def is_valid_name(component: bytes) -> bool:

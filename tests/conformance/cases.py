@@ -45,6 +45,18 @@ NONE_READABLE = ((30, "world", "anyone"),)
 OF_BOB = ((31, "digest", "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="),)
 BOB = auth("digest", b"bob:pw")
 BY_BOB = ((31, "auth", ""),)
+# Latin-1, half a pair of UTF-16, cut off in a character, beyond Unicode, longer than it need be, two of one reading.
+NO_TEXTS = (
+    *(
+        b"b\xe9b:p\xe4ss",
+        b"half:\xed\xa0\x80x\xed\xb0\x80",
+        b"cut:\xe2\x82",
+        b"cut:\xf0\x9f\x98x",
+        b"cut:\xe2x\xf0\x9f",
+    ),
+    *(b"beyond:\xf4\x90\x80\x80", b"long:\xc0\x80\xe0\x80\x80\xf0\x80\x80\x80", b"one:\xff", b"one:\xfe", b"\xff:\xfe"),
+)
+OF_NO_TEXTS = tuple((31, "digest", name) for name in NO_TEXTS)
 
 
 def a(*actions: Request | Frames | Again | Ends) -> list[Step]:
@@ -109,6 +121,7 @@ CREATES = {
     "create ACL digest id": a(
         create(R + "/x", acl=tuple((31, "digest", name) for name in ("a:b", ":b", "a:b::"))), get_acl(R + "/x")
     ),
+    "create ACL digest id not UTF-8": a(create(R + "/x", acl=OF_NO_TEXTS), get_acl(R + "/x")),
     "create ACL ip ids": a(
         *(create(R + "/x", acl=((31, "ip", name),)) for name in ("", "1.2.3", "1.2.3.4/33", "1.2.3.4/x", "300.1.1.1")),
         *(
@@ -426,7 +439,9 @@ AUTHENTICATION = {
     "auth digest without colon": a(auth("digest", b"eve"), create(R + "/x", acl=BY_BOB), get_acl(R + "/x")),
     "auth digest empty": a(auth("digest", b""), WHO_AM_I),
     "auth digest null": a(auth("digest", None), WHO_AM_I),
-    "auth digest not UTF-8": a(auth("digest", b"\xff:\xfe"), WHO_AM_I),
+    "auth digest not UTF-8": a(
+        *(auth("digest", proof) for proof in NO_TEXTS), WHO_AM_I, create(R + "/x", acl=BY_BOB), get_acl(R + "/x")
+    ),
     "auth xid is echoed": a(Frames(frame(i32(33) + i32(100) + BOB[1]), 1, ((33, 100),))),
     "auth scheme in capitals": a(auth("Digest", b"bob:pw")),
     "auth scheme null": a((100, i32(0) + text(None) + text(b"x"))),

@@ -64,9 +64,6 @@ DIFFERENCES = {
     "auth cut": Difference(_AUTH, (-5, 0)),
     "auth without body": Difference(_AUTH, (-5, 0)),
     "auth digest null": Difference("null is taken for empty, which ZooKeeper accepts", (0, 0)),
-    "auth digest not UTF-8": Difference(
-        "identities are text; ZooKeeper hashes replacement characters", (-115, "closed", 0)
-    ),
     "sasl is not set up": Difference("AUTHFAILED instead of a null token, which says nothing", (-115, "closed")),
     "close ends what follows": Difference("nothing is answered behind a closeSession", (0, "closed"), steady=False),
 }

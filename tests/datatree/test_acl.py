@@ -1,5 +1,7 @@
 """Access control lists: fix-up, permissions, the table of lists."""
 
+from base64 import b64encode
+from hashlib import sha1
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -33,6 +35,23 @@ LOCAL: Identity = (b"ip", b"127.0.0.1")
 BOB: Identity = (b"digest", b"bob:ikIaKsbtGweaHnb/jKn7OHqbunM=")
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (b"b\xe9b:p\xe4ss", "b\ufffdb:p\ufffdss"),
+        (b"half:\xed\xa0\x80x", "half:\ufffdx"),
+        (b"cut:\xe2\x82", "cut:\ufffd"),
+        (b"long:\xc0\x80", "long:\ufffd\ufffd"),
+        ("bör:pass€".encode(), "bör:pass€"),
+    ],
+)
+def test_a_digest_of_what_is_no_text_is_that_of_what_zookeeper_reads(sent: bytes, read: str) -> None:
+    """C's and Java's clients take any bytes for a password."""
+    user, _, hashed = digest_identity(sent)[1].partition(b":")
+    assert user.decode() == read.partition(":")[0]
+    assert hashed == b64encode(sha1(read.encode(), usedforsecurity=False).digest())
+
+
 def test_the_hash_of_a_digest_identity_is_zookeepers() -> None:
     assert digest_identity(b"bob:pw") == BOB
 
@@ -59,6 +78,10 @@ class TestFixUp:
             (
                 ((READ, b"digest", b":b"), (READ, b"digest", b"a:b::")),
                 ((READ, b"digest", b":b"), (READ, b"digest", b"a:b::")),
+            ),
+            (
+                ((READ, b"digest", b"b\xe9b:h"), (READ, b"digest", b"b\xffb:h")),
+                ((READ, b"digest", "b\ufffdb:h".encode()),),
             ),
             (((READ, b"ip", b"10.0.0.0/8"),), ((READ, b"ip", b"10.0.0.0/8"),)),
             (((READ, b"ip", b"10.1.2.3/8"),), ((READ, b"ip", b"10.1.2.3/8"),)),
@@ -90,7 +113,6 @@ class TestFixUp:
             ((READ, b"digest", b"bob:"),),
             ((READ, b"digest", b":"),),
             ((READ, b"digest", b"a:b:c"),),
-            ((READ, b"digest", b"a:\xff"),),
             ((READ, b"ip", b"10.0.0"),),
             ((READ, b"ip", b"10.0.0.1/33"),),
             ((READ, b"ip", b"10.0.0.1/255.0.0.0"),),
@@ -115,6 +137,13 @@ class TestFixUp:
             with pytest.raises(Refused) as refused:
                 fix_up(acl, (BOB, alice), bytes_max=bytes_max)
             assert refused.value.code == ErrorCode.INVALIDACL
+
+    def test_ids_that_grow_as_they_become_text_take_no_more_bytes_than_a_request(self) -> None:
+        acl = ((READ, b"digest", b"\xff\xff:h"),)
+        room = size_of(((READ, b"digest", "\ufffd\ufffd:h".encode()),))
+        assert fix_up(acl, (), bytes_max=room)
+        with pytest.raises(Refused):
+            fix_up(acl, (), bytes_max=room - 1)
 
     def test_auth_that_makes_too_many_entries_is_refused_before_one_is_made(self) -> None:
         """A list of 256 `auth` by somebody with 62 identities would be 16,000 entries."""

@@ -21,7 +21,6 @@ from ipaddress import ip_address
 from typing import Final
 
 from datatree.acl import ADMIN, ALL, SUPER, AclList, Identity, digest_identity, explicit, permits
-from datatree.paths import is_text
 from zab.member.settings import Config
 
 NOT_AUTHORIZED: Final = (
@@ -36,7 +35,7 @@ _BITS: Final = tuple(1 << number for number in range(ALL.bit_length()) if ALL & 
 def identities_of(authorization: str, config: Config) -> tuple[Identity, ...]:
     """What the header proves; empty: nothing."""
     scheme, *proofs = authorization.split(" ")
-    if len(proofs) != 1 or scheme != "digest" or not config.digest_enabled or not is_text(proofs[0].encode()):
+    if len(proofs) != 1 or scheme != "digest" or not config.digest_enabled:
         return ()
     identity = digest_identity(proofs[0].encode(), config.digest_algorithm)
     is_super = config.super_digest is not None and identity[1] == config.super_digest.encode()

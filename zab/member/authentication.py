@@ -2,7 +2,7 @@
 
     scheme     by                       identity                     refused
     ip         its address              ("ip", address), always      -
-    digest     auth: user:password      ("digest", user:hash)        what is not text; when switched off
+    digest     auth: user:password      ("digest", user:hash)        when switched off
     x509       the certificate in TLS   ("x509", subject), always    auth, on a connection without one
     sasl       sasl: tokens             ("sasl", user)               whatever proves nothing (`zab.wire.digest_md5`)
     ensemble   auth: a name             none                         another ensemble's name: closed without an answer
@@ -44,7 +44,6 @@ import attrs
 from datatree.acl import ANY_SASL, SUPER, Identity, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.paths import is_text
 from zab.member.connection import ClientConnection
 from zab.member.inputs import LoginStepped, UsersRead
 from zab.member.kerberos import Logins, LoginStep, name_of
@@ -122,7 +121,7 @@ class Authentication:
         return Verdict.ACCEPTED
 
     def _prove_digest(self, connection: ClientConnection, proof: bytes) -> Verdict:
-        if not self._config.digest_enabled or not is_text(proof):
+        if not self._config.digest_enabled:
             return Verdict.REFUSED
         identity = digest_identity(proof, self._config.digest_algorithm)
         proven = (identity, SUPER) if identity[1] == self._super_digest else (identity,)
