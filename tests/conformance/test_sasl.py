@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from kazoo.client import KazooClient
@@ -75,9 +76,11 @@ def written(path: Path, content: str) -> Path:
 
 
 @contextlib.contextmanager
-def sasl_servers(directory: Path, size: int, configuration: Mapping[str, str | int]) -> Iterator[ZooKeeperEnsemble]:
+def sasl_servers(
+    directory: Path, size: int, configuration: Mapping[str, str | int], said: str = JAAS
+) -> Iterator[ZooKeeperEnsemble]:
     """Ours, with the JAAS file."""
-    jaas = written(directory / "ours.jaas", JAAS)
+    jaas = written(directory / "ours.jaas", said)
     lines = {**configuration, "java.security.auth.login.config": str(jaas)}
     with zab_servers(size, directory=directory / "ours", configuration=lines) as ensemble:
         yield ensemble
@@ -186,7 +189,7 @@ def login_error(wire: Wire, user: str, password: str) -> int:
 def test_start_ends_where_nobody_could_log_in(tmp_path: Path, content: str, mode: int, reason: str) -> None:
     jaas = written(tmp_path / "jaas", content)
     jaas.chmod(mode)
-    configuration = {"java.security.auth.login.config": str(jaas)}
+    configuration = {"java.security.auth.login.config": str(jaas), "sessionRequireClientSASLAuth": "true"}
     with zab_servers(1, directory=tmp_path, configuration=configuration, wait=False) as ensemble:
         process = ensemble.members[0].process
         assert process is not None
@@ -322,14 +325,25 @@ CASES: dict[str, Sequence[Step]] = {
 STRICTER = {
     "nc": "ZooKeeper takes any count for the first",
     "without nc": "ZooKeeper takes no count for the first",
+    "login": "ZooKeeper without users answers with no token and no error, and the client is nobody",
 }
 """Logins that ZooKeeper takes and that fail here."""
 
 
-def run(port: int, steps: Sequence[Step]) -> list[tuple[int, bool, int, bytes] | str]:
+NOBODYS: dict[str, Sequence[Step]] = {
+    **{name: CASES[name] for name in ("auth sasl", "auth digest", "auth ip", "read", "write")},
+    "login": [ASK, WHO_AM_I],
+    "list": [create("/list", acl=ACL), get_acl("/list"), create("/list/below")],
+}
+"""Where nobody can log in."""
+
+Lines: TypeAlias = list[tuple[int, bool, int, bytes] | str]
+
+
+def run(port: int, steps: Sequence[Step]) -> Lines:
     """Of each reply the xid, whether it has a zxid, the error, and the body without nonces, proofs and the order of a
     hash table."""
-    lines: list[tuple[int, bool, int, bytes] | str] = []
+    lines: Lines = []
     challenge = b""
     with Wire(port) as wire:
         for step in steps:
@@ -365,15 +379,30 @@ def is_open(wire: Wire) -> bool:
     "configuration", [PLAIN, REQUIRED, ENFORCED, LENIENT], ids=["plain", "required", "enforced", "lenient"]
 )
 def test_logins_beside_zookeepers(tmp_path: Path, configuration: Mapping[str, str | int]) -> None:
-    jaas = written(tmp_path / "theirs.jaas", JAAS)
+    differ = logins_that_differ(tmp_path, configuration, JAAS, CASES)
+    assert not differ, "\n".join(f"{name}\n  {mine}\n  {other}" for name, (mine, other) in differ.items())
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_both_start_beside_an_empty_jaas_file_and_nobody_logs_in(tmp_path: Path) -> None:
+    differ = logins_that_differ(tmp_path, PLAIN, "", NOBODYS)
+    assert not differ, "\n".join(f"{name}\n  {mine}\n  {other}" for name, (mine, other) in differ.items())
+
+
+def logins_that_differ(
+    tmp_path: Path, configuration: Mapping[str, str | int], said: str, cases: Mapping[str, Sequence[Step]]
+) -> dict[str, tuple[Lines, Lines]]:
+    """Those that ours and ZooKeeper's answer in other ways, but where ours is said to be stricter."""
+    jaas = written(tmp_path / "theirs.jaas", said)
     option = f"-Djava.security.auth.login.config={jaas}"
     with (
-        sasl_servers(tmp_path, 1, configuration) as ours,
+        sasl_servers(tmp_path, 1, configuration, said) as ours,
         zookeeper(directory=tmp_path / "theirs", configuration=configuration, options=[option]) as theirs,
     ):
         differ = {}
-        for name, steps in CASES.items():
+        for name, steps in cases.items():
             mine, other = (run(each.members[0].client_port, steps) for each in (ours, theirs))
             if (mine != other) != (name in STRICTER):
                 differ[name] = (mine, other)
-        assert not differ, "\n".join(f"{name}\n  {mine}\n  {other}" for name, (mine, other) in differ.items())
+    return differ

@@ -525,9 +525,9 @@ def test_key_that_opens_the_service_is_written_as_zookeeper_reads_it(key: str) -
             "authProvider.1: the class 'org.example.Provider' is not known here",
         ),
         (
-            f"authProvider.1={ZOOKEEPERS}SASLAuthenticationProvider",
-            3,
-            "nobody could log in by SASL: add sasl.usersFile",
+            f"authProvider.1={ZOOKEEPERS}SASLAuthenticationProvider\nsessionRequireClientSASLAuth=true",
+            4,
+            "nobody can prove anything by sasl here: add sasl.usersFile",
         ),
         ("sessionRequireClientSASLAuth=true", 3, "nobody can prove anything by sasl here: add sasl.usersFile"),
         ("kerberos.removeHostFromPrincipal=true", 3, "kerberos.removeHostFromPrincipal is of Kerberos: add"),
@@ -593,6 +593,15 @@ def test_what_is_required_of_clients(lines: str, required: set[str]) -> None:
     config = parse(STANDALONE + SASL_USERS + lines, "zoo.cfg")
     assert config.required_schemes == required
     assert config.warnings == ()
+
+
+def test_a_provider_of_sasl_without_users_is_a_warning_and_lists_may_name_its_users() -> None:
+    """As in ZooKeeper. Where somebody has to log in by it, the start is refused."""
+    config = parse(f"{STANDALONE}authProvider.1={ZOOKEEPERS}SASLAuthenticationProvider", "zoo.cfg")
+    [warning] = config.warnings
+    assert str(warning).startswith("zoo.cfg:3: authProvider.*: nobody can log in by SASL: add sasl.usersFile=FILE")
+    assert "sasl" in config.acl_schemes
+    assert "sasl" not in parse(STANDALONE, "zoo.cfg").acl_schemes
 
 
 def test_requiring_what_everybody_has_is_warned_of() -> None:

@@ -82,6 +82,15 @@ def test_what_two_readers_refuse_is_said_once(tmp_path: Path) -> None:
     assert fault.line == 2
 
 
+def test_a_jaas_file_that_says_nothing_is_a_warning(tmp_path: Path) -> None:
+    jaas = tmp_path / "jaas.conf"
+    jaas.touch()
+    checked = check(written(tmp_path, f"java.security.auth.login.config={jaas}", *ENSEMBLE))
+    assert checked.faults == ()
+    [warning] = checked.warnings
+    assert (warning.file, warning.key) == (str(jaas), "java.security.auth.login.config")
+
+
 @pytest.mark.parametrize(
     ("lines", "wrong"),
     [

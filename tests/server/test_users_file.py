@@ -10,15 +10,21 @@ import pytest
 
 from zab.member.config import parse
 from zab.member.sasl_users import Users
+from zab.member.settings import Config
+from zab.server.files import warnings_of
 from zab.server.private_file import PrivateFileError, Watched
-from zab.server.users_file import FILE_BYTES_MAX, drop_user, put_user, watched_users
+from zab.server.users_file import FILE_BYTES_MAX, drop_user, kerberos_login, put_user, watched_users
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
 BOB, EVE = key_of("bob", ZOOKEEPER_REALM, "bob's"), key_of("eve", ZOOKEEPER_REALM, "eve's")
 
 
+def configured(*lines: str) -> Config:
+    return parse("\n".join(("dataDir=/d", "clientPort=2181", *lines)), "zoo.cfg")
+
+
 def watched(*lines: str) -> Watched[Users] | None:
-    return watched_users(parse("\n".join(("dataDir=/d", "clientPort=2181", *lines)), "zoo.cfg"))
+    return watched_users(configured(*lines))
 
 
 def users_in(path: Path) -> Users:
@@ -100,7 +106,53 @@ def test_users_of_a_jaas_file_with_the_section_and_password_of_the_configuration
     assert found is not None
     assert found.content == {"bob": BOB, "super": key_of("super", ZOOKEEPER_REALM, "new")}
     with pytest.raises(PrivateFileError, match=f"^{path}: there is no section Server"):
-        watched(lines[0])
+        watched(lines[0], "SASLAuthenticationProvider.superPassword=new")
+    path.write_text("Mine { };")
+    with pytest.raises(PrivateFileError, match=f"^{path}: there is no section Mine"):
+        found.read_again()
+
+
+REQUIRING = (
+    ("sessionRequireClientSASLAuth=true",),
+    ("requireClientAuthScheme=sasl",),
+    ("enforce.auth.enabled=true", "enforce.auth.schemes=sasl"),
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode"),
+    [("", 0o644), ("// nothing\n", 0o600), ("Server { };", 0o600), ("Other { a.B required; };", 0o600)],
+)
+def test_a_jaas_file_without_a_login_of_the_server_is_refused_only_where_somebody_has_to_log_in(
+    tmp_path: Path, content: str, mode: int
+) -> None:
+    """As in ZooKeeper, which then has no SASL; kazoo's test harness writes an empty one."""
+    path = tmp_path / "jaas"
+    path.write_text(content)
+    path.chmod(mode)
+    line = f"java.security.auth.login.config={path}"
+    provider = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+    config = configured(line, provider)
+    assert watched(line, provider) is None
+    assert kerberos_login(config) is None
+    [warning] = warnings_of(config)
+    told = "there is no section Server with a login module, so nobody can log in by SASL"
+    assert str(warning) == f"{path}:1: java.security.auth.login.config: {told}"
+    for required in REQUIRING:
+        with pytest.raises(PrivateFileError, match=f"^{path}: there is no section Server with a login module$"):
+            watched(line, provider, *required)
+        assert warnings_of(configured(line, provider, *required)) == ()
+
+
+def test_a_jaas_file_that_others_may_read_is_refused_once_there_is_something_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "jaas"
+    path.write_text("Server { a.B required; };")
+    path.chmod(0o644)
+    with pytest.raises(PrivateFileError, match="others than its owner may use it"):
+        watched(f"java.security.auth.login.config={path}")
+    path.unlink()
+    with pytest.raises(PrivateFileError, match="it cannot be read"):
+        watched(f"java.security.auth.login.config={path}")
 
 
 def test_without_a_file_there_is_nothing_to_watch() -> None:

@@ -225,13 +225,13 @@ def _validate_limits(config: Config) -> None:
         raise RuleError(("counterLimit", "maxBatchCount"), "counterLimit leaves no room for the batch that reaches it")
 
 
+_NO_USERS = "add sasl.usersFile=FILE (`zab user FILE NAME` makes it), or java.security.auth.login.config=FILE"
+
+
 def _validate_authentication(config: Config) -> None:
     """What is asked of clients, they can do; nothing that is asked for is passed over."""
-    users = "add sasl.usersFile=FILE (`zab user FILE NAME` makes it), or java.security.auth.login.config=FILE"
     if config.sasl_users_file is not None and config.jaas_file is not None:
         raise RuleError(("sasl.usersFile", "java.security.auth.login.config"), "the users of SASL stand in one file")
-    if SASL in config.auth_providers and not config.offers_sasl:
-        raise RuleError(("authProvider.*",), f"nobody could log in by SASL: {users}")
     for key, value in (
         ("sasl.serverconfig", config.jaas_section if config.jaas_section != _default("jaas_section") else None),
         ("SASLAuthenticationProvider.superPassword", config.sasl_super_password),
@@ -255,9 +255,10 @@ def _validate_authentication(config: Config) -> None:
     by_certificate = "neither secureClientPort nor client.portUnification asks a client for a certificate"
     if config.x509_super_user is not None and not config.offers_x509:
         raise RuleError(("X509AuthenticationProvider.superUser",), f"nobody can be that: {by_certificate}")
-    provable = config.acl_schemes if config.offers_x509 else config.acl_schemes - {X509}
+    offered = {X509: config.offers_x509, SASL: config.offers_sasl}
+    provable = config.acl_schemes - {scheme for scheme, is_offered in offered.items() if not is_offered}
     for scheme in sorted(config.required_schemes - provable):
-        hint = {SASL: f": {users}", X509: f": {by_certificate}"}.get(scheme, "")
+        hint = {SASL: f": {_NO_USERS}", X509: f": {by_certificate}"}.get(scheme, "")
         keys = ("sessionRequireClientSASLAuth", "requireClientAuthScheme", "enforce.auth.schemes")
         raise RuleError(keys, f"nobody can prove anything by {scheme} here{hint}")
 
@@ -449,6 +450,9 @@ class _Parser:
         self._refuse_idle_protection(config)
         self._look_at_unverified_hosts(config)
         self._warn_members(config)
+        if SASL in config.auth_providers and not config.offers_sasl:
+            file, line = self.places["authProvider.*"]
+            self._warn(line, "authProvider.*", f"nobody can log in by SASL: {_NO_USERS}", file)
         if IP in config.required_schemes:
             self._warn(
                 self.places["enforce.auth.schemes"][1], "enforce.auth.schemes", "every client has ip: all are let in"

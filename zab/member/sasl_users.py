@@ -59,6 +59,8 @@ def users_of_file(text: str) -> Users:
 def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
     """Those of a section; `super_password` takes the place of user super's. Raises `UsersError`."""
     module = login_module(text, section)
+    if module is None:
+        raise UsersError(no_section(section))
     where = f"line {module.line}"
     if module.name == KERBEROS_LOGIN:
         raise UsersError(f"{where}: a server that runs does not change to Kerberos: start it again")
@@ -78,14 +80,19 @@ def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
     return _some(users, f'a user is an option `{_USER}NAME="password"`')
 
 
-def login_module(text: str, section: str) -> LoginModule:
-    """The one of a section of a JAAS file. Raises `UsersError`."""
+def no_section(section: str) -> str:
+    """What is said of a JAAS file where `login_module` is None."""
+    return f"there is no section {section} with a login module"
+
+
+def login_module(text: str, section: str) -> LoginModule | None:
+    """The one of a section of a JAAS file; None: there is no such section, or nothing in it. Raises `UsersError`."""
     try:
         modules = parse_jaas(text).get(section)
     except JaasError as error:
         raise UsersError(str(error)) from None
     if not modules:
-        raise UsersError(f"there is no section {section} with a login module")
+        return None
     [module, *more] = modules
     if more:
         raise UsersError(f"line {more[0].line}: section {section} has more than one login module")

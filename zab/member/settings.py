@@ -657,7 +657,8 @@ class Config(AdminSettings):
     def acl_schemes(self) -> frozenset[str]:
         """The schemes that prove an identity, which an ACL may name; also those of other members' clients."""
         x509 = self.offers_x509 or X509 in self.auth_providers
-        offered = {IP: True, DIGEST: self.digest_enabled, SASL: self.offers_sasl, X509: x509}
+        sasl = self.offers_sasl or SASL in self.auth_providers
+        offered = {IP: True, DIGEST: self.digest_enabled, SASL: sasl, X509: x509}
         return frozenset(scheme for scheme, is_offered in offered.items() if is_offered)
 
     def allows_word(self, word: str) -> bool:

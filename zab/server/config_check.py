@@ -30,7 +30,7 @@ from zab.member.config import ConfigError, entries_of, parse, plain_key
 from zab.member.settings import Config
 from zab.server.config_file import load_text, read_text
 from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
-from zab.server.files import READERS
+from zab.server.files import READERS, warnings_of
 from zab.server.quorum_host import refuse_strangers
 from zab.server.refusal import refusal
 from zab.server.start import of_zookeeper
@@ -82,7 +82,8 @@ def check(path: str) -> Checked:
         faults += _of_files(config)
         faults += _of_process(config)
     faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or sys.maxsize))
-    return Checked(config, tuple(faults), config.warnings if config is not None else ())
+    warnings = (*config.warnings, *warnings_of(config)) if config is not None else ()
+    return Checked(config, tuple(faults), warnings)
 
 
 def known_keys() -> frozenset[str]:

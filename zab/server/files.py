@@ -11,7 +11,8 @@ from typing import Final
 
 import attrs
 
-from zab.member.sasl_users import Users
+from zab.configuration.fields import ConfigWarning
+from zab.member.sasl_users import Users, no_section
 from zab.member.settings import Config
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.http_ports import admin_stores
@@ -20,7 +21,7 @@ from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_tls import QuorumTls
 from zab.server.secret_file import read_secrets
 from zab.server.tls_stores import client_port_stores
-from zab.server.users_file import kerberos_login, watched_users
+from zab.server.users_file import kerberos_login, server_login, watched_users
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Secret
 
@@ -48,6 +49,19 @@ def files_of(config: Config) -> Files:
         _quorum_tls(config),
         _admin_stores(config),
     )
+
+
+def warnings_of(config: Config) -> tuple[ConfigWarning, ...]:
+    """Of what is in them; nothing of one that cannot be read, which is refused where it is."""
+    try:
+        says_nothing = config.jaas_file is not None and server_login(config) is None
+    except PrivateFileError:
+        return ()
+    if not says_nothing:
+        return ()
+    assert config.jaas_file is not None
+    reason = f"{no_section(config.jaas_section)}, so nobody can log in by SASL"
+    return (ConfigWarning(config.jaas_file, 1, "java.security.auth.login.config", reason),)
 
 
 def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:

@@ -63,7 +63,8 @@ def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
             data = file.read(bytes_max + 1)
     except OSError as error:
         raise PrivateFileError(f"{path}: it cannot be read: {error.strerror or error}") from None
-    _demand(path, status)
+    if data:  # An empty file has no secret in it.
+        _demand(path, status)
     if len(data) > bytes_max:
         raise PrivateFileError(f"{path}: it has more than {bytes_max} bytes; {limit_reason}")
     return data

@@ -87,7 +87,7 @@ from zab.server.binding import Sockets, bind
 from zab.server.dial import Dial, dial
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
-from zab.server.files import Files, files_of
+from zab.server.files import Files, files_of, warnings_of
 from zab.server.greeting import Greeting
 from zab.server.hole_filler import HoleFiller
 from zab.server.http_ports import AskedSnapshots, HttpPorts
@@ -185,7 +185,7 @@ async def open_server(
 ) -> Server:
     """Lock the directory, recover what is there, and bind the ports: for who runs and closes it by himself. `filled`:
     that of the server before, which ended since it was."""
-    for warning in config.warnings:
+    for warning in (*config.warnings, *warnings_of(config)):
         journal.warning(str(warning))
     config = _with_room(config)
     files = files_of(config)

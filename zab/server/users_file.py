@@ -9,6 +9,7 @@ import os
 from functools import partial
 from typing import Final
 
+from zab.configuration.jaas import LoginModule
 from zab.member.kerberos import Krb5Login, krb5_login_of
 from zab.member.sasl_users import (
     KERBEROS_LOGIN,
@@ -16,10 +17,12 @@ from zab.member.sasl_users import (
     UsersError,
     is_name,
     login_module,
+    no_section,
     user_line,
     users_of_file,
     users_of_jaas,
 )
+from zab.member.schemes import SASL
 from zab.member.settings import Config
 from zab.server.private_file import PrivateFileError, Watched, read_private, replace_private
 
@@ -30,18 +33,18 @@ def watched_users(config: Config) -> Watched[Users] | None:
     """Those that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
     if config.sasl_users_file is not None:
         return Watched(config.sasl_users_file, _read_users)
-    if config.jaas_file is not None and kerberos_login(config) is None:
-        return Watched(config.jaas_file, partial(_read_jaas, config.jaas_section, config.sasl_super_password))
-    return None
+    module = server_login(config)
+    if config.jaas_file is None or module is None or module.name == KERBEROS_LOGIN:
+        return None
+    return Watched(config.jaas_file, partial(_read_jaas, config.jaas_section, config.sasl_super_password))
 
 
 def kerberos_login(config: Config) -> Krb5Login | None:
     """What the server logs in with, if its JAAS file says that it is by Kerberos. Raises `PrivateFileError`."""
-    path = config.jaas_file
-    if path is None:
+    module = server_login(config)
+    if module is None:
         return None
     try:
-        module = login_module(_text(path), config.jaas_section)
         if module.name != KERBEROS_LOGIN:
             if config.removes_kerberos_host or config.removes_kerberos_realm:
                 raise UsersError(f"line {module.line}: kerberos.* is set, but this is another login module")
@@ -50,7 +53,22 @@ def kerberos_login(config: Config) -> Krb5Login | None:
             raise UsersError(f"line {module.line}: SASLAuthenticationProvider.superPassword is not of Kerberos")
         return krb5_login_of(module)
     except UsersError as error:
+        raise PrivateFileError(f"{config.jaas_file}: {error}") from None
+
+
+def server_login(config: Config) -> LoginModule | None:
+    """What the JAAS file has for the server; None: there is no such file, or nothing for the server in it. That is no
+    error where nobody has to log in, as in ZooKeeper. Raises `PrivateFileError`."""
+    path = config.jaas_file
+    if path is None:
+        return None
+    try:
+        module = login_module(_text(path), config.jaas_section)
+        if module is None and (SASL in config.required_schemes or config.sasl_super_password is not None):
+            raise UsersError(no_section(config.jaas_section))
+    except UsersError as error:
         raise PrivateFileError(f"{path}: {error}") from None
+    return module
 
 
 def _read_users(path: str) -> Users:
