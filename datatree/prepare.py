@@ -137,7 +137,7 @@ class Prepare:
     __slots__ = (
         *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removed_room"),
         *("_settings", "_time", "_tree"),
-        "outstanding",
+        *("entries_count", "outstanding"),
     )
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
@@ -146,6 +146,8 @@ class Prepare:
         self._last, self._time = tree.applied, 0
         self._acl_room = self._long_names_count = self._removed_room = 0
         self.outstanding = Outstanding(tree)
+        self.entries_count = 0
+        """Of lists of permissions that were looked at, of all requests."""
         operations: dict[OpCode, _Operation] = {
             OpCode.CREATE: self._create,
             OpCode.CREATE2: self._create,
@@ -269,6 +271,7 @@ class Prepare:
 
     def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Asked) -> AclList:
         settings = self._settings
+        self.entries_count += min(len(acl or ()), settings.acl_count_max)
         fixed = fix_up(acl, request[4], settings.acl_schemes, self._acl_room, settings.acl_count_max)
         self._acl_room -= size_of(fixed or ())
         return fixed

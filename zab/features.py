@@ -6,6 +6,7 @@
     LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
     LIVES               its nonces begin with the name of its life (`zab.member.greeting`)
     SESSION_SERVERS     knows by its id which server begins a session; others want the server's id as the cxid
+    FAIR_TURNS          takes what it has forwarded back in the order of each session; others want it in that of all
     OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.observer_master`)
 
 A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
@@ -23,6 +24,16 @@ OBSERVER_MASTERS: Final = 8
 KEEPER_REMOVALS: Final = 16
 LIVES: Final = 32
 SESSION_SERVERS: Final = 64
+FAIR_TURNS: Final = 128
 
-ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS | KEEPER_REMOVALS | LIVES | SESSION_SERVERS
+ALL: Final = (
+    RECONFIGURATION
+    | KEEPER
+    | LOCAL_SESSIONS
+    | OBSERVER_MASTERS
+    | KEEPER_REMOVALS
+    | LIVES
+    | SESSION_SERVERS
+    | FAIR_TURNS
+)
 """Those of this version."""

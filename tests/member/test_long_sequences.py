@@ -20,7 +20,7 @@ def test_members_with_and_without_the_key_have_one_tree(leader_has_it: bool) -> 
         tree.apply(txn)
         server.member.digests.clear()
         server.member.digests.record(tree.applied, tree.digest)
-    prepare = ensemble.leader.member.processor.prepare
+    prepare = ensemble.leader.member.processor.proposing.prepare
     assert prepare is not None
     if not leader_has_it:
         object.__setattr__(prepare._settings, "sequence_64", False)

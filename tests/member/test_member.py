@@ -24,7 +24,7 @@ from zab.member.config import parse
 from zab.member.digests import KEPT_COUNT, Digests
 from zab.member.inputs import Input, MemberEffect, SnapshotFailed, SnapshotTaken, TreeInstalled
 from zab.member.member import Member
-from zab.member.processor import TIME_AHEAD_MS_MAX
+from zab.member.proposing import TIME_AHEAD_MS_MAX
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.peer import Peer
 from zab.simulator.world.disk import FaultyDisk

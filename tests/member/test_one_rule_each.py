@@ -162,7 +162,7 @@ def test_a11_a_new_leader_goes_on_from_the_time_of_the_one_before() -> None:
     before = mtime(ensemble.follower.member, b"/a")
     assert before >= WALL + ahead_ms
     heir = ensemble.follower.member
-    assert heir.processor.newest_time >= before
+    assert heir.processor.proposing.newest_time >= before
 
 
 def mtime(member: Member, path: bytes) -> int:

@@ -14,7 +14,7 @@ from tests.direct.members import Client, Ensemble
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
-from zab.member.processor import Write
+from zab.member.under_way import Write
 
 
 def data_of(body: object) -> bytes | None:
@@ -98,7 +98,7 @@ def test_forwarded_writes_keep_their_order_and_each_its_identities() -> None:
         ((-7 - number % 2, number, int(OpCode.SET_DATA), b"body%d" % number, proven), None, ServerId(1), 0)
         for number, proven in enumerate(identities)
     ]
-    sender.intake.extend(writes)
+    sender.intake.arrived.extend(writes)
     (message,) = sender.forwarded.take(sender.intake)
     assert [len(rows) for _, rows in message.rows] == [2, 1, 1, 1, 2]
     assert receiver.submit_forwarded(msg.decode(msg.encode(message)), owner=ServerId(2))
@@ -126,7 +126,7 @@ def test_whatever_a_member_forwards_the_leader_reads(seed: int) -> None:
         ((-7, number, int(OpCode.DELETE), rng.choice(bodies), known[number % len(known)]), None, ServerId(1), 0)
         for number in range(16_000)
     ]
-    sender.intake.extend(writes)
+    sender.intake.arrived.extend(writes)
     while sender.intake:
         sender.forwarded.bytes = 0
         for message in sender.forwarded.take(sender.intake):
@@ -569,8 +569,8 @@ def test_writes_wait_while_the_leader_may_not_propose() -> None:
     ensemble.settle()
     assert [xid for xid, _, _ in client.replies()] == [1, 2, 3]
     assert not client.connection.paused
-    assert server.member.processor.prepare is not None
-    assert len(server.member.processor.prepare.outstanding) == 0
+    assert server.member.processor.proposing.prepare is not None
+    assert len(server.member.processor.proposing.prepare.outstanding) == 0
 
 
 def test_disconnected_client_leaves_nothing_behind_but_its_writes() -> None:

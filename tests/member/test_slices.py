@@ -55,7 +55,7 @@ def steps_of(counts: list[int]) -> int:
 
 
 def count_of_changes(server: Server) -> int:
-    prepare = server.member.processor.prepare
+    prepare = server.member.processor.proposing.prepare
     return 0 if prepare is None else len(prepare.outstanding)
 
 
@@ -143,7 +143,7 @@ def test_writes_that_are_committed_meanwhile_are_not_forgotten() -> None:
         client, *sets, multi(client, *checks), multi(client, *creates(), (13, PathVersion(b"/a", 30)))
     )
     assert [error for _, error, _ in replies] == [0] * 32
-    prepare = ensemble.leader.member.processor.prepare
+    prepare = ensemble.leader.member.processor.proposing.prepare
     assert prepare is not None
     assert len(prepare.outstanding) == len(prepare.outstanding.changes) == 0
 
@@ -636,7 +636,7 @@ def test_many_sessions_that_end_at_once_are_closed_over_several_turns(monkeypatc
 
 
 def test_so_many_writes_are_prepared_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.PREPARED_COUNT_MAX", 10)
+    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 10)
     ensemble = Ensemble(3, maxBatchCount=5)
     client = ensemble.session(ensemble.leader)
     seen = watched(ensemble, lambda server: server.member.peer.history.last[0])[ensemble.leader.sid]

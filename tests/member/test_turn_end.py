@@ -46,7 +46,7 @@ CALLED_WHEN_THERE_IS_SOMETHING = (
     "processor.submit_new_sessions",
     "processor.take_sync_tag",
     "processor.forwarded.take",
-    "processor.proposals",
+    "processor.proposing.proposals",
     "processor.change_feed.turn",
     "limits.end_turn",
     "clients.reap",

@@ -110,7 +110,7 @@ def test_multi_read_that_is_too_large_is_refused_before_it_is_made(monkeypatch: 
 
 
 def test_writes_that_are_refused_count_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.PREPARED_BYTES_MAX", 20_000)
+    monkeypatch.setattr("zab.member.proposing.PREPARED_BYTES_MAX", 20_000)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()

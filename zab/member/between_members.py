@@ -114,13 +114,13 @@ def _on_request(member: Member, route: Route, sid: ServerId, message: msg.Reques
 def _on_revalidate(member: Member, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
     member.metrics.connection_revalidate_count += 1
     if member.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, member.now):
-        member.questions.owner(route, message.tag, member.processor.arrived_count)
+        member.questions.owner(route, message.tag, member.processor.intake.arrived_count)
     else:
         member.questions.missing(route, message.tag)
 
 
 def _on_sync(member: Member, route: Route, _sid: ServerId, message: msg.Sync) -> None:
-    member.questions.sync(route, message.tag, member.processor.arrived_count)
+    member.questions.sync(route, message.tag, member.processor.intake.arrived_count)
 
 
 def _on_ping(member: Member, route: Route, sid: ServerId, message: msg.Ping) -> None:

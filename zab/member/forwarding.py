@@ -15,6 +15,7 @@ from zab import message as msg
 from zab.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
 from zab.ids import ServerId
 from zab.member.connection import Identity
+from zab.member.intake import Intake
 from zab.member.under_way import Write, size_of_run
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
@@ -51,11 +52,11 @@ class Forwarded:
     """What a learner has forwarded."""
 
     def __init__(self) -> None:
-        self.writes: deque[tuple[int, int, int]] = deque()
-        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes, with those of the
-        identities if they follow others. They come back in this order, each as one transaction. If a session was
-        elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted long
-        enough or too short, and none for ever."""
+        self.writes: dict[int, deque[tuple[int, int]]] = {}
+        """Writes that the leader has and that have not come back, of a learner, by session: cxid, bytes, with those of
+        the identities if they follow others. Those of a session come back in this order, each as one transaction. If it
+        was elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted
+        long enough or too short, and none for ever."""
         self.bytes = 0
 
     def clear(self) -> None:
@@ -63,13 +64,24 @@ class Forwarded:
         self.writes.clear()
         self.bytes = 0
 
-    def take(self, intake: deque[Write]) -> Iterator[msg.Request]:
+    def came_back(self, session: int, cxid: int) -> None:
+        """A transaction of a session of which something is on its way."""
+        writes = self.writes[session]
+        if writes[0][0] == cxid:
+            self.bytes -= writes.popleft()[1]
+            if not writes:
+                del self.writes[session]
+
+    def take(self, intake: Intake) -> Iterator[msg.Request]:
         """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
         rows: list[list[Any]] = []
         identities: tuple[Identity, ...] | None = None
         size = 0
-        while intake and self.bytes < FORWARDED_BYTES_MAX:
-            (session, cxid, opcode, body, proven), connection, _, _ = intake.popleft()
+        intake.turn()
+        queue = intake.queue
+        while queue and self.bytes < FORWARDED_BYTES_MAX:
+            (session, cxid, opcode, body, proven), connection, _, _ = queue[0]
+            queue = intake.take()
             if connection is not None and connection.is_local:
                 opcode += _LOCAL
             row = WRITE_HEAD.pack(session, cxid, opcode) + body
@@ -84,7 +96,7 @@ class Forwarded:
                 rows.append([[list(pair) for pair in identities], []])
             rows[-1][1].append(row)
             size += taken
-            self.writes.append((session, cxid, taken))
+            self.writes.setdefault(session, deque()).append((cxid, taken))
             self.bytes += taken
         if rows:
             yield msg.Request(rows)

@@ -195,7 +195,7 @@ class Member:
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(tree)
-        self.processor.newest_time = newest_time_of(recovered)
+        self.processor.proposing.newest_time = newest_time_of(recovered)
 
     @property
     def tree(self) -> DataTree:
@@ -216,7 +216,7 @@ class Member:
         if self.halted:
             return []
         processor = self.processor
-        self.now = processor.now = now
+        self.now = processor.now = processor.proposing.now = now
         if self.heir.awaited is not None and self.heir.is_due(self.applied):
             # Whoever asked for it was answered in the turn before this one.
             self.tell(ev.HandOver(self.heir.take()))
@@ -243,7 +243,7 @@ class Member:
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= self._peer_waits_until:
             self._tell_time()
-        processor.is_short = self.peer.is_short
+        processor.proposing.is_short = self.peer.is_short
         if self._dropped:
             self._hear_the_dropped(inputs)
         if self.asks:
@@ -267,7 +267,7 @@ class Member:
             self.committed
             or self.is_between_states
             or processor.answering
-            or processor.is_due
+            or processor.proposing.is_due
             or processor.choked
             or processor.leaving
             or self.clients.ending
@@ -294,7 +294,7 @@ class Member:
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
         is_any = applies or is_answering or is_unchoked or is_leaving or is_released
         is_counting = self.state.tree.quota_sums.is_due
-        return is_any or is_counting or processor.is_due or self.heir.is_due(self.applied)
+        return is_any or is_counting or processor.proposing.is_due or self.heir.is_due(self.applied)
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -527,7 +527,7 @@ class Member:
         self.sessions.local.resume(self.now)
         if self.peer.state == LEADING:
             settings = prepare_settings_of(self.config, self.peer, self.heir.tell_later)
-            self.processor.prepare = Prepare(self.tree, settings)
+            self.processor.proposing.prepare = Prepare(self.tree, settings)
             self.sessions.lead(self.tree.sessions, self.now)
             self.cleanup = Cleanup(self.config, self.now)
             self.lead_at = self.now

@@ -17,12 +17,12 @@ Invariants:
   confirmed the leader; or when a later write of the same connection is committed, which no quorum grants to a leader
   that was deposed before.
 - A refused write is a transaction, too (A2 ordered refusals): every write that is forwarded comes back exactly once, in
-  order.
+  the order of its session.
 - A transaction answers a connection only if it was proposed after the session came there (`fence`), since some clients
   begin with the same xid again on every connection.
 
-The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
-neither decodes them again nor looks for whom to answer. Learners decode when they apply.
+Whose turn it is says `intake`, how the leader makes batches of it `proposing`. Learners decode when they
+apply.
 
 Not here: how reads are answered (`reads`, `local`), who is told of watches (`watch_events`), the feed of changes, which
 keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions`), what a transaction says
@@ -32,22 +32,19 @@ keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 
-from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
-from datatree.log.batch import HEADER_BYTES, RECONFIG, Batch
+from datatree.log.batch import HEADER_BYTES, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Applied
-from datatree.prepare import Prepare
-from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
+from datatree.record import Fields, Txn, decode_fields, decode_in_slices
 from datatree.requests import CreateSession
 from datatree.slices import DELIVERED, ENTRIES_FOR_ONE, RECORD_BYTES, TOLD_FOR_ONE
 from session.identity import SessionId
 from zab import message as msg
-from zab.events import Propose
 from zab.features import LOCAL_SESSIONS, SESSION_SERVERS
 from zab.ids import ServerId
 from zab.jute.replies import reply
@@ -55,20 +52,17 @@ from zab.member.apart import apart
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Waiting
 from zab.member.forwarding import Forwarded, unknown_to, writes_of
+from zab.member.intake import Intake
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
 from zab.member.long_requests import Cut
+from zab.member.proposing import Proposing
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.member.under_way import Long, Proposed, Write
 from zab.member.watch_events import notify
-from zab.member.work import ANSWERED_BYTES, PREPARED_BYTES_MAX, PREPARED_COUNT_MAX, REFUSED_WORK, REQUEST_WORK, SHARES
+from zab.member.work import ANSWERED_BYTES, REQUEST_WORK, SHARES
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
-
-TIME_AHEAD_MS_MAX = 600_000
-"""How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
-this they go back to it."""
 
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
@@ -79,11 +73,8 @@ _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
 _RECONFIG = int(OpCode.RECONFIG)
-_OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
 _MULTI = int(OpCode.MULTI)
 _PERHAPS_LONG = frozenset({_MULTI, int(OpCode.REMOVE_RECURSIVE), _CLOSE_SESSION})
-_DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
-_QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
 _SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
 _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
@@ -105,18 +96,9 @@ class Processor:
         self._answers = {opcode: answer for opcode, answer in ANSWERS.items() if opcode not in switched_off}
         self._writes = self._own_writes = _WRITES - switched_off
         """What is a write when a client of this member asks for it."""
-        self.prepare: Prepare | None = None
-        """The leader's view of the state with everything in flight; None on learners."""
-        self.intake: deque[Write] = deque()
-        """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
-        first one while it is prepared over several turns."""
-        self.left_count = self.refused_bytes = 0
-        """Writes that have left it; bytes of those that were refused in this turn, and had to be read all the same."""
+        self.intake = Intake()
         self.forwarded = Forwarded()
-        self._long: Long | None = None
-        self.is_due = False
-        """Writes are left that can be proposed: the turn was long enough."""
-        self.proposed: deque[Proposed] = deque()
+        self.proposing = Proposing(state, sessions, schedule, self.intake)
         self.delivered = 0  # of the last batch, since its last slice: transactions, and what counts as one
         self.outstanding_count = 0
         """Requests that wait, of all connections."""
@@ -133,12 +115,6 @@ class Processor:
         self.syncing: deque[tuple[int, ClientConnection]] = deque()
         self.now = 0
         """Monotonic ms of the turn."""
-        self.refuses_writes = False
-        """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
-        self.is_short = False
-        """No quorum has room on its disks (`zab.disk_space`)."""
-        self.newest_time = 0
-        """The time of the newest batch known here."""
 
     def forwards_to(self, features: int) -> None:
         """The leader of this learner has these of `zab.features`."""
@@ -160,7 +136,8 @@ class Processor:
             frames = proven_first(state, connection, frames)
         if connection.is_local:
             frames = apart(self, connection, frames)
-        op_counts, answers = self.metrics.op_counts, self._answers
+        op_counts, answers, arrived = self.metrics.op_counts, self._answers, self.intake.arrived
+        leads, is_short = self.proposing.prepare is not None, self.proposing.is_short
         try:
             for frame in frames:
                 xid, opcode = _HEADER.unpack_from(frame)
@@ -168,13 +145,13 @@ class Processor:
                     op_counts[opcode] += 1
                 answer = answers.get(opcode)
                 if answer is None or pending or room < 0 or state.spent > ANSWERED_BYTES:
-                    if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
+                    if opcode in self._writes and not (is_short and needs_room(opcode, frame, _HEADER.size)):
                         if refused is None:  # it is the same for all that come at once
                             refused = 0
-                            if self.prepare is not None:
+                            if leads:
                                 refused = self.sessions.refusal(session, owner, is_local=connection.is_local)
                         asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
-                        self.intake.append((asked, connection, owner, refused))
+                        arrived.append((asked, connection, owner, refused))
                         pending.append((xid, opcode, b"", self.now))
                         self.outstanding_count += 1
                         if self.auditor is not None:
@@ -367,140 +344,14 @@ class Processor:
 
     # ----------------------------------------------------------------------------------- writes, on their way to quorum
 
-    def proposals(self, next_zxid: Callable[[], int | None], wall: int) -> Iterator[Propose]:
-        """On the leader: the writes of the turn as transactions, in batches.
-
-        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
-        """
-        self.is_due = False
-        count = size = self.refused_bytes = 0
-        while self.intake:
-            zxid = next_zxid()
-            self.is_due = zxid is not None
-            if zxid is None or count >= PREPARED_COUNT_MAX or size + self.refused_bytes >= PREPARED_BYTES_MAX:
-                return
-            if wall != self.newest_time and (wall > self.newest_time or self.is_ahead_of(wall)):
-                self.newest_time = wall
-            proposal = self._batch(zxid, self.newest_time) if self._long is None else self._long_batch(zxid)
-            if proposal is None:
-                return
-            count, size = count + proposal.count, size + len(proposal.body)
-            self.is_due = False
-            yield proposal
-
-    @property
-    def arrived_count(self) -> int:
-        """Writes that have ever come into `intake`, on the leader; `left_count` of them have left it."""
-        return self.left_count + len(self.intake)
-
-    def is_ahead_of(self, wall: int) -> bool:
-        """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
-        clock of some leader was wrong (A11 batch time)."""
-        return self.newest_time > wall + TIME_AHEAD_MS_MAX
-
-    def _batch(self, first: int, time: int) -> Propose | None:
-        """As many writes as fit into one batch. One larger than a batch goes alone, and a reconfiguration, and a long
-        one, of which None comes until all of it is prepared."""
-        intake, config, tree = self.intake, self.state.config, self.state.tree
-        assert self.prepare is not None
-        assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
-        count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
-        prepare, is_long = self.prepare.prepare, self.prepare.is_long
-        said_over = self.sessions.said_over
-        txns: list[Fields] = []
-        connections: list[ClientConnection | None] = []
-        records: list[bytes] = []
-        size = flags = 0
-        for zxid in range(first, first + min(len(intake), count_max)):
-            if self.refused_bytes > PREPARED_BYTES_MAX:
-                break
-            asked, connection, owner, refused = intake[0]
-            session, cxid, opcode, body, _ = asked
-            if txns and (size + len(body) > bytes_max or opcode == _RECONFIG):
-                break
-            if self.refuses_writes or self.is_short:
-                refused = refused or self._refused_now(opcode, body)
-            if said_over and session in said_over:
-                refused = _SESSION_EXPIRED
-            if refused:
-                txn: Fields = (zxid, time, session, cxid, _ERROR, refused, b"", None, (opcode,))
-            elif opcode in _PERHAPS_LONG and is_long(asked):
-                if txns:
-                    break
-                self._long = Long(first, time, connection, owner, self.prepare.prepare_in_slices(asked, first, time))
-                return self._long_batch(first)
-            else:
-                txn = prepare(asked, zxid, time)
-                if txn[4] < _ERROR:
-                    self.sessions.proposed(Txn(*txn), owner, self.now)
-                else:
-                    self.refused_bytes += REFUSED_WORK * len(body)
-            intake.popleft()
-            record = encode(txn)
-            size += len(record)
-            records.append(record)
-            txns.append(txn)
-            connections.append(connection)
-            if txn[4] == _RECONFIG:
-                flags = RECONFIG
-                break
-        return self._propose(first, time, txns, connections, b"".join(records), flags)
-
-    def _refused_now(self, opcode: int, body: bytes) -> int:
-        """The error with which the leader refuses a write now, whoever asks; 0 for none."""
-        if self.refuses_writes and opcode not in _OF_SESSIONS:
-            return _DATA_INCONSISTENCY
-        return _QUOTA_EXCEEDED if self.is_short and needs_room(opcode, body) else 0
-
-    def _long_batch(self, first: int) -> Propose | None:
-        """One more slice of the write that takes several; None until it was the last one."""
-        long = self._long
-        assert long is not None
-        if first != long.first:
-            # Another epoch has begun meanwhile.
-            self._abandon_long()
-            return self._batch(first, self.newest_time)
-        try:
-            next(long.steps)
-        except StopIteration as end:
-            self._long = None
-            self.intake.popleft()
-            txn, record = end.value
-            if txn[4] < _ERROR:
-                self.sessions.proposed(Txn(*txn), long.owner, self.now)
-            return self._propose(first, long.time, [txn], [long.connection], record)
-        return None
-
-    def _abandon_long(self) -> None:
-        """It is as if its preparation had not begun."""
-        if self._long is not None:
-            self._long.steps.close()
-            self._long = None
-
-    def _propose(
-        self,
-        first: int,
-        time: int,
-        txns: list[Fields],
-        connections: list[ClientConnection | None],
-        body: bytes,
-        flags: int = 0,
-    ) -> Propose:
-        tree, size = self.state.tree, len(body)
-        self.proposed.append(Proposed(first, txns, connections))
-        self.metrics.last_proposal_size = size
-        self.metrics.proposal_size.add(size)
-        flags |= self.schedule.flags_of(len(txns), size)
-        return Propose(body, len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
-
     def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
-        self.intake.append(((session, cxid, opcode, body, ()), None, owner, 0))
+        self.intake.arrived.append(((session, cxid, opcode, body, ()), None, owner, 0))
 
     def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
         """The writes that a learner forwarded. False, and none of them is in: it may not send one of them."""
         writes = writes_of(request, owner, self.sessions.refusal)
-        self.intake += writes or ()
+        self.intake.arrived.extend(writes or ())
         return writes is not None
 
     def submit_new_sessions(self) -> None:
@@ -518,11 +369,11 @@ class Processor:
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
         decoded, is_large = None, len(batch.raw) > HEADER_BYTES + RECORD_BYTES
-        if is_large and not self.proposed:
+        if is_large and not self.proposing.proposed:
             decoded = yield from decode_in_slices(batch.body, batch.first, batch.count)
         txns, connections = self._transactions(batch, decoded)
         is_long = is_large and batch.count == 1
-        forwarded = self.forwarded.writes
+        forwarded, prepare = self.forwarded.writes, self.proposing.prepare
         by_session = self.clients.by_session
         for index, txn in enumerate(txns):
             zxid, _, session, cxid, kind, _, _, _, rest = txn
@@ -531,8 +382,8 @@ class Processor:
             elif (connection := by_session.get(session)) is not None:  # type: ignore[call-overload]
                 # One by one, since what is answered first changes who waits for what.
                 connection = self._waiting(connection, txn)
-            if forwarded and forwarded[0][0] == session and forwarded[0][1] == cxid:
-                self.forwarded.bytes -= forwarded.popleft()[2]
+            if forwarded and session in forwarded:
+                self.forwarded.came_back(session, cxid)
             if connection is not None and connection.pending and connection.pending[0][2]:
                 yield from self._answer_before_write(connection)
             answered = None
@@ -545,7 +396,7 @@ class Processor:
                 if kind == _RECONFIG:
                     answered = reconfigured(cxid, zxid, txn[7] or b"", applied)
             if auditor is not None:
-                auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
+                auditor.applied(Txn(*txn), applied[0], leads=prepare is not None, is_own=connection is not None)
             self.delivered += 1
             if rest and kind in _PERHAPS_LONG:
                 self.delivered += len(rest)
@@ -563,17 +414,17 @@ class Processor:
                 yield
         for waited_ms, count in waited.items():
             self.metrics.updatelatency.add(waited_ms, count)
-        if self.prepare is not None:
-            self.prepare.applied(batch.zxid)
+        if prepare is not None:
+            prepare.applied(batch.zxid)
         else:
-            self.newest_time = batch.time
+            self.proposing.newest_time = batch.time
 
     def _transactions(
         self, batch: Batch, decoded: list[Fields] | None = None
     ) -> tuple[list[Fields], list[ClientConnection | None] | None]:
         """Its transactions, and whom each one answers, if this leader proposed them."""
-        if self.proposed:
-            own = self.proposed.popleft()
+        if self.proposing.proposed:
+            own = self.proposing.proposed.popleft()
             assert own.first == batch.first, (own.first, batch.first)
             assert len(own.txns) == batch.count
             return own.txns, own.connections
@@ -691,10 +542,8 @@ class Processor:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""
         if self.auditor is not None:
             self.auditor.drop_role()
-        self.prepare = self._long = None
-        self.is_due = False
+        self.proposing.drop_role()
         self.intake.clear()
-        self.proposed.clear()
         self.forwarded.clear()
         self.syncing.clear()
         self.schedule.drop_role()

@@ -9,7 +9,7 @@
                       over: under the next leader it may live. So is a doubted one, which a client of this member asks
 
 Both come after the writes that reached the leader before them: `after` is how many these are, of all that ever came
-(`Processor.arrived_count`).
+(`Intake.arrived_count`). A learner asks for a sync when what came before it has gone to the leader.
 
 Not here: the sessions (`sessions`), and the confirmation (`zab.confirmation`).
 """
@@ -84,13 +84,15 @@ class Questions:
     def begin_round(self, doubted: Sequence[ClientConnection], proposed: int) -> int:
         """The token of the confirmation that these, and what was asked since the last one, need."""
         self._token += 1
-        syncs: list[tuple[Route | None, int]] = []
-        while self._syncs and self._syncs[0][2] <= proposed:
-            route, tag, _ = self._syncs.popleft()
-            syncs.append((route, tag))
-        self._rounds[self._token] = Round(syncs, doubted, self._missing)
+        self._rounds[self._token] = Round(list(self.due_syncs(proposed)), doubted, self._missing)
         self._missing = []
         return self._token
+
+    def due_syncs(self, left: int) -> Iterator[tuple[Route | None, int]]:
+        """Those before which so many writes have left the intake: all that came before them."""
+        while self._syncs and self._syncs[0][2] <= left:
+            route, tag, _ = self._syncs.popleft()
+            yield route, tag
 
     def due_owners(self, proposed: int) -> Iterator[tuple[Route, int]]:
         """Those that may be told now; the last ones that a turn looks at."""

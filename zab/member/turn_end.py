@@ -20,6 +20,8 @@ from datatree.requests import PathOnly
 from session.identity import NO_SESSION
 from zab import events as ev
 from zab import message as msg
+from zab.features import FAIR_TURNS
+from zab.ids import ServerId
 from zab.member import between_members, reconfiguring, tree_repair
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
@@ -30,6 +32,7 @@ from zab.member.request_throttle import RequestThrottle
 from zab.member.sequences import Sequences
 from zab.member.settings import Config
 from zab.member.watch_events import forget_some
+from zab.peer import Peer
 from zab.states import LEADING
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
@@ -100,8 +103,8 @@ def end_turn(member: Member) -> None:
     if now >= member.look_at and member.config.disk_low_bytes:
         member.look_at = now + member.config.tick_time_ms
         member.want(LookAtSpace())
-    nearing = processor.state.tree.nearing
-    if nearing and now >= member.sequences.look_at and processor.prepare and not member.config.sequence_64_enabled:
+    nearing, leads = processor.state.tree.nearing, processor.proposing.prepare is not None
+    if nearing and now >= member.sequences.look_at and leads and not member.config.sequence_64_enabled:
         for text in member.sequences.look(nearing, now):
             member.want(Warn(text))
     if member.clients.ending:
@@ -116,15 +119,15 @@ def end_turn(member: Member) -> None:
 def _lead(member: Member) -> None:
     """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
     processor, sessions, cleanup = member.processor, member.sessions, member.cleanup
-    questions = member.questions
+    questions, intake, proposing = member.questions, processor.intake, processor.proposing
     assert sessions.tracker is not None
-    processor.refuses_writes = member.check.undecided is not None
+    proposing.refuses_writes = member.check.undecided is not None
     if member.now >= sessions.tracker.next_deadline:
         for session in sessions.expired(member.now):
             member.trace(f"session {session:#x} was silent for its timeout -> close it")
             member.metrics.stale_sessions_expired += 1
             processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
-    if cleanup is not None and member.now >= cleanup.next_turn and not processor.refuses_writes:
+    if cleanup is not None and member.now >= cleanup.next_turn and not proposing.refuses_writes:
         for path in cleanup.due(member.tree, member.now):
             processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
     if member.lacks_configuration:
@@ -132,24 +135,22 @@ def _lead(member: Member) -> None:
     if sessions.wanted:
         processor.submit_new_sessions()
     member.is_stalled = False
-    if processor.intake:
-        if processor.newest_time > member.wall and processor.is_ahead_of(member.wall):
+    if intake:
+        if proposing.newest_time > member.wall and proposing.is_ahead_of(member.wall):
             member.trace(
-                f"this wall clock says {member.wall} ms, the newest batch is of {processor.newest_time} ms "
+                f"this wall clock says {member.wall} ms, the newest batch is of {proposing.newest_time} ms "
                 "-> the times of batches go back to the clock"
             )
-        arrived = processor.left_count + len(processor.intake)
         next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
-        for proposal in processor.proposals(next_zxid, member.wall):
+        for proposal in proposing.proposals(next_zxid, member.wall, lambda: _in_order(member.peer)):
             member.metrics.proposal_count += 1
             member.tell(proposal)
-        member.is_stalled = bool(processor.intake) and not processor.is_due
-        processor.left_count = arrived - len(processor.intake)
+        member.is_stalled = bool(intake) and not proposing.is_due
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
-        questions.sync(None, tag, processor.arrived_count)
+        questions.sync(None, tag, intake.arrived_count)
     if questions.is_any_asked or sessions.doubted:
-        proposed = processor.left_count
+        proposed = intake.left_count
         if sessions.doubted or questions.is_round_due(proposed):
             doubted, sessions.doubted = sessions.doubted, []
             member.tell(ev.SyncRequested(questions.begin_round(doubted, proposed)))
@@ -161,23 +162,33 @@ def _lead(member: Member) -> None:
 
 def _follow(member: Member) -> None:
     """What is to be written goes to the leader as one message; then the questions."""
-    processor, sessions = member.processor, member.sessions
+    processor, sessions, questions = member.processor, member.sessions, member.questions
+    intake = processor.intake
     link = member.peer.link_to_leader
     assert link is not None, "who serves has a link to the leader"
     if sessions.wanted:
         processor.submit_new_sessions()
-    for message in processor.forwarded.take(processor.intake) if processor.intake else ():
+    for message in processor.forwarded.take(intake) if intake else ():
         member.send(link, message)
-    member.is_stalled = bool(processor.intake)
+    member.is_stalled = bool(intake)
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
+        questions.sync(None, tag, intake.arrived_count)
+    for _, tag in questions.due_syncs(intake.left_count) if questions.is_any_asked else ():
         member.send(link, msg.Sync(tag))
     if sessions.revalidations:
         # A question goes behind all that older connections of its session have asked for.
-        left = {asked[0] for asked, _, _, _ in processor.intake}
-        questions, sessions.revalidations = sessions.revalidations, []
-        for question in questions:
+        left = intake.sessions
+        revalidations, sessions.revalidations = sessions.revalidations, []
+        for question in revalidations:
             if question.session in left:
                 sessions.revalidations.append(question)
             else:
                 member.send(link, question)
+
+
+def _in_order(peer: Peer) -> set[ServerId]:
+    """Servers that want what they forwarded back in that order, as far as this leader knows (`Intake.turn`)."""
+    leading = peer.leading
+    assert leading is not None
+    return {*leading.attached.values(), *(h.sid for h in leading.handlers.values() if not h.features & FAIR_TURNS)}

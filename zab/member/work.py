@@ -11,7 +11,8 @@ are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers,
     setWatches                                                          each path
     multiRead                                                           each part
 
-Writes count as they are prepared, refused ones with the bytes of their requests.
+Writes count as they are prepared (`proposing`): a multi and the end of a session with their parts, lists of permissions
+with each entry that is looked at; refused ones also with the bytes of their requests.
 
 Not here: what is cut into slices (`datatree.slices`).
 """
@@ -24,16 +25,20 @@ __all__ = [
     "ANSWERED_BYTES",
     "NAME_WORK",
     "PREPARED_BYTES_MAX",
-    "PREPARED_COUNT_MAX",
+    "PREPARED_WORK_MAX",
     "REFUSED_WORK",
     "REQUEST_WORK",
     "SHARES",
     "page_names",
+    "work_of",
 ]
 
-PREPARED_COUNT_MAX: Final = 1_000
+PREPARED_WORK_MAX: Final = 1_000
 PREPARED_BYTES_MAX: Final = 512 << 10
-"""After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
+"""After so many writes in a turn, with their parts and entries, or writes of so many bytes, the others wait for the
+next one."""
+BYTES_FOR_ONE: Final = 64
+"""Of a write that is not prepared yet: so many bytes stand for a part of it."""
 REFUSED_WORK: Final = 4
 """So many bytes of these for each byte of a request that is refused: it is read, checked, and leaves no record."""
 ANSWERED_BYTES: Final = 2 << 20
@@ -51,3 +56,8 @@ NAME_WORK: Final = 128
 def page_names(children: Children, count: int) -> int:
     """How many names are compared for a page of so many."""
     return 2 * count + 2_048 if isinstance(children, Crowd) else len(children)
+
+
+def work_of(body: bytes) -> int:
+    """What a write counts as before it is prepared."""
+    return 1 + len(body) // BYTES_FOR_ONE

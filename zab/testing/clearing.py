@@ -41,7 +41,7 @@ def clear(member: Member) -> None:
     processor.submit(session, sid, OpCode.CREATE_SESSION, CreateSession(_TIMEOUT_MS).encode(), sid)
     for path in paths:
         body = PathVersion(path, _ANY_VERSION).encode()
-        processor.intake.append(((session, 0, OpCode.DELETE, body, (SUPER,)), None, sid, 0))
+        processor.intake.arrived.append(((session, 0, OpCode.DELETE, body, (SUPER,)), None, sid, 0))
     processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
 
 

@@ -280,7 +280,7 @@ def take_requests_to_the_next_leader(patch: Patch) -> None:
     def keep(processor: Processor) -> None:
         kept = list(processor.intake)
         drop_role(processor)
-        processor.intake.extend(kept)
+        processor.intake.arrived.extend(kept)
 
     patch.setattr(Processor, "drop_role", keep)
 

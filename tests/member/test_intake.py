@@ -1,0 +1,357 @@
+"""Whose turn it is: sessions, by the work of what they ask for, in turns of a member and not in time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+
+import pytest
+
+from datatree.opcodes import OpCode
+from datatree.record import decode_all
+from datatree.requests import OPEN_ACL, Create, Multi, SetData
+from datatree.slices import PARTS
+from tests.direct.members import Client, Ensemble, Server
+from zab import message as msg
+from zab.ids import ServerId
+from zab.member.forwarding import Forwarded
+from zab.member.intake import Intake
+from zab.member.under_way import Write
+from zab.member.work import BYTES_FOR_ONE
+
+LONG = 4 * PARTS
+
+
+def write(session: int, cxid: int, size: int = 0, owner: int = 1) -> Write:
+    return (session, cxid, int(OpCode.SET_DATA), bytes(size * BYTES_FOR_ONE), ()), None, ServerId(owner), 0
+
+
+def left_over(*writes: Write, in_order: tuple[int, ...] = ()) -> Intake:
+    """They have been there for a turn."""
+    intake = Intake()
+    intake.turn()
+    intake.arrived.extend(writes)
+    intake.turn()
+    intake.turn(lambda: tuple(map(ServerId, in_order)))
+    return intake
+
+
+def taken(intake: Intake, work: int = 0) -> list[tuple[int, int]]:
+    """Session and cxid of all of them, in the order in which they leave."""
+    found = []
+    while intake:
+        session, cxid, _, _, _ = intake.queue[0][0]
+        found.append((session, cxid))
+        intake.take(work)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ the core
+
+
+def test_a_turn_that_takes_all_takes_them_in_the_order_in_which_they_came() -> None:
+    intake = Intake()
+    for _ in range(2):
+        intake.arrived.extend([write(1, 1, 1_000), write(1, 2, 1_000), write(2, 1), write(1, 3)])
+        intake.turn()
+        assert taken(intake) == [(1, 1), (1, 2), (2, 1), (1, 3)]
+
+
+def test_who_asks_for_little_comes_before_what_others_have_in_their_pipelines() -> None:
+    greedy = [write(session, cxid, 1_000) for cxid in range(3) for session in range(40)]
+    intake = left_over(*greedy)
+    intake.take()
+    intake.arrived.append(write(77, 1))
+    intake.turn()
+    assert taken(intake)[0] == (77, 1)
+
+
+def test_sessions_that_ask_for_the_same_take_turns() -> None:
+    intake = left_over(*(write(session, cxid, 10) for session in (1, 2, 3) for cxid in range(4)))
+    order = taken(intake)
+    assert [sorted(session for session, _ in order[at : at + 3]) for at in (0, 3, 6, 9)] == [[1, 2, 3]] * 4
+
+
+def test_what_a_write_turns_out_to_be_counts_for_the_next_ones_of_its_session() -> None:
+    """The end of a session, and what removes with all below it, has no bytes to speak of."""
+    intake = left_over(*(write(session, cxid) for cxid in range(6) for session in (1, 2)))
+    first = intake.queue[0][0][0]
+    intake.take(1_000)
+    other = 3 - first
+    assert [session for session, _ in taken(intake)] == [other] * 6 + [first] * 5
+
+
+def test_nobody_waits_for_ever() -> None:
+    """A large one gets its part of the turns beside small ones of sessions that come and go."""
+    intake = left_over(write(1, 1, 100), *(write(2 + number, 1) for number in range(3)))
+    for number in range(3, 1_000):
+        if intake.queue[0][0][0] == 1:
+            break
+        intake.take()
+        intake.arrived.append(write(2 + number, 1))
+        intake.turn()
+    assert 100 < number < 600
+
+
+def test_what_has_begun_stays_the_first_one() -> None:
+    intake = Intake()
+    intake.arrived.extend([write(1, 1, 1_000), write(2, 1)])
+    intake.turn()
+    intake.begin()
+    intake.turn()
+    intake.arrived.append(write(3, 1))
+    intake.turn()
+    assert intake.queue[0][0][0] == 1
+    intake.take()
+    intake.arrived.append(write(1, 2, 1_000))
+    intake.turn()
+    assert [session for session, _ in taken(intake)] == [2, 3, 1]
+
+
+def test_what_begins_among_lanes_stays_the_first_one() -> None:
+    intake = left_over(write(1, 1, 1_000))
+    intake.begin()
+    intake.arrived.append(write(2, 1))
+    intake.turn()
+    assert taken(intake) == [(1, 1), (2, 1)]
+
+
+def test_servers_that_want_their_writes_back_in_order_have_them_so() -> None:
+    asked = [write(session, 1, 1_000 * (session == 1), owner=2) for session in (1, 2, 3)]
+    assert taken(left_over(*asked, write(9, 1), in_order=(2,))) == [(9, 1), (1, 1), (2, 1), (3, 1)]
+
+
+def test_a_session_that_came_from_such_a_server_waits_for_what_it_left_there() -> None:
+    asked = [write(5, 1, 1_000, owner=2), write(6, 1, owner=2), write(6, 2, owner=1)]
+    assert taken(left_over(*asked, in_order=(2,))) == [(5, 1), (6, 1), (6, 2)]
+
+
+def test_of_a_role_that_is_over_nothing_is_left_and_numbers_go_on() -> None:
+    intake = left_over(write(1, 1), write(2, 1), write(2, 2))
+    intake.take()
+    intake.clear()
+    assert not intake
+    assert list(intake) == []
+    assert intake.sessions == set()
+    assert intake.arrived_count == intake.left_count
+    intake.arrived.append(write(3, 1))
+    intake.turn()
+    assert intake.arrived_count == intake.left_count + 1
+    assert taken(intake) == [(3, 1)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_order_and_numbers_are_those_of_a_plain_list(seed: int) -> None:
+    """Whatever comes and goes: each session's in order, and as many of the first ones have left as a list says."""
+    rng, intake, waiting, came = Random(seed), Intake(), list[tuple[int, int, int]](), 0
+    gone: dict[int, list[int]] = defaultdict(list)
+    for _ in range(200):
+        for _ in range(rng.randint(0, 6)):
+            session, owner = rng.randint(1, 6), rng.randint(1, 3)
+            intake.arrived.append(write(session, came, rng.choice((0, 0, 3, 50)), owner))
+            waiting.append((came, session, came))
+            came += 1
+        intake.turn(lambda: (ServerId(3),))
+        if intake and rng.random() < 0.2:
+            intake.begin()
+        for _ in range(rng.randint(0, 7) if intake else 0):
+            if not intake:
+                break
+            session, cxid, _, _, _ = intake.queue[0][0]
+            intake.take(rng.choice((0, 1, 40)))
+            gone[session].append(cxid)
+            waiting = [each for each in waiting if each[2] != cxid]
+        assert intake.arrived_count == came
+        assert intake.left_count == (waiting[0][0] if waiting else came)
+        assert len(intake) == len(waiting)
+        assert intake.sessions == {session for _, session, _ in waiting}
+        assert sorted(asked[1] for asked, _, _, _ in intake) == [number for number, _, _ in waiting]
+    assert all(cxids == sorted(cxids) for cxids in gone.values())
+
+
+# ----------------------------------------------------------------------------------------------------------- a member
+
+
+def multi(client: Client, path: bytes, count: int = LONG) -> bytes:
+    part = (int(OpCode.SET_DATA), SetData(path, b"", -1))
+    return client.request(OpCode.MULTI, Multi((part,) * count).encode())
+
+
+def turns_until(ensemble: Ensemble, server: Server, client: Client) -> int:
+    """How many turns of this server it takes until a client is answered."""
+    turns, step = [0], ensemble.step
+
+    def counting(other: Server) -> None:
+        turns[0] += other is server and not client.received
+        step(other)
+
+    ensemble.step = counting  # type: ignore[method-assign]
+    ensemble.settle()
+    ensemble.step = step  # type: ignore[method-assign]
+    assert len(client.replies()) == 1
+    return turns[0]
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_write_waits_for_no_pipelines_of_multis(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four clients have ten multis of a thousand parts each under way: 40,000 parts. Whoever asks for one waits for
+    those that have begun."""
+    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 100_000)
+    ensemble = Ensemble(3)
+    server = getattr(ensemble, role)
+    greedy, other = [ensemble.session(server) for _ in range(4)], ensemble.session(server)
+    ensemble.do(other, other.create(b"/m"), other.create(b"/own"))
+    for client in (*greedy, other):
+        client.replies()
+    for client in greedy:
+        client.say(b"".join(multi(client, b"/m") for _ in range(10)))
+    for _ in range(8):
+        ensemble.step(server)
+    other.say(other.set(b"/own", b"x"))
+    waited = turns_until(ensemble, server, other)
+    assert waited <= {"leader": 20, "follower": 60}[role], "of those that had begun, or had gone to the leader"
+    for client in greedy:
+        assert [(xid, error) for xid, error, _ in client.replies()] == [(xid, 0) for xid in range(1, 11)]
+    digests = {each.member.tree.digest for each in ensemble.servers.values()}
+    assert digests == {server.member.tree.recompute_digest()}
+
+
+def test_multis_that_are_no_long_ones_count_with_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 100)
+    ensemble = Ensemble(1)
+    [server] = ensemble.servers.values()
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/m"))
+    before = server.member.peer.history.last[0]
+    client.say(b"".join(multi(client, b"/m", 49) for _ in range(10)))
+    ensemble.step(server)
+    assert server.member.peer.history.last[0] - before == 2
+
+
+def test_lists_of_permissions_count_with_their_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of those that are refused."""
+    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 100)
+    ensemble = Ensemble(1)
+    [server] = ensemble.servers.values()
+    client = ensemble.session()
+    before = server.member.peer.history.last[0]
+    for last in ((31, b"ip", b"::1"), (31, b"ip", b"no address")):
+        acl = (*((31, b"ip", b"::%x" % number) for number in range(2, 50)), last)
+        client.say(b"".join(client.create(b"/%d" % number, acl=acl) for number in range(10)))
+        ensemble.step(server)
+        assert server.member.peer.history.last[0] - before == 2
+        ensemble.settle()
+        before = server.member.peer.history.last[0]
+
+
+def test_writes_that_are_done_do_not_count_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.proposing.PREPARED_BYTES_MAX", 100_000)
+    ensemble = Ensemble(1)
+    [server] = ensemble.servers.values()
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/m"))
+    before = server.member.peer.history.last[0]
+    client.say(b"".join(client.set(b"/m", bytes(10_000)) for _ in range(6)))
+    ensemble.step(server)
+    assert server.member.peer.history.last[0] - before == 6
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_sync_waits_for_all_that_came_before_it_whoever_asked(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose connection broke sees after a sync what becomes of its writes, also if it is greedy."""
+    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 50_000)
+    ensemble = Ensemble(3)
+    server = getattr(ensemble, role)
+    greedy, other = ensemble.session(server), ensemble.session(server)
+    ensemble.do(other, other.create(b"/m"))
+    greedy.say(b"".join([*(multi(greedy, b"/m") for _ in range(6)), greedy.create(b"/last")]))
+    for _ in range(3):
+        ensemble.step(server)
+    other.replies()
+    other.say(other.set(b"/m", b"x") + other.sync() + other.exists(b"/last"))
+    ensemble.settle()
+    assert [error for _, error, _ in other.replies()] == [0, 0, 0]
+
+
+def sessions_logged(server: Server) -> list[int]:
+    return [
+        txn.session
+        for batch in server.logged
+        for txn in decode_all(batch.body, batch.first, batch.count)
+        if txn.type in (OpCode.SET_DATA, OpCode.MULTI)
+    ]
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_learners_of_the_version_before_get_theirs_in_the_order_in_which_they_forwarded_them(is_old: bool) -> None:
+    """They look at the first of what they have forwarded alone: what came back before it would count for ever."""
+    ensemble = Ensemble(3, start=False)
+    if is_old:
+        ensemble.old |= {2, 3}
+    ensemble.start()
+    learner, leader = ensemble.follower, ensemble.leader
+    greedy, other = ensemble.session(learner), ensemble.session(learner)
+    ensemble.do(other, other.create(b"/m"))
+    greedy.say(b"".join(multi(greedy, b"/m") for _ in range(3)))
+    for _ in range(2):
+        ensemble.step(learner)
+    while not leader.member.processor.intake:
+        assert ensemble._deliver()
+        ensemble.step(leader)
+    other.say(other.set(b"/m", b"x"))
+    ensemble.settle()
+    assert other.replies()[-1][1] == 0
+    found = sessions_logged(leader)
+    assert found.index(other.connection.session) == (3 if is_old else 1)
+    assert learner.member.processor.forwarded.bytes == 0
+
+
+def test_what_comes_back_counts_for_its_session() -> None:
+    intake, forwarded = Intake(), Forwarded()
+    intake.arrived.extend(write(session, cxid, session) for session in (1, 2) for cxid in (1, 2))
+    assert sum(len(rows) for message in forwarded.take(intake) for _, rows in message.rows) == 4
+    for session, cxid in ((2, 1), (2, 2), (1, 2), (1, 1), (1, 2)):
+        if session in forwarded.writes:
+            forwarded.came_back(session, cxid)
+    assert not forwarded.writes
+    assert forwarded.bytes == 0
+
+
+def test_a_learner_forwards_for_sessions_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 10_000)
+    intake, forwarded = Intake(), Forwarded()
+    intake.arrived.extend(write(1, cxid, 100) for cxid in range(10))
+    assert [sum(len(rows) for _, rows in message.rows) for message in forwarded.take(intake)] == [2]
+    intake.arrived.append(write(2, 1))
+    forwarded.bytes = 0
+    [message] = forwarded.take(intake)
+    sessions = [msg.WRITE_HEAD.unpack_from(row)[0] for _, rows in message.rows for row in rows]
+    assert sessions == [2, 1, 1]
+
+
+def test_a_session_is_revalidated_when_its_own_writes_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an older connection asked for goes to the leader before the question whose the session is."""
+    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 20_000)
+    ensemble = Ensemble(3)
+    learner = ensemble.follower
+    client = ensemble.session(learner)
+    ensemble.do(client, client.create(b"/m"))
+    client.say(b"".join(multi(client, b"/m") for _ in range(4)) + client.set(b"/m", b"last"))
+    ensemble.step(learner)
+    ensemble.step(learner)
+    assert learner.member.processor.intake
+    back = ensemble.reattach(client, learner)
+    ensemble.settle()
+    assert ensemble.do(back, back.get(b"/m"))[0][2][0] == b"last"
+
+
+def test_creates_of_many_sessions_are_all_done_whatever_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 3)
+    ensemble = Ensemble(3)
+    clients = [ensemble.session(server) for server in ensemble.servers.values() for _ in range(3)]
+    for number, client in enumerate(clients):
+        parts = tuple((1, Create(b"/c%d-%d" % (number, part), b"", OPEN_ACL, 0)) for part in range(number + 1))
+        client.say(b"".join(client.create(b"/%d-%d" % (number, at)) for at in range(5)))
+        client.say(client.request(OpCode.MULTI, Multi(parts).encode()))
+    ensemble.settle()
+    assert [[error for _, error, _ in client.replies()] for client in clients] == [[0] * 6] * 9
