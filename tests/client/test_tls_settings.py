@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.rigs.certificates import Certificates
 from zab.client import Tls
-from zab.client.tls_context import context_of
+from zab.client.tls_context import OpenKeyWarning, context_of
 from zab.tls.stores import StoreError
 
 
@@ -44,6 +44,7 @@ def test_an_encrypted_key_is_opened_by_the_file_of_its_password(alice: Path) -> 
     store = encrypted(alice / "keystore.pem", b"opensesame")
     file = alice / "opens"
     file.write_text("opensesame\nanything\n")
+    file.chmod(0o600)
     context_of(Tls(key_store=str(store), password_file=str(file)))
     with pytest.raises(StoreError, match=r"the key store: .*: its key is encrypted: see the password file"):
         context_of(Tls(key_store=str(store)))
@@ -57,6 +58,26 @@ def test_an_encrypted_key_is_opened_by_the_file_of_its_password(alice: Path) -> 
         file.write_bytes(content)
         with pytest.raises(StoreError, match=said):
             context_of(Tls(key_store=str(store), password_file=str(file)))
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604], ids=oct)
+def test_a_key_that_others_may_use_is_warned_of(alice: Path, mode: int) -> None:
+    store = alice / "keystore.pem"
+    store.chmod(mode)
+    said = rf"^the key store: {store}: others than its owner may use it: run `chmod 600 {store}`$"
+    with pytest.warns(OpenKeyWarning, match=said):
+        context_of(Tls(key_store=str(store)))
+
+
+def test_of_an_encrypted_key_the_file_of_its_password_is_the_secret(alice: Path) -> None:
+    store, file = encrypted(alice / "keystore.pem", b"opensesame"), alice / "opens"
+    store.chmod(0o644)
+    file.write_text("opensesame")
+    file.chmod(0o600)
+    context_of(Tls(key_store=str(store), password_file=str(file)))
+    file.chmod(0o640)
+    with pytest.warns(OpenKeyWarning, match="^the password file: .*/opens: others than its owner may use it"):
+        context_of(Tls(key_store=str(store), password_file=str(file)))
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "key_alone", "other_key", "store.p12", "store.jks"])

@@ -815,6 +815,24 @@ def test_load_reads_the_file_the_dynamic_file_and_myid(tmp_path: Path) -> None:
         load(tmp_path / "absent.cfg")
 
 
+def test_passwords_in_a_file_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg"
+    file.write_text(
+        f"dataDir={tmp_path}\nclientPort=2181\nsecureClientPort=2281\nssl.keyStore.password=opensesame\n"
+        "zookeeper.ssl.trustStore.password=changeit\nssl.keyStore.location=k.p12\nssl.trustStore.location=t.p12\n"
+    )
+    for mode, lines in ((0o600, []), (0o640, [4, 5]), (0o604, [4, 5])):
+        file.chmod(mode)
+        found = [each for each in load(file).warnings if "password" in each.key and "its value" in each.reason]
+        assert [each.line for each in found] == lines
+    assert [each.key for each in found] == ["ssl.keyStore.password", "ssl.trustStore.password"]
+    assert found[0].reason == (
+        f"its value is a password, and {file}: others than its owner may use it: run `chmod 600 {file}`, or have the "
+        "password in the file of ssl.keyStore.passwordPath"
+    )
+    assert not any("opensesame" in str(each) for each in load(file).warnings)
+
+
 def test_a_standalone_server_needs_no_myid(tmp_path: Path) -> None:
     file = tmp_path / "zoo.cfg"
     file.write_bytes(f"dataDir={tmp_path}/\xe9\nclientPort=2181\n".encode("latin-1"))

@@ -2,15 +2,25 @@
 
 Limits: TLS 1.2 at least.
 
+A key that others may read is warned of (`OpenKeyWarning`), not refused, as a server's is: where secrets are mounted for
+a group, as in Kubernetes, a program cannot choose.
+
 Not here: the stores (`zab.tls.stores`), which take a library that a client without TLS never loads.
 """
 
+import os
 import ssl
+import warnings
 
 from zab.client.core.settings import Tls
+from zab.tls.private import why_not_private
 from zab.tls.stores import Store, StoreKeys, kind_of, read_password
 
-__all__ = ["context_of"]
+__all__ = ["OpenKeyWarning", "context_of"]
+
+
+class OpenKeyWarning(UserWarning):
+    """Others than its owner may use the key of a client, or the password that opens it."""
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
@@ -24,8 +34,18 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     else:
         _store("the trust store", tls.trust_store, password).load_trusted(context)
     if tls.key_store is not None:
-        _store("the key store", tls.key_store, password).load_key(context)
+        is_encrypted = _store("the key store", tls.key_store, password).load_key(context)
+        if is_encrypted and tls.password_file is not None:
+            _warn_if_open("the password file", tls.password_file)
+        elif not is_encrypted:
+            _warn_if_open("the key store", tls.key_store)
     return context
+
+
+def _warn_if_open(name: str, path: str) -> None:
+    reason = why_not_private(path, os.stat(path))
+    if reason is not None:
+        warnings.warn(f"{name}: {reason}", OpenKeyWarning, stacklevel=2)
 
 
 def _store(name: str, path: str, password: str) -> Store:

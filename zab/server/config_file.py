@@ -1,16 +1,23 @@
 """Reads the files that describe a member: `zoo.cfg`, the dynamic file that it names, and `dataDir/myid`.
 
 Files are read as ISO-8859-1 with \\uXXXX escapes, as Java reads them. What they mean is `config`.
+
+A file that has passwords in it, and that others may use, is warned of.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from attrs import evolve
+
+from zab.configuration.fields import ConfigWarning, fields_with_keys
 from zab.member.config import Config, ConfigError, entries_of, parse, plain_key
 from zab.member.settings import SERVER_ID_UNKNOWN
+from zab.tls.private import why_not_private
 
 
 def load(path: str | Path) -> Config:
@@ -29,7 +36,21 @@ def load_text(text: str, path: str | Path, *, read: Callable[[str], str]) -> Con
     config = parse(text, str(path), my_id=my_id, dynamic_text=dynamic_text)
     if config.server_id == SERVER_ID_UNKNOWN:
         raise ConfigError(str(myid), None, "the file is missing: it holds this server's id, the N of its server.N line")
-    return config
+    return evolve(config, warnings=(*config.warnings, *_open_passwords(text, str(path))))
+
+
+def _open_passwords(text: str, path: str) -> Iterator[ConfigWarning]:
+    """Passwords in a file that others than its owner may use."""
+    try:
+        reason = why_not_private(path, os.stat(path))
+    except OSError:
+        return
+    keys = {field.metadata["key"]: not field.repr for field in fields_with_keys(Config)}
+    for entry in entries_of(text, path) if reason is not None else ():
+        key = plain_key(entry.key)
+        if keys.get(key) and entry.value:
+            elsewhere = f", or have the password in the file of {key}Path" if f"{key}Path" in keys else ""
+            yield ConfigWarning(path, entry.line, key, f"its value is a password, and {reason}{elsewhere}")
 
 
 def read_text(name: str) -> str:

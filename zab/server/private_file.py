@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+from zab.tls.private import why_not_private
 
 Content = TypeVar("Content")
 
@@ -79,10 +78,9 @@ def demand_private(path: str) -> None:
 
 
 def _demand(path: str, status: os.stat_result) -> None:
-    if status.st_mode & _OTHERS:
-        raise PrivateFileError(f"{path}: others than its owner may use it: run `chmod 600 {path}`")
-    if status.st_uid not in (0, os.geteuid()):
-        raise PrivateFileError(f"{path}: it belongs to another user than the one who runs this")
+    reason = why_not_private(path, status)
+    if reason is not None:
+        raise PrivateFileError(reason)
 
 
 def write_private(path: str | Path, content: bytes) -> None:
