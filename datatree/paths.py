@@ -37,6 +37,7 @@ ZOOKEEPER: Final = b"/zookeeper"
 QUOTA: Final = b"/zookeeper/quota"
 CONFIG: Final = b"/zookeeper/config"
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+"""Of every tree: nobody deletes them."""
 
 # Nearly all paths are printable ASCII and are decided without decoding them.
 _PLAIN_NAME: Final = re.compile(rb"(?!\.{1,2}\Z)[ -.0-~]+").fullmatch

@@ -9,6 +9,7 @@ Many are listed with one request, as long as the answer is not larger than a ser
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from datatree.paths import RESERVED
 from zab.client import Acl, BadArgumentsError, Client, GetChildren, NoAuthError, NoNodeError, RequestError
 
 __all__ = ["DELETE_BATCH_COUNT", "child_path", "delete_subtree", "set_subtree_acl", "walk"]
@@ -16,7 +17,6 @@ __all__ = ["DELETE_BATCH_COUNT", "child_path", "delete_subtree", "set_subtree_ac
 # As many as ZooKeeper's shell deletes in one transaction.
 DELETE_BATCH_COUNT: Final = 1_000
 _READ_BATCH_COUNT: Final = 100
-_KEPT: Final = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
 
 
 def child_path(parent: str, name: str) -> str:
@@ -71,7 +71,7 @@ async def delete_subtree(
 ) -> int:
     """Deletes the znode and all below it, the deepest first; returns how many there were. `tell` hears how many are
     gone after each batch of them."""
-    if path in _KEPT:
+    if path.encode() in RESERVED:
         raise BadArgumentsError(path, detail="it is reserved: it is in every tree and cannot be deleted")
     paths = await walk(zk, path)
     paths.reverse()
