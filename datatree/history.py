@@ -1,6 +1,7 @@
 """What the files of a history prove, where it ends, and when it is refused: the one rule of all tools that read one.
 
-    unread(evidence) -> why not all of a history was given; None: it was
+    unread(evidence) -> why the end of a history is not known; None: it is
+    not_given(evidence) -> the same, as far as a directory is to be named, and not where files are damaged
     pairs(states, logs) -> which log directory is of which data directory
     member_count(members) -> how many members these directories are of
 
@@ -21,7 +22,7 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["DATA_DIRECTORY", "LOG_DIRECTORY", "Evidence", "beyond", "member_count", "pairs", "unread"]
+__all__ = ["DATA_DIRECTORY", "LOG_DIRECTORY", "Evidence", "beyond", "member_count", "not_given", "pairs", "unread"]
 
 LOG_DIRECTORY: Final = "if it has a dataLogDir, name that, too"
 DATA_DIRECTORY: Final = "name its dataDir, too"
@@ -34,7 +35,7 @@ class Evidence:
     has_records: there are epoch files, `myid` or the record of a member, as in every dataDir. has_log: there is a log
     file, with or without a transaction. logged: the last transaction in the logs. snapshot: the newest one, by its
     name; None without any. committed: of the file of that name. mark: the largest high-water mark of all, in batches,
-    too. epoch: of `currentEpoch`."""
+    too. epoch: of `currentEpoch`. damage: what was durable above the mark, and cannot be read."""
 
     name: str
     is_native: bool
@@ -45,6 +46,7 @@ class Evidence:
     committed: int = 0
     mark: int = 0
     epoch: int = 0
+    damage: str | None = None
 
     @property
     def has_state(self) -> bool:
@@ -64,12 +66,33 @@ def beyond(proof: int, end: int) -> str | None:
 
 def unread(members: Sequence[Evidence]) -> str | None:
     """Why the end of the history of these members is not known, and what to name; None: it is known."""
+    return _beyond_what_was_read(members, has_log=True) or not_given(members) or _unreadable(members)
+
+
+def _unreadable(members: Sequence[Evidence]) -> str | None:
+    """What is damaged above the mark may have been committed, unless another member has a log that is whole."""
+    damaged = next((one for one in members if one.damage is not None), None)
+    if damaged is None or any(one.has_log and one.damage is None for one in members):
+        return None
+    return f"{damaged.name} does not say whether more than {damaged.mark:#x} is committed: {damaged.damage}"
+
+
+def _beyond_what_was_read(members: Sequence[Evidence], *, has_log: bool) -> str | None:
+    """What a mark says that nothing reaches, of members with a log, or without one."""
     end = max((one.end for one in members), default=0)
-    logged = max((one.logged for one in members), default=0)
     for one in members:
-        if one.mark > end:
+        if one.mark > end and one.has_log == has_log:
             text = f"{one.name} says that {one.mark:#x} is committed, and what was read ends at {end:#x}"
-            return f"{text}: {LOG_DIRECTORY if not one.has_log else 'log files are missing or damaged'}"
+            return f"{text}: {'log files are missing or damaged' if has_log else LOG_DIRECTORY}"
+    return None
+
+
+def not_given(members: Sequence[Evidence]) -> str | None:
+    """Which directory to name, so that the end of the history is known. Damage of what was given is no reason."""
+    logged = max((one.logged for one in members), default=0)
+    found = _beyond_what_was_read(members, has_log=False)
+    if found is not None:
+        return found
     if not any(one.has_log for one in members):
         return _without_logs(members)
     without = [one for one in members if one.has_records and not one.has_log]

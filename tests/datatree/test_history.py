@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from datatree.history import DATA_DIRECTORY, LOG_DIRECTORY, Evidence, beyond, member_count, pairs, unread
+from datatree.history import DATA_DIRECTORY, LOG_DIRECTORY, Evidence, beyond, member_count, not_given, pairs, unread
 
 NATIVE = Evidence("/d", is_native=True, has_records=True, has_log=True, logged=50, snapshot=40, committed=50, mark=50)
 WITHOUT_LOG = evolve(NATIVE, has_log=False, logged=0)
@@ -47,6 +47,10 @@ THEIRS = Evidence("/z", is_native=False, has_records=True, has_log=True, logged=
         ([evolve(NATIVE, has_records=False, committed=0, mark=49, snapshot=None)], DATA_DIRECTORY),
         ([evolve(NATIVE, has_records=False, committed=0, mark=50, snapshot=None)], None),
         ([evolve(NATIVE, committed=0, mark=49)], None),
+        # What is damaged above the mark may be committed, unless another member has it.
+        ([evolve(NATIVE, mark=49, damage="log.1: damaged")], "more than 0x31 is committed: log.1: damaged"),
+        ([evolve(NATIVE, mark=49, damage="log.1: damaged"), NATIVE], None),
+        ([evolve(NATIVE, mark=49, damage="log.1: damaged"), WITHOUT_LOG], "log.1: damaged"),
         ([], None),
     ],
 )
@@ -100,3 +104,12 @@ def test_which_log_directory_is_of_which_data_directory(
     states: list[list[str]], logs: list[list[str]], expected: dict[int, int]
 ) -> None:
     assert pairs(states, logs) == expected
+
+
+def test_jobs_ask_for_directories_and_tell_damage_as_rows() -> None:
+    alone = evolve(NATIVE, has_records=False, committed=0, mark=49, snapshot=None)
+    assert DATA_DIRECTORY in (not_given([alone]) or "")
+    assert LOG_DIRECTORY in (not_given([WITHOUT_LOG, evolve(NATIVE, logged=45, mark=45)]) or "")
+    for damaged in (evolve(NATIVE, mark=51), evolve(NATIVE, mark=49, damage="log.1: damaged")):
+        assert unread([damaged]) is not None
+        assert not_given([damaged]) is None

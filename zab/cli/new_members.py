@@ -226,6 +226,15 @@ def moment_lines(moment: "Moment") -> tuple[str, str]:
     )
 
 
+def moment_notes(moment: "Moment") -> list[str]:
+    """What whoever reads of it should know besides: snapshots that cannot be read, and what is left out."""
+    notes = [f"passed over {problem}" for problem in moment.problems]
+    if moment.logged:
+        goes = f"the logs of {moment.ensemble} go on up to {moment.logged:#x}"
+        notes.append(f"{goes}, and nothing says that what is after {moment.zxid:#x} is committed: it is left out")
+    return notes
+
+
 def written_fields(moment: "Moment", written: "Written", lineage: bytes, targets: list[Target]) -> dict[str, Any]:
     """Which moment, and what was written where, for JSON."""
     time = None if moment.time is None else time_text(round(moment.time.timestamp() * 1000))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from datatree.log.epochs import MemberRecord, save_epochs, save_mark, save_membe
 from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.recovery.recover import examine
+from datatree.snapshot import SnapshotWriter
+from datatree.tree import DataTree
 from datatree.zookeeper.log import LOG_HEADER
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, in_batches, write_native, write_version2
 from zab.cli.files.log_files import Entry, UnreadableError
@@ -163,7 +166,15 @@ def test_a_log_of_ours_in_a_directory_of_its_own(tmp_path: Path) -> None:
         local_moment(data)
     with pytest.raises(PipelineError, match="name its dataDir, too"):
         local_moment(log)
-    assert local_moment(log, FIRST + 20).zxid == FIRST + 20, "what is named needs no end"
+    for wanted in (Range(), Range(zxid_min=FIRST), Range(time_max=40)):
+        with pytest.raises(PipelineError, match="name its dataDir, too"):
+            plan(inventory(log), wanted)
+        assert plan(inventory([data, log]), wanted)
+    # What is named needs no end.
+    assert plan(inventory(log), Range(zxid_max=FIRST + 20))
+    assert plan(inventory(log), Range(), uncommitted=True)
+    assert local_moment(log, FIRST + 20).zxid == FIRST + 20
+    assert local_moment(log, datetime.fromtimestamp(0.020, UTC)).zxid == FIRST + 20
     assert [one.kind for one in find(inventory(data)) if one.deviation] == ["unread"]
 
 
@@ -202,3 +213,36 @@ def test_a_log_that_begins_with_zeros_and_goes_on_is_damaged(tmp_path: Path) -> 
     log.write_bytes(bytes(4096))
     with pytest.raises(PipelineError):
         plan(inventory(directory), Range())
+
+
+def test_what_is_damaged_above_the_mark_may_be_committed(tmp_path: Path) -> None:
+    """`committed` is not synced: without it the marks in the log say less than what was acknowledged."""
+    directory = ours(tmp_path / "one", None)
+    (log,) = (one for one in (directory / "version-1").glob("log.*") if one.suffix != ".index")
+    whole = log.read_bytes()
+    mark = local_moment(directory).zxid
+    assert mark == FIRST + 44
+    assert local_moment(directory).logged == FIRST + 49, "what is left out is said"
+    assert local_moment(directory, uncommitted=True).logged == 0
+    data = bytearray(whole)
+    data[-100] ^= 1
+    log.write_bytes(data)
+    assert examine(RealDisk(str(directory), lock=False)).damage
+    with pytest.raises(
+        PipelineError, match=f"more than {FIRST + 39:#x} is committed.*body does not match, after {mark:#x}"
+    ):
+        local_moment(directory)
+    assert local_moment(directory, FIRST + 39).zxid == FIRST + 39, "what is named needs no end"
+    other = ours(tmp_path / "two", None, server_id=2)
+    assert local_moment([directory, other]).zxid == mark, "another member has it whole"
+
+
+def test_a_snapshot_proves_what_an_old_mark_does_not(tmp_path: Path) -> None:
+    directory = ours(tmp_path / "one", FIRST + 9)
+    write_native(directory, [in_batches(txns(50), 5)], member=1, mark=FIRST + 9)
+    assert zxids([directory])[-1] == FIRST + 9
+    tree = DataTree()
+    for txn in txns(30):
+        tree.apply(txn)
+    SnapshotWriter(RealDisk(str(directory), lock=False), tree.begin_snapshot(), LINEAGE, bytes(16)).write()
+    assert zxids([directory])[-1] == FIRST + 29

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from zab.cli.moments import parse_moment
-from zab.cli.new_members import Format, Target, moment_lines, new_targets, restored_zxid, write_members, written_lines
+from zab.cli.new_members import (
+    Format,
+    Target,
+    moment_lines,
+    moment_notes,
+    new_targets,
+    restored_zxid,
+    write_members,
+    written_lines,
+)
 from zab.cli.pipeline.options import Uncommitted
 from zab.cli.pipeline.run import Run, in_order
 
@@ -149,6 +158,6 @@ def diff_job(
 
 def _note(run: Run, moments: "tuple[Moment, ...]") -> None:
     for moment in moments:
-        for problem in moment.problems:
-            run.note(f"passed over {problem}")
+        for note in moment_notes(moment):
+            run.note(note)
         run.note(", ".join(moment_lines(moment)))

@@ -26,7 +26,7 @@ from zab.pipeline.reading.missing import joined_ends, proofs
 from zab.pipeline.reading.spans import Span, transactions
 from zab.pipeline.reading.visible import (
     Survey,
-    check_ends,
+    check_given,
     committed_epochs,
     counted,
     epoch_ends,
@@ -56,6 +56,10 @@ def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
     return ms_since_1970(time, upwards=upwards) if isinstance(time, datetime) else time
 
 
+ZXID_MAX: Final = (1 << 63) - 1
+"""A bound that leaves nothing out, for those who find out themselves whether the end is known."""
+
+
 @frozen
 class Range:
     """Which transactions: bounds are inclusive, None is none; times in ms."""
@@ -75,7 +79,7 @@ class Range:
     ) -> "Range":
         """Raises PipelineError when nothing can be in it."""
         for bound in (zxid_min, zxid_max):
-            if bound is not None and not 0 <= bound < 1 << 63:
+            if bound is not None and not 0 <= bound <= ZXID_MAX:
                 raise PipelineError(f"{bound:#x} is no zxid")
         result = cls(zxid_min, zxid_max, _ms(time_min, upwards=True), _ms(time_max, upwards=False))
         if zxid_min is not None and zxid_max is not None and zxid_min > zxid_max:
@@ -108,8 +112,9 @@ def plan(
         limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
         # Damage is looked for in what is not committed, too.
         if not uncommitted and not whole_files:
-            if limits.until is None and group[0].kind == "version-2":
-                check_ends(group, surveys)
+            # Up to a zxid that is named, no end has to be known.
+            if limits.until is None:
+                check_given(group, surveys)
             limits = _visible(group, surveys, limits)
         spans = [
             list(_spans(member, limits, Survey() if whole_files else known))

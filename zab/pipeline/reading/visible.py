@@ -1,10 +1,10 @@
 """How far each ensemble's logs may be shown: never past what a change of leader could still take away.
 
 Native logs say it: every batch carries the high-water mark that its leader knew, and each member keeps its own beside
-the logs (`committed`). A member's own mark is about the history that it holds: everything up to it may be shown. A mark
-that another member knows is about that member's history; it holds for this one within the mark's epoch only, in which
-there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
-that went on without them.)
+the logs (`committed`, which is not synced: after a loss of power its snapshots may prove more). A member's own mark is
+about the history that it holds: everything up to it may be shown. A mark that another member knows is about that
+member's history; it holds for this one within the mark's epoch only, in which there was one leader. (A leader that was
+deposed has transactions at its end that are smaller than the marks of those that went on without them.)
 
 ZooKeeper's logs do not say it: there, what a majority of the given members has is committed
 (`datatree.zookeeper.majority`), of members and not of directories (`committed_epochs`). From one member alone nothing
@@ -13,16 +13,16 @@ is known, and the caller has to say that uncommitted transactions may be shown.
 Deliberately not here: whether histories agree (`verify`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-from attrs import define, field
+from attrs import define, evolve, field
 
-from datatree.history import Evidence, member_count, unread
+from datatree.history import Evidence, member_count, not_given, unread
 from datatree.zookeeper.majority import visible_epochs
-from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.damage import TORN, Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 from zab.pipeline.errors import PipelineError
@@ -33,7 +33,7 @@ from zab.pipeline.reading.spans import read_index
 
 __all__ = [
     "Survey",
-    "check_ends",
+    "check_given",
     "committed_epochs",
     "counted",
     "epoch_ends",
@@ -84,9 +84,18 @@ def _survey_native(found: Survey, member: MemberFiles, logs: list[LogFile]) -> N
                 break
     if found.last:
         found.logged = {found.last >> 32: found.last}
+    found.mark = max([found.mark, *_proven(member, found.last)])
     known = [found.mark, *(snapshot.zxid for snapshot in member.snapshots)]
     known += [log.previous[0] for log in logs if log.previous is not None]
     _reach(found, (zxid for zxid in known if zxid <= found.mark))
+
+
+def _proven(member: MemberFiles, last: int) -> Iterator[int]:
+    """What the member's snapshots prove to be committed of its log, which goes up to `last`."""
+    for snapshot in member.snapshots:
+        is_own = snapshot.lineage in (None, member.lineage)
+        if is_own and (snapshot.zxid <= last or snapshot.zxid >> 32 == last >> 32):
+            yield min(snapshot.zxid, last)
 
 
 def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
@@ -161,17 +170,59 @@ def counted(members: Iterable[MemberFiles]) -> int:
     return member_count((bool(member.logs), not member.is_log_directory) for member in voters)
 
 
-def check_ends(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> None:
-    """Raises PipelineError where more was committed than what was given holds, as far as the files can tell."""
-    reason = unread_of(members, surveys)
+def check_given(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> None:
+    """Raises PipelineError where a directory that was not given may hold more of what is committed. What is damaged in
+    those that were given is told as damage."""
+    reason = not_given(_evidence(members, surveys))
     if reason is not None:
         raise PipelineError(reason)
 
 
 def unread_of(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> str | None:
-    """See `datatree.history.unread`."""
+    """See `datatree.history.unread`. Reads the logs above the marks. Raises PipelineError."""
+    pairs = zip(_evidence(members, surveys), members, surveys, strict=True)
+    return unread([evolve(one, damage=_damage_above(member, found)) for one, member, found in pairs])
+
+
+def _damage_above(member: MemberFiles, found: Survey) -> str | None:
+    """The first thing that is wrong with a native log above its mark; below it, what is missing is noticed by reading.
+    What is torn was never promised."""
+    if member.kind != "native" or found.last <= found.mark:
+        return None
+    usable = [log for log in member.logs if log.is_usable]
+    try:
+        for log, following in zip(usable, [*usable[1:], None], strict=True):
+            upto = None if following is None or following.previous is None else following.previous[0]
+            if upto is None or upto > found.mark:
+                with log.place.open() as file:
+                    reason = _first_damage(log, file, found.mark, upto)
+                if reason is not None:
+                    return f"{log.name}: {reason}"
+    except OSError as error:
+        raise PipelineError(f"the logs in {member.directory} cannot be read: {error.strerror or error}") from None
+    return None
+
+
+def _first_damage(log: LogFile, file: OpenFile, mark: int, upto: int | None) -> str | None:
+    begin = 0 if log.previous is None else log.previous[0]
+    scan = FrameScan(file, log.first, file.size, begin or None, log.is_newest)
+    found = list(scan)
+    blocks = [one for one in found if isinstance(one, Block)]
+    ends = [(one.base + int(at), int(last)) for one in blocks for at, last in zip(one.at, one.last, strict=True)]
+    for damage in found:
+        if isinstance(damage, Damage) and damage.kind != TORN:
+            before = max((last for offset, last in ends if offset < damage.offset), default=begin)
+            if before >= mark:
+                return f"{damage.reason}, after {before:#x}"
+    last = max((last for _, last in ends), default=begin)
+    if upto is not None and last < upto:
+        return f"it ends at {last:#x}, and the next file goes on after {upto:#x}"
+    return None
+
+
+def _evidence(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> list[Evidence]:
     pairs = zip(members, surveys, strict=True)
-    return unread([evidence_of(member, found.last, found.mark, _newest(member)) for member, found in pairs])
+    return [evidence_of(member, found.last, found.mark, _newest(member)) for member, found in pairs]
 
 
 def _newest(member: MemberFiles) -> int | None:

@@ -18,7 +18,7 @@ from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
-from zab.pipeline.reading.planning import Range, Task, plan, read_task, task_batches
+from zab.pipeline.reading.planning import ZXID_MAX, Range, Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_choice import Chosen, opened
 from zab.pipeline.schema import SESSIONS, arrow_schema
 from zab.pipeline.state.condense import condensed
@@ -66,7 +66,7 @@ class LocalLogs:
 
     def last_at(self, time_ms: int) -> int | None:
         last: int | None = None
-        for batch in self.batches(("zxid",), Range(time_max=time_ms)):
+        for batch in self.batches(("zxid",), Range(zxid_max=ZXID_MAX, time_max=time_ms)):
             if batch.num_rows:
                 last = max(last or 0, pc.max(batch.column(0)).as_py())
         return last

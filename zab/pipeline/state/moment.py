@@ -80,6 +80,8 @@ class Moment:
     """How many transactions are between the two."""
     last_epoch: int
     """The latest epoch that the members' files mention, committed or not."""
+    logged: int = 0
+    """How far the logs go, where no moment was named and nothing says that all of it is committed; else 0."""
     stretch: Stretch = field(factory=Stretch, eq=False, repr=False)
     """The transactions between the two, as they were read."""
 
@@ -126,6 +128,8 @@ class _Kept:
     """The last zxid in the logs that may be shown; 0 without any."""
     ends: dict[int, int]
     """The last zxid of each epoch, as far as it is known (`zab.pipeline.reading.missing`)."""
+    logged: int = 0
+    """The last zxid in the logs."""
     unread: str | None = None
     """Why the end is not known (`datatree.history.unread`)."""
     problems: tuple[Problem, ...] = ()
@@ -137,16 +141,17 @@ class _Kept:
         surveys = [survey(member) for member in members]
         reason = unread_of(members, surveys)
         if not any(member.logs for member in members):
-            return cls(members, 0, proofs(members, {}), reason)
+            return cls(members, 0, proofs(members, {}), unread=reason)
         ends = epoch_ends(surveys)
+        logged = max(found.last for found in surveys)
         if uncommitted:
-            end = max(found.last for found in surveys)
+            end = logged
         elif members[0].kind == "native":
             end = mark(surveys)
         else:
             ends = committed_epochs(members, surveys)
             end = max(ends.values(), default=0)
-        return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))), reason)
+        return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))), logged, reason)
 
     def check_end(self) -> None:
         """Raises PipelineError where it is not known."""
@@ -208,6 +213,7 @@ def moment_of(
         problems=choice.problems,
         txn_count=sum(epoch.count for epoch in epochs),
         last_epoch=_last_epoch(members, kept, zxid),
+        logged=kept.logged if at is None and kept.logged > zxid else 0,
         stretch=stretch,
     )
 

@@ -33,7 +33,7 @@ from pyspark import StorageLevel
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.inventory import Dirs, MemberFiles, inventory
-from zab.pipeline.reading.planning import Range, Task, read_task
+from zab.pipeline.reading.planning import ZXID_MAX, Range, Task, read_task
 from zab.pipeline.reading.snapshot_choice import Chosen
 from zab.pipeline.schema import SESSIONS, ZNODES, ddl
 from zab.pipeline.sql import DataFrame
@@ -100,7 +100,7 @@ class _SparkLogs:
         return max(self.spark.sparkContext.defaultParallelism, 1 + sum(sorted(sizes)[-2:]) // PLACE_BYTES)
 
     def last_at(self, time_ms: int) -> int | None:
-        tasks = self.local.tasks(Range(time_max=time_ms))
+        tasks = self.local.tasks(Range(zxid_max=ZXID_MAX, time_max=time_ms))
         found = self.spark.sparkContext.parallelize(tasks, max(1, len(tasks))).map(_last_zxid).collect()
         return max((zxid for zxid in found if zxid is not None), default=None)
 
