@@ -1,14 +1,16 @@
 """The benchmark of the pipeline: decoding alone, through Spark beside Parquet of the same rows, and `verify`.
 
     python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
-    python -m bench.pipeline --scale [--transactions N]     each job once, of N / 2 and N, with one worker and two
+    python -m bench.pipeline --scale [--transactions N] [--directory DIR]
+                                    each job once, of N / 2 and N, with one worker and two
 
 Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
 batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. `verify` compares three members that have the
 same files. Everything is measured in CPU seconds of the whole process tree (driver, JVM and workers), because other
 work on the machine distorts anything else. A figure is the median of alternating rounds. The result is written to
 bench/PIPELINE.md. `--scale` says how cost grows with the history: by the processor and by the clock, with what else the
-machine does, on standard output.
+machine does, on standard output. Its logs stay in DIR, if one is named, and are used again; `--make` makes them and
+ends. Three kinds of history are restored: few znodes written often, each transaction a new znode, and multis.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import os
 import platform
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -46,9 +49,8 @@ from zab.pipeline.report.collect import collect
 from zab.pipeline.schema import LOG
 from zab.pipeline.spark_session import job_session
 from zab.pipeline.state.local_state import local_moment, local_state
-from zab.pipeline.state.snapshot_output import State, write_version_2
+from zab.pipeline.state.snapshot_output import State, write_native, write_version_2
 from zab.pipeline.state.state_of import state_of
-from zab.pipeline.state.znode_rows import as_znodes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +100,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of a tenth, a look and not a measurement")
     parser.add_argument("--no-page", dest="page", action="store_false", help="leave bench/PIPELINE.md alone")
     parser.add_argument("--scale", action="store_true", help="how cost grows: each job, two sizes, one worker and two")
-    parser.add_argument("--directory", help="where the logs are made (a temporary directory)")
+    parser.add_argument("--make", action="store_true", help="with --scale: only make the logs that --directory lacks")
+    parser.add_argument("--directory", help="where the logs are made, and stay with --scale (a temporary directory)")
     options = parser.parse_args()
     if options.quick:
         options.transactions, options.rounds, options.page = 200_000, 1, False
@@ -127,12 +130,16 @@ def _transactions(count: int) -> Iterator[Txn]:
 
 
 def _make_native(directory: Path, count: int, size: int) -> int:
+    return _write_native(directory, _transactions(count), count, size)
+
+
+def _write_native(directory: Path, transactions: Iterator[Txn], count: int, size: int) -> int:
     """A member's directory, with batches of `size`; its size in bytes."""
     version = directory / "version-1"
     per_segment = max(SEGMENT_BYTES // (150 + 90 // size), FRAME_TRANSACTIONS)
     previous, total = None, 0
     gathered: list[Txn] = []
-    for txn in _transactions(count):
+    for txn in transactions:
         gathered.append(txn)
         if len(gathered) == per_segment or txn.zxid == FIRST + count - 1:
             groups = [gathered[at : at + size] for at in range(0, len(gathered), size)]
@@ -302,8 +309,7 @@ def _verify_runs(spark: SparkSession, directory: Path, transactions: int) -> lis
     runs += [Run(title, "chains too", "verify", comparing(title, chains=True)) for title in titles[:-1]]
     places = members["ZooKeeper's"]
     found = local_state(local_moment([f"e={place}" for place in places]))
-    znodes = [znode for batch in found.batches for znode in as_znodes(batch)]
-    write_version_2(RealDisk(str(places[0]), lock=False), State(found.zxid, found.sessions, lambda: znodes))
+    write_version_2(RealDisk(str(places[0]), lock=False), State(found.zxid, found.sessions, lambda: found.batches))
     runs.append(Run("ZooKeeper's", "a replay", "verify", comparing("ZooKeeper's", chains=False, replays=1)))
     return runs
 
@@ -323,6 +329,45 @@ def _three_members(directory: Path, title: str) -> list[Path]:
 # How cost grows.
 
 
+def _created(count: int) -> Iterator[Txn]:
+    """Each transaction makes a znode, below a thousand directories."""
+    rng = random.Random(2)
+    directories = min(count, 1000)
+    for number in range(count):
+        head = FIRST + number, TIME + number // 10, SESSION + number % 50, number
+        path, counter = b"/dir%05d" % number, number
+        if number >= directories:
+            path, counter = b"/dir%05d/child-%08d" % (rng.randrange(directories), number), 0
+        yield Txn(*head, 1, counter, path, bytes(DATA_BYTES), (None, 0))
+
+
+def _in_multis(count: int) -> Iterator[Txn]:
+    """Four writes a multi: `count` is of multis."""
+    rng = random.Random(3)
+    data = bytes(DATA_BYTES)
+    for number in range(count):
+        parts = tuple((5, 3, b"/app-k%08d-item" % rng.randrange(PATHS), data, None) for _ in range(4))
+        yield Txn(FIRST + number, TIME + number // 10, SESSION + number % 50, number, 14, 0, b"", None, parts)
+
+
+def _kept(place: Path, transactions: Iterator[Txn], count: int) -> Path:
+    """A member's directory with these transactions, made unless it is there."""
+    if not (place / "version-1" / "committed").exists():
+        _say(f"making {place.name}")
+        shutil.rmtree(place, ignore_errors=True)
+        _write_native(place, transactions, count, 10)
+        save_mark(RealDisk(str(place), lock=False), LINEAGE, FIRST + count - 1)
+    return place
+
+
+def _restored(place: Path, out: Path) -> None:
+    """What `zab restore` does, without what follows from its options."""
+    moment = local_moment(str(place))
+    found = local_state(moment)
+    (out / "version-1").mkdir(parents=True)
+    write_native(RealDisk(str(out), lock=False), State(moment.zxid, found.sessions, lambda: found.batches), LINEAGE)
+
+
 def _scale_jobs(spark: SparkSession, place: Path, count: int, out: Path) -> list[Run]:
     """Each job on the directory of one member with so many transactions."""
     dirs = str(place)
@@ -338,11 +383,8 @@ def _scale_jobs(spark: SparkSession, place: Path, count: int, out: Path) -> list
         found = state_of(spark, dirs)
         return count if found.znodes.count() else 0
 
-    def restored() -> int:
-        return count if local_state(local_moment(dirs)).batches else 0
-
     def compacted() -> int:
-        (made,) = compact(spark, dirs, str(out))
+        (made,) = compact(spark, dirs, str(out / "lake"))
         return made.transactions
 
     def verified() -> int:
@@ -352,37 +394,64 @@ def _scale_jobs(spark: SparkSession, place: Path, count: int, out: Path) -> list
         (facts,) = collect(spark, dirs)
         return facts.transactions
 
-    calls = (decoded, audited, put_together, restored, compacted, verified, reported)
-    titles = ("decode", "audit of a path", "state", "state, without Spark", "compact", "verify", "report")
+    calls = (decoded, audited, put_together, compacted, verified, reported)
+    titles = ("decode", "audit of a path", "state", "compact", "verify", "report")
     return [Run(title, "", "", call) for title, call in zip(titles, calls, strict=True)]
+
+
+def _restore_runs(directory: Path, count: int, out: Path) -> list[Run]:
+    """`zab restore` of each kind of history."""
+
+    def restoring(place: Path, rows: int) -> Callable[[], int]:
+        def call() -> int:
+            _restored(place, out / f"restored {place.name}")
+            return rows
+
+        return call
+
+    kinds = (("few znodes", "written", count), ("new znodes", "created", count), ("multis", "multis", count // 4))
+    return [
+        Run(f"restore, {title}", "", "", restoring(directory / f"{name} {rows}", rows)) for title, name, rows in kinds
+    ]
 
 
 def _scale(options: argparse.Namespace) -> int:
     """Prints a row for each job, size and count of workers."""
     counts = (options.transactions // 2, options.transactions)
-    print("| workers | transactions | job | rows a CPU second | rows a second | CPU s | s | worker MiB | load |")
-    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as made:
-        directory = Path(made)
+        scratch, directory = Path(made), Path(options.directory or made)
         for count in counts:
-            _say(f"making {count:,} transactions")
-            _make_native(directory / str(count), count, 10)
-            save_mark(RealDisk(str(directory / str(count)), lock=False), LINEAGE, FIRST + count - 1)
+            _kept(directory / f"written {count}", _transactions(count), count)
+            _kept(directory / f"created {count}", _created(count), count)
+            _kept(directory / f"multis {count // 4}", _in_multis(count // 4), count // 4)
+        if options.make:
+            return 0
+        print("| workers | transactions | job | rows a CPU second | rows a second | CPU s | s | worker MiB | load |")
+        print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+        for count in counts:
+            _print_rows(0, _restore_runs(directory, count, scratch / str(count)))
         for workers in (1, 2):
-            with job_session(f"local[{workers}]", name="bench", memory="2g", settings=_settings(directory)) as spark:
-                read_log(spark, str(directory / str(counts[0]))).limit(1).collect()
+            with job_session(f"local[{workers}]", name="bench", memory="2g", settings=_settings(scratch)) as spark:
+                # What is done for the first time costs Java seconds, whatever its size.
+                first = _kept(scratch / "first", _transactions(10_000), 10_000)
+                for run in _scale_jobs(spark, first, 10_000, scratch / f"first {workers}"):
+                    run.call()
                 for count in counts:
-                    out = directory / f"lake {workers} {count}"
-                    for run in _scale_jobs(spark, directory / str(count), count, out):
-                        _say(f"{workers} workers, {count:,}: {run.title}")
-                        before, begun = cpu_seconds(), time.monotonic()
-                        rows = run.call()
-                        assert rows == count, (run.title, rows)
-                        cpu, clock = cpu_seconds() - before, time.monotonic() - begun
-                        figures = f"{rows / cpu:,.0f} | {rows / clock:,.0f} | {cpu:.1f} | {clock:.1f}"
-                        memory = f"{peak_mib('pyspark.daemon'):.0f} | {os.getloadavg()[0]:.1f}"
-                        print(f"| {workers} | {count:,} | {run.title} | {figures} | {memory} |", flush=True)
+                    out = scratch / f"{workers} {count}"
+                    _print_rows(workers, _scale_jobs(spark, directory / f"written {count}", count, out))
     return 0
+
+
+def _print_rows(workers: int, runs: Sequence[Run]) -> None:
+    for run in runs:
+        _say(f"{workers} workers: {run.title}")
+        before, begun = cpu_seconds(), time.monotonic()
+        rows = run.call()
+        assert rows, run.title
+        cpu, clock = cpu_seconds() - before, time.monotonic() - begun
+        figures = f"{rows / cpu:,.0f} | {rows / clock:,.0f} | {cpu:.1f} | {clock:.1f}"
+        memory = f"{peak_mib('pyspark.daemon' if workers else 'bench.pipeline'):.0f} | {os.getloadavg()[0]:.1f}"
+        print(f"| {workers or ''} | {rows:,} | {run.title} | {figures} | {memory} |", flush=True)
 
 
 # The page.

@@ -295,6 +295,10 @@ class AclTable:
         self._counts[number] += 1
         return number
 
+    def id_of(self, acl: AclList) -> int:
+        """The id of a list that is in use, or of the open one."""
+        return OPEN if acl is None else self._ids[acl]
+
     def release(self, number: int) -> None:
         """Drop one reference to `number`, and the list with its last one."""
         if number == OPEN:

@@ -49,7 +49,7 @@ go (`datatree.recovery.retention`).
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain as chained
 from zlib import crc32
@@ -79,11 +79,13 @@ _NAME = re.compile(r"snapshot\.([0-9a-f]+)")
 HEADER_BYTES = _HEAD.size + _CRC.size
 TRAILER_BYTES = _TRAILER.size + _CRC.size
 CHUNK_HEADER_BYTES = _CHUNK.size + _CRC.size
+ZNODE_BYTES = _ZNODE.size
+"""What stands in front of the path of a znode's entry."""
 CHUNK_BYTES = 256 << 10
 SYNC_BYTES = 4 << 20
 """How much is written between two syncs: a bounded piece of work for the disk that the log shares."""
 
-_IS_SESSION, _IS_LIST, _IS_ZNODE = 1, 2, 3
+_IS_SESSION, _IS_LIST, IS_ZNODE = 1, 2, 3
 
 assert HEADER_BYTES == TRAILER_BYTES == 64
 
@@ -154,17 +156,25 @@ class SnapshotWriter:
     written in another thread than the one that applies."""
 
     def __init__(
-        self, disk: Disk, cursor: SnapshotCursor, lineage: bytes, chain: bytes, directory: str = DIRECTORY
+        self,
+        disk: Disk,
+        cursor: SnapshotCursor,
+        lineage: bytes,
+        chain: bytes,
+        directory: str = DIRECTORY,
+        entries: Iterator[Iterable[bytes]] | None = None,
     ) -> None:
         """`directory`: where it has its name in the end; until then it is in that of the member in any case, beside
-        one of the same zxid that the member writes."""
+        one of the same zxid that the member writes. `entries`: of the znodes and their lists, slice by slice, where
+        somebody has packed them; else they are those of the cursor."""
         self.path = snapshot_path(cursor.zxid, directory)
         self.header = SnapshotHeader(lineage, cursor.zxid, chain)
         self._temporary = f"{snapshot_path(cursor.zxid)}{'' if directory == DIRECTORY else '.aside'}.tmp"
         self._disk = disk
         self._cursor = cursor
         self._file: File | None = None
-        self._slices: Iterator[Iterator[bytes]] = chained([self._sessions()], map(self._znodes, cursor.slices()))
+        packed = map(self._znodes, cursor.slices()) if entries is None else map(iter, entries)
+        self._slices: Iterator[Iterator[bytes]] = chained([self._sessions()], packed)
         self._slice: Iterator[bytes] = iter(())
         self._numbers: dict[int, int] = {}
         self._entries: list[bytes] = []
@@ -172,7 +182,7 @@ class SnapshotWriter:
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._checksum = 0
-        self._znode_count = 0
+        self._znode_count = 0 if entries is None else cursor.znode_count
 
     def write_slice(self) -> bool:
         """Do a little more (some thousand znodes or SYNC_BYTES); True when the snapshot is complete and durable."""
@@ -229,10 +239,10 @@ class SnapshotWriter:
                 number = self._numbers.get(acl_id, 0)
                 if not number:
                     number = self._numbers[acl_id] = len(self._numbers) + 1
-                    yield _pack_list(number, self._cursor.acls[acl_id])
+                    yield pack_list(number, self._cursor.acls[acl_id])
             data = data_of(path, znode)
             length = -1 if data is None else len(data)
-            head = _ZNODE.pack(_IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
+            head = _ZNODE.pack(IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
             yield b"".join((head, path, data)) if data else head + path
         self._znode_count += len(items)
 
@@ -279,7 +289,8 @@ class SnapshotWriter:
             self._disk.sync_directory(directory)
 
 
-def _pack_list(number: int, acl: AclList) -> bytes:
+def pack_list(number: int, acl: AclList) -> bytes:
+    """The entry of a list."""
     assert acl is not None
     parts = [_LIST.pack(_IS_LIST, number, len(acl))]
     for perms, scheme, name in acl:
@@ -374,7 +385,7 @@ def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]
         try:
             while at < len(data):
                 kind = data[at]
-                if kind == _IS_ZNODE:
+                if kind == IS_ZNODE:
                     _, path_length, data_length, number, _, _, _ = _ZNODE.unpack_from(data, at)
                     start = at + _ZNODE.size
                     if number:
@@ -443,7 +454,7 @@ class SnapshotLoader:
         unpack, size, lists = _ZNODE.unpack_from, _ZNODE.size, self._lists
         while self._at < len(data):
             at = self._at
-            if data[at] == _IS_ZNODE:
+            if data[at] == IS_ZNODE:
                 _, path_length, data_length, number, owner, cversion, stat = unpack(data, at)
                 middle = at + size + path_length
                 path = data[at + size : middle]

@@ -61,6 +61,7 @@ __all__ = [
     "SnapshotZnode",
     "cursor_znodes",
     "uncompressed",
+    "write_entries",
     "write_snapshot",
 ]
 
@@ -69,6 +70,8 @@ UNKNOWN_ACL: Final[AclList] = ((0, b"world", b"anyone"),)
 DIGEST_VERSION: Final = 2
 
 _ACL_AND_STAT: Final = struct.Struct(">qqqqqiiiqq")
+STAT_ENTRY_BYTES: Final = _ACL_AND_STAT.size
+"""The number of the list and the stat, at the end of a znode's entry."""
 _LENGTH: Final = struct.Struct(">i").unpack_from
 _END: Final = b"\x00\x00\x00\x01/"
 _GZIP: Final = b"\x1f\x8b"
@@ -281,29 +284,32 @@ def write_snapshot(
     znodes: by rising path, "/" first. acls: their lists, in the order of their first use there (a list twice counts
     once). sessions: id to timeout in ms. digest: of the tree (`datatree.zookeeper.state`).
     """
-    ids: dict[AclList, int] = {None: OPEN_ACL_ID}
-    for acl in acls:
-        ids.setdefault(acl, len(ids))
+    acls = list(acls)
+    return write_entries(_entries(znodes, _acl_ids(acls)), acls, sessions, zxid, digest)
+
+
+def write_entries(
+    entries: Iterable[bytes], acls: Iterable[AclList], sessions: dict[int, int], zxid: int, digest: int
+) -> Iterator[bytes]:
+    """The same with znodes that are packed already; their lists have the numbers 1, 2, 3, …, and OPEN_ACL_ID."""
     writer = Writer().raw(FILE_HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1)).int(len(sessions))
     for session in sorted(sessions):
         writer.long(session).int(sessions[session])
+    ids = _acl_ids(acls)
     writer.int(len(ids) - 1)
     for acl, acl_id in ids.items():
         if acl is not None:
             write_acl(writer.long(acl_id), acl)
+    held = [writer.getvalue()]
     checksum, size = 1, 0
-    previous = b""
-    for znode in znodes:
-        assert (znode.path == b"/") == (not previous), "the root comes first"
-        assert previous < znode.path
-        previous = znode.path
-        _write_znode(writer, znode, ids[znode.acl])
-        size += len(znode.path) + len(znode.data or b"") + 76
+    for entry in entries:
+        held.append(entry)
+        size += len(entry)
         if size >= _SLICE_BYTES:
-            piece, writer, size = writer.getvalue(), Writer(), 0
+            piece, held, size = b"".join(held), [], 0
             checksum = adler32(piece, checksum)
             yield piece
-    piece = writer.raw(_END).getvalue()
+    piece = b"".join((*held, _END))
     digested = Writer().long(zxid).int(DIGEST_VERSION).long(digest - ((digest >> 63) << 64)).getvalue()
     for part in (piece, digested, Writer().long(zxid).getvalue()):
         checksum = adler32(part, checksum)
@@ -312,12 +318,29 @@ def write_snapshot(
         yield part + seal
 
 
-def _write_znode(writer: Writer, znode: SnapshotZnode, acl_id: int) -> None:
-    writer.string(znode.path if znode.path != b"/" else b"").buffer(znode.data)
-    writer.raw(
-        _ACL_AND_STAT.pack(
-            acl_id,
-            *(znode.czxid, znode.mzxid, znode.ctime, znode.mtime),
-            *(znode.version, znode.cversion, znode.aversion, znode.owner, znode.pzxid),
+def _acl_ids(acls: Iterable[AclList]) -> dict[AclList, int]:
+    ids: dict[AclList, int] = {None: OPEN_ACL_ID}
+    for acl in acls:
+        ids.setdefault(acl, len(ids))
+    return ids
+
+
+def _entries(znodes: Iterable[SnapshotZnode], ids: dict[AclList, int]) -> Iterator[bytes]:
+    previous = b""
+    for znode in znodes:
+        assert (znode.path == b"/") == (not previous), "the root comes first"
+        assert previous < znode.path
+        previous = znode.path
+        yield (
+            Writer()
+            .string(znode.path if znode.path != b"/" else b"")
+            .buffer(znode.data)
+            .raw(
+                _ACL_AND_STAT.pack(
+                    ids[znode.acl],
+                    *(znode.czxid, znode.mzxid, znode.ctime, znode.mtime),
+                    *(znode.version, znode.cversion, znode.aversion, znode.owner, znode.pzxid),
+                )
+            )
+            .getvalue()
         )
-    )

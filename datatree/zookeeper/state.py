@@ -48,8 +48,9 @@ from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
 __all__ = ["READ_ONLY_ACL", "ZooKeeperState", "znode_digest"]
 
 _DIGESTED: Final = struct.Struct(">qqqqqiiiq")
+DIGESTED_BYTES: Final = _DIGESTED.size
 _MASK: Final = (1 << 64) - 1
-_RESERVED: Final = b"/zookeeper/"
+RESERVED: Final = b"/zookeeper/"
 READ_ONLY_ACL: Final = ((1, b"world", b"anyone"),)
 # What a new ZooKeeper holds at zxid 0.
 _EMPTY: Final = (
@@ -62,7 +63,7 @@ _EMPTY: Final = (
 
 def znode_digest(znode: SnapshotZnode) -> int:
     """The znode's part of the tree's digest."""
-    if znode.path.startswith(_RESERVED):
+    if znode.path.startswith(RESERVED):
         return 0
     path = znode.path if znode.path != b"/" else b""
     stat = _DIGESTED.pack(

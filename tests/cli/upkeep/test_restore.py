@@ -36,12 +36,13 @@ RESTORED = 7 << 32 | 1
 def backup(tmp_path: Path) -> Path:
     """A member's directory with a snapshot, without logs; its epoch files say 6."""
     # The pipeline's extra: without it these tests can still be collected.
-    from zab.pipeline.state.snapshot_output import State, found_native, write_native
+    from tests.pipeline.rigs.trees import as_state
+    from zab.pipeline.state.snapshot_output import found_native, write_native
 
     directory = tmp_path / "backup"
     (directory / "version-1").mkdir(parents=True)
     disk = RealDisk(str(directory), lock=False)
-    state = State(ZXID, STATE.sessions, lambda: (STATE.znodes[path] for path in sorted(STATE.znodes)))
+    state = as_state(ZXID, STATE.sessions, (STATE.znodes[path] for path in sorted(STATE.znodes)))
     write_native(disk, state, bytes(range(16)))
     found_native(disk, bytes(range(16)), 1, 6)
     return directory

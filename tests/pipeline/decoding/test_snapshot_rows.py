@@ -20,13 +20,14 @@ from datatree.znode import HEAD, STAT_LAYOUT, stat_of, visible_cversion
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.datatree.zookeeper.snappy_files import snapped
+from tests.pipeline.rigs.trees import as_state, as_znodes
 from tests.rigs.zookeeper_directory import from_cursor
 from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError, open_snapshot
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
 from zab.pipeline.state import znode_rows
-from zab.pipeline.state.snapshot_output import State, write_native
+from zab.pipeline.state.snapshot_output import write_native
 from zab.simulator.world.disk import FaultyDisk
 
 LINEAGE = bytes(range(16))
@@ -225,12 +226,10 @@ def test_whatever_has_the_right_checksums_is_rows_or_damage(data: bytes) -> None
         try:
             found.examine()
             rows_of(hostile)
-            znodes = [
-                znode for batch in found.znodes(znode_rows.ZNODE_SCHEMA, LABEL) for znode in znode_rows.as_znodes(batch)
-            ]
+            znodes = [znode for batch in found.znodes(znode_rows.ZNODE_SCHEMA, LABEL) for znode in as_znodes(batch)]
             sessions = {row["session"]: row["timeout"] for row in rows_of(hostile, arrow_schema(SESSIONS))}
             in_order = sorted(znodes, key=attrgetter("path"))
-            state = State(7, sessions, lambda in_order=in_order: in_order)
+            state = as_state(7, sessions, in_order)
             disk = FaultyDisk()
             written = write_native(disk, state, LINEAGE)
             load_snapshot(disk, written.path)

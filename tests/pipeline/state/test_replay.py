@@ -17,6 +17,7 @@ from datatree.zookeeper.snapshot import SnapshotZnode, cursor_znodes
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.pipeline.rigs.decoded import transactions
+from tests.pipeline.rigs.trees import as_znodes
 from tests.pipeline.rigs.txn_rows import znode_rows
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.schema import ZNODES, arrow_schema
@@ -24,7 +25,6 @@ from zab.pipeline.state import condense, replay
 from zab.pipeline.state.condense import condensed
 from zab.pipeline.state.replay import BASE, first_znodes, replayed, split
 from zab.pipeline.state.sessions import SessionChanges, sessions_open
-from zab.pipeline.state.znode_rows import as_znodes
 
 LABEL = Label("e", "1", "s", 9)
 EXACT_OURS, EXACT_THEIRS, FUZZY = (True, True), (True, False), (False, False)

@@ -12,12 +12,13 @@ from attrs import evolve
 from datatree.log.batch import imported
 from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
-from datatree.snapshot import SnapshotWriter, load_snapshot
+from datatree.snapshot import CHUNK_BYTES, SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
 from datatree.zookeeper.snapshot import SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.test_snapshot import everything
 from tests.datatree.zookeeper.histories import history, states
+from tests.pipeline.rigs.trees import as_state, as_znodes
 from tests.pipeline.rigs.txn_rows import znode_frame
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.pipeline.errors import PipelineError
@@ -35,8 +36,10 @@ STATE = states(TXNS)[-1]
 CONFIG = SnapshotZnode(b"/zookeeper/config", b"", ((1, b"world", b"anyone"),), 0, 0, 0, 0, -1, 0, -1, 0, 0)
 
 
-def state_of(state: ZooKeeperState, **more: SnapshotZnode) -> State:
-    return State(state.zxid, state.sessions, lambda: (state.znodes[path] for path in sorted(state.znodes)))
+def state_of(state: ZooKeeperState, rows_max: int = 100) -> State:
+    return as_state(
+        state.zxid, state.sessions, (state.znodes[path] for path in sorted(state.znodes)), rows_max=rows_max
+    )
 
 
 def with_config(state: ZooKeeperState) -> ZooKeeperState:
@@ -115,7 +118,7 @@ def test_ephemerals_of_no_session_are_left_out() -> None:
 def test_more_orphans_than_are_named() -> None:
     extra = [SnapshotZnode(b"/z%03d" % number, b"", None, 5, 5, 5, 5, 0, 0, 0, 0x999, 5) for number in range(30)]
     znodes = sorted([*STATE.znodes.values(), *extra], key=lambda znode: znode.path)
-    written = write_native(FaultyDisk(), State(STATE.zxid, STATE.sessions, lambda: znodes), LINEAGE)
+    written = write_native(FaultyDisk(), as_state(STATE.zxid, STATE.sessions, znodes), LINEAGE)
     assert (len(written.orphans), written.orphan_count) == (10, 30)
 
 
@@ -124,11 +127,11 @@ def test_a_directory_without_a_configuration_gets_one() -> None:
     old = {path: znode for path, znode in STATE.znodes.items() if path != CONFIG.path}
     znodes = [old[path] for path in sorted(old)]
     disk = FaultyDisk()
-    written = write_native(disk, State(STATE.zxid, STATE.sessions, lambda: znodes), LINEAGE)
+    written = write_native(disk, as_state(STATE.zxid, STATE.sessions, znodes), LINEAGE)
     assert everything(load_snapshot(disk, written.path)[1]) == everything(TREE)
     first = [znode for znode in znodes if znode.path <= b"/zookeeper"]
     with pytest.raises(PipelineError, match="'/zookeeper/quota' is missing"):
-        write_native(FaultyDisk(), State(1, {}, lambda: first), LINEAGE)
+        write_native(FaultyDisk(), as_state(1, {}, first), LINEAGE)
 
 
 @pytest.mark.parametrize("write", [lambda disk, state: write_native(disk, state, LINEAGE), write_version_2])
@@ -143,7 +146,7 @@ def test_what_is_no_tree_is_not_written(write) -> None:
     ):
         disk = FaultyDisk()
         with pytest.raises(PipelineError, match=reason):
-            write(disk, State(STATE.zxid, STATE.sessions, lambda wrong=wrong: wrong))
+            write(disk, as_state(STATE.zxid, STATE.sessions, wrong))
         assert disk.list("version-1") == disk.list("version-2") == []
 
 
@@ -177,7 +180,8 @@ def test_rows_that_spark_has_sorted(spark: SparkSession, tmp_path: Path, monkeyp
     monkeypatch.setattr(znode_rows, "PARTITION_BYTES", 1000)
     znodes = [STATE.znodes[path] for path in sorted(STATE.znodes)]
     rows = spooled(znode_frame(spark, reversed(znodes), STATE.zxid), tmp_path / "spool")
-    assert list(rows()) == list(rows()) == znodes
+    for _ in range(2):
+        assert [znode for batch in rows() for znode in as_znodes(batch)] == znodes
     disk, own = FaultyDisk(), FaultyDisk()
     written = write_native(disk, State(STATE.zxid, STATE.sessions, rows), LINEAGE)
     assert written == write_native(own, state_of(STATE), LINEAGE)
@@ -189,8 +193,50 @@ def test_an_empty_ensemble_can_be_written() -> None:
     disk = FaultyDisk()
     empty = ZooKeeperState.empty()
     znodes = [empty.znodes[path] for path in sorted(empty.znodes)]
-    write_native(disk, State(1 << 32 | 1, {5: 4000}, lambda: znodes), LINEAGE)
+    write_native(disk, as_state(1 << 32 | 1, {5: 4000}, znodes), LINEAGE)
     found_native(disk, LINEAGE, 1, 1)
     recovered = recover(disk, 1)
     assert recovered.tree.sessions == {5: 4000}
     assert everything(recovered.tree)["znodes"] == everything(DataTree())["znodes"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("rows_max", [1, 7, 8192])
+def test_batches_of_any_size_are_written_as_members_write_them(seed: int, rows_max: int) -> None:
+    """Random histories, with quotas, containers, TTLs, ephemerals, lists of permissions, null and empty data."""
+    txns, tree = history(seed, 300)
+    state = states(txns)[-1]
+    disk, own = FaultyDisk(), FaultyDisk()
+    written = write_native(disk, state_of(state, rows_max), LINEAGE)
+    writer = SnapshotWriter(own, tree.begin_snapshot(), LINEAGE, imported(LINEAGE, state.zxid, tree.digest))
+    writer.write()
+    assert disk.read(written.path) == own.read(writer.path)
+    theirs = write_version_2(disk, state_of(state, rows_max))
+    assert disk.read(theirs.path) == b"".join(with_config(state).snapshot())
+
+
+def test_many_chunks_are_cut_where_members_cut_them() -> None:
+    big = [
+        SnapshotZnode(b"/zz%04d" % number, bytes(number * 9), None, 5, 5, 5, 5, 0, 0, 0, 0, 5) for number in range(900)
+    ]
+    znodes = {**STATE.znodes, **{each.path: each for each in big}}
+    state = ZooKeeperState.build((znodes[path] for path in sorted(znodes)), STATE.sessions, STATE.zxid)
+    tree, disk, own = to_tree(state), FaultyDisk(), FaultyDisk()
+    written = write_native(disk, state_of(state, 64), LINEAGE)
+    writer = SnapshotWriter(own, tree.begin_snapshot(), LINEAGE, imported(LINEAGE, state.zxid, tree.digest))
+    writer.write()
+    assert disk.read(written.path) == own.read(writer.path)
+    assert len(own.read(writer.path)) > 10 * CHUNK_BYTES
+    assert disk.read(write_version_2(disk, state_of(state, 64)).path) == b"".join(with_config(state).snapshot())
+
+
+def test_sums_of_quotas_follow_from_the_znodes() -> None:
+    """ZooKeeper writes them without a transaction: what a snapshot of its says is old."""
+    stats, above = b"/zookeeper/quota/old/zookeeper_stats", b"/zookeeper/quota/old"
+    made = [SnapshotZnode(path, b"count=7,bytes=9", None, 5, 5, 5, 5, 0, 0, 0, 0, 5) for path in (above, stats)]
+    znodes = sorted([*STATE.znodes.values(), *made], key=lambda znode: znode.path)
+    disk = FaultyDisk()
+    written = write_native(disk, as_state(STATE.zxid, STATE.sessions, znodes), LINEAGE)
+    emptied = [evolve(znode, data=b"") if znode.path == stats else znode for znode in znodes]
+    again = write_native(FaultyDisk(), as_state(STATE.zxid, STATE.sessions, emptied), LINEAGE)
+    assert written == again

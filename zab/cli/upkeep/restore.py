@@ -42,6 +42,7 @@ from zab.cli.new_members import (
     Format,
     Target,
     moment_lines,
+    moment_notes,
     new_targets,
     restored_zxid,
     write_members,
@@ -107,19 +108,17 @@ def restore_command(
         from zab.pipeline.errors import PipelineError
         from zab.pipeline.state.local_state import local_moment, local_state
         from zab.pipeline.state.snapshot_output import State
-        from zab.pipeline.state.znode_rows import as_znodes
     except ModuleNotFoundError as error:
         fail(f"zab restore needs {error.name}: pip install 'zab[backup]'")
     try:
         if ports:
             ask(ports, is_rest=rest)
         moment = local_moment(dirs, moment_wanted, uncommitted=uncommitted)
-        for problem in moment.problems:
-            print(f"zab: passed over {problem}", file=sys.stderr)
+        for note in moment_notes(moment):
+            print(f"zab: {note}", file=sys.stderr)
         found = local_state(moment)
         with progress("read", tells_errors=False) as told:
-            znodes = lambda: (znode for batch in told.over(found.batches) for znode in as_znodes(batch))  # noqa: E731
-            state = State(restored_zxid(moment), found.sessions, znodes)
+            state = State(restored_zxid(moment), found.sessions, lambda: told.over(found.batches))
             written, lineage = give(ports, state) if ports else write_members(targets, output, lambda _: state)
     except PipelineError as error:
         fail(error)

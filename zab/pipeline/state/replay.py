@@ -36,7 +36,6 @@ import pyarrow.compute as pc
 from attrs import define
 
 from datatree.paths import CONFIG
-from datatree.quota import is_stats
 from datatree.znode import is_ephemeral
 from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import acl_text
@@ -46,6 +45,7 @@ from zab.pipeline.decoding.slices import parents, timestamps
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.schema import ZNODES, arrow_schema
 from zab.pipeline.state.condense import CREATE, DELETE, SET_ACL, SET_DATA, counted, last_of
+from zab.pipeline.state.znode_rows import without_sums
 
 __all__ = ["BASE", "first_znodes", "replayed", "split"]
 
@@ -232,7 +232,7 @@ class _Tree:
             paths = self.paths.take(pa.array(at))
             columns = {
                 "path": paths,
-                "data": _without_sums(paths, _gather(data, set_at)),
+                "data": without_sums(paths, _gather(data, set_at)),
                 "czxid": zxids["czxid"][made],
                 "mzxid": zxids["mzxid"][set_at],
                 "pzxid": changed[at],
@@ -281,14 +281,6 @@ def _gather(chunks: Sequence[pa.Array], at: Integers) -> pa.Array:
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_arrays(found).take(pa.array(back))
-
-
-def _without_sums(paths: pa.Array, data: pa.Array) -> pa.Array:
-    candidates = pc.ends_with(paths, "zookeeper_stats").to_numpy(zero_copy_only=False)
-    if not candidates.any():
-        return data
-    is_sum = [bool(may) and is_stats(path.encode()) for may, path in zip(candidates, paths.to_pylist(), strict=True)]
-    return pc.if_else(pa.array(is_sum), pa.scalar(b"", pa.binary()), data)
 
 
 def _batch(label: Label, columns: dict[str, Any], count: int) -> pa.RecordBatch:

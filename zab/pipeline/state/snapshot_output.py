@@ -5,10 +5,11 @@
     write_version_2(disk, state)              version-2/snapshot.<zxid>, exact (`datatree.zookeeper.snapshot`)
     found_version_2(disk, epoch)              acceptedEpoch, currentEpoch
 
-A state is anything that can be iterated several times by rising path (`State.znodes`): a tree in memory, or rows that
-Spark has sorted, spooled on disk. It is iterated three times: to count children and to find the lists of permissions,
-to sum the digest (the header of a native file contains it, by way of the chain), and to write. Memory holds what has to
-be known in advance: the count of each znode that has children, the ACLs, and the sessions.
+A state is anything that can be iterated several times by rising path, as batches of rows (`State.batches`): what is in
+memory, or rows that Spark has sorted, spooled on disk. It is iterated three times: to count children and to find the
+lists of permissions, to sum the digest (the header of a native file contains it, by way of the chain), and to write.
+Nothing but checksums is made znode by znode (`zab.pipeline.state.znode_entries`). Memory holds what has to be known in
+advance: the count of each znode that has children, the ACLs, and the sessions.
 
 What is written is a state that a member can go on from, which is more than rows:
 
@@ -25,53 +26,55 @@ disk.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
-from typing import Final, cast
-from zlib import crc32
+from itertools import chain
+from typing import Any, Final, cast
 
-from attrs import define, evolve, field, frozen
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, field, frozen
 
 from datatree.acl import AclTable
 from datatree.cursor import SnapshotCursor
-from datatree.digest import DIGEST_VERSION, MASK, part, session_part
+from datatree.digest import DIGEST_VERSION, MASK, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, save_mark
 from datatree.log.founding import found
 from datatree.log.zxid import Zxid
-from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
-from datatree.quota import is_stats
+from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
 from datatree.snapshot import SnapshotWriter, snapshot_files
-from datatree.znode import (
-    HEAD_AND_STAT,
-    STAT_LAYOUT,
-    Znode,
-    data_of,
-    is_ephemeral,
-    stat_of,
-    visible_cversion,
-    visible_owner,
-)
 from datatree.zookeeper.files import DIRECTORY as VERSION_2
 from datatree.zookeeper.files import file_name
-from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
-from datatree.zookeeper.state import READ_ONLY_ACL, znode_digest
+from datatree.zookeeper.snapshot import write_entries
+from datatree.zookeeper.state import READ_ONLY_ACL
+from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
+from zab.pipeline.decoding.arrays import Mask
+from zab.pipeline.decoding.slices import parents
 from zab.pipeline.errors import PipelineError
+from zab.pipeline.state.znode_entries import Entries, NativeEntries, Version2Entries, are_ephemeral
+from zab.pipeline.state.znode_rows import ZNODE_SCHEMA, without_sums
 
 __all__ = ["State", "Written", "found_native", "found_version_2", "write_native", "write_version_2"]
 
-_SLICE_COUNT: Final = 4096
 _ORPHANS_NAMED: Final = 10
-_CONFIG: Final = SnapshotZnode(CONFIG, b"", READ_ONLY_ACL, 0, 0, 0, 0, -1, 0, -1, 0, 0)
+_CONFIG: Final = pa.RecordBatch.from_pylist(
+    [
+        dict.fromkeys(ZNODE_SCHEMA.names, 0)
+        | {"path": CONFIG.decode(), "data": b"", "acl": acl_text(READ_ONLY_ACL), "version": -1, "aversion": -1}
+    ],
+    ZNODE_SCHEMA,
+)
 
 
 @frozen
 class State:
-    """A state at `zxid`. `znodes` begins anew at each call and goes by rising path; sessions: id to timeout in ms."""
+    """A state at `zxid`. `batches` begins anew at each call: rows with at least the columns of ZNODE_SCHEMA, by rising
+    path; sessions: id to timeout in ms."""
 
     zxid: int
     sessions: dict[int, int]
-    znodes: Callable[[], Iterable[SnapshotZnode]]
+    batches: Callable[[], Iterable[pa.RecordBatch]]
 
 
 @frozen
@@ -101,110 +104,116 @@ class _Survey:
 
     @classmethod
     def of(cls, state: State) -> "_Survey":
-        """Raises PipelineError when the paths do not rise."""
+        """Raises PipelineError when the paths do not rise, and for a text that is no ACL."""
         survey = cls(state)
-        for znode in survey._in_order():
-            above = parent(znode.path)
-            if survey._is_orphan(znode):
-                survey.orphan_parents.add(above)
-                survey.orphan_count += 1
-                if len(survey.orphans) < _ORPHANS_NAMED:
-                    survey.orphans.append(znode.path.decode())
-                continue
-            survey.znode_count += 1
-            survey.acls.intern(znode.acl)
-            if znode.path != ROOT:
-                survey.children[above] = survey.children.get(above, 0) + 1
+        for batch in survey._in_order():
+            is_orphan = survey._are_orphans(batch)
+            if is_orphan.any():
+                orphans = batch.filter(pa.array(is_orphan)).column("path")
+                survey.orphan_parents.update(_parents(orphans).to_pylist())
+                survey.orphan_count += len(orphans)
+                survey.orphans += orphans.to_pylist()[: _ORPHANS_NAMED - len(survey.orphans)]
+                batch = batch.filter(pa.array(~is_orphan))
+            survey._count(batch)
         return survey
 
-    def digest(self, of: Callable[[SnapshotZnode], int]) -> int:
+    def _count(self, batch: pa.RecordBatch) -> None:
+        self.znode_count += batch.num_rows
+        try:
+            for text in batch.column("acl").unique().to_pylist():
+                self.acls.intern(parse_acl_text(text))
+        except ValueError as error:
+            raise PipelineError(f"the state cannot be written: {error}") from None
+        paths = batch.column("path")
+        above = _parents(paths.filter(pc.not_equal(paths, ROOT.decode()))).value_counts()
+        for path, count in zip(above.field("values").to_pylist(), above.field("counts").to_pylist(), strict=True):
+            self.children[path] = self.children.get(path, 0) + count
+
+    def digest(self, entries: Entries) -> int:
         """The sum over what is written. Raises PipelineError when that is not a tree."""
         total, missing = 0, {*self.children, ROOT, ZOOKEEPER, QUOTA}
-        for znode in self.znodes():
-            missing.discard(znode.path)
-            total += of(znode)
+        for batch in self.rows():
+            missing.difference_update(batch.column("path").cast(pa.binary()).to_pylist())
+            total += entries.digest(batch)
         if missing:
             raise PipelineError(f"the state is no tree, and nothing is written: {min(missing).decode()!r} is missing")
         return total & MASK
 
-    def znodes(self) -> Iterator[SnapshotZnode]:
+    def rows(self) -> Iterator[pa.RecordBatch]:
         """What is written, by rising path."""
-        for znode in self._in_order():
+        for batch in self._in_order():
             if self.orphan_count:
-                if self._is_orphan(znode):
-                    continue
-                if znode.path in self.orphan_parents:
-                    yield evolve(znode, pzxid=max(znode.pzxid, self.state.zxid))
-                    continue
-            yield znode
+                batch = self._touched(batch.filter(pa.array(~self._are_orphans(batch))))
+            yield batch
 
     def written(self, path: str, digest: int) -> Written:
         sessions = len(self.state.sessions)
         return Written(path, digest, self.znode_count, sessions, tuple(self.orphans), self.orphan_count)
 
-    def _is_orphan(self, znode: SnapshotZnode) -> bool:
-        return is_ephemeral(znode.owner) and znode.owner not in self.state.sessions
+    def _are_orphans(self, batch: pa.RecordBatch) -> Mask:
+        owners = batch.column("owner").to_numpy()
+        found = are_ephemeral(owners)
+        rows = np.flatnonzero(found)
+        found[rows] = [owner not in self.state.sessions for owner in owners[rows].tolist()]
+        return found
 
-    def _in_order(self) -> Iterator[SnapshotZnode]:
-        """All znodes, with the configuration's in its place."""
+    def _touched(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the zxid of the state as the last change below the parents of what is left out."""
+        paths = batch.column("path").cast(pa.binary()).to_pylist()
+        is_parent = pa.array([path in self.orphan_parents for path in paths], pa.bool_())
+        pzxids = batch.column("pzxid")
+        later = pc.if_else(is_parent, pc.max_element_wise(pzxids, pa.scalar(self.state.zxid)), pzxids)
+        return batch.set_column(batch.schema.get_field_index("pzxid"), ZNODE_SCHEMA.field("pzxid"), later)
+
+    def _in_order(self) -> Iterator[pa.RecordBatch]:
+        """All znodes, with the configuration's in its place: QUOTA comes after it in every tree."""
         previous, is_config_due = b"", True
-        for znode in self.state.znodes():
-            path = znode.path
-            if path <= previous:
-                raise PipelineError(f"the state is no tree: {path.decode()!r} comes after {previous.decode()!r}")
-            previous = path
-            if is_config_due and path >= CONFIG:
+        for given in self.state.batches():
+            if not given.num_rows:
+                continue
+            batch = given.select(ZNODE_SCHEMA.names)
+            paths = batch.column("path").cast(pa.binary())
+            _check_rising(previous, paths)
+            previous = paths[-1].as_py()
+            batch = batch.set_column(
+                1, ZNODE_SCHEMA.field("data"), without_sums(batch.column("path"), batch.column("data"))
+            )
+            if is_config_due and previous >= CONFIG:
                 is_config_due = False
-                yield _CONFIG
-            if path != CONFIG:
-                yield evolve(znode, data=b"") if is_stats(path) else znode
-        if is_config_due:
-            yield _CONFIG
+                at = int(np.argmax(pc.greater_equal(paths, CONFIG).to_numpy(zero_copy_only=False)))
+                yield from (batch[:at], _CONFIG)
+                batch = batch[at + (paths[at].as_py() == CONFIG) :]
+            yield batch
 
 
-class _Cursor:
-    """The znodes of a survey in the shape that the writer of snapshots takes: a cursor without a tree behind it."""
+def _check_rising(previous: bytes, paths: pa.BinaryArray) -> None:
+    before = pa.concat_arrays([pa.array([previous], pa.binary()), paths[:-1]])
+    falls = np.flatnonzero(pc.less_equal(paths, before).to_numpy(zero_copy_only=False))
+    if len(falls):
+        path, last = paths[int(falls[0])].as_py(), before[int(falls[0])].as_py()
+        raise PipelineError(f"the state is no tree: {path.decode()!r} comes after {last.decode()!r}")
 
-    def __init__(self, survey: _Survey) -> None:
-        self.zxid = survey.state.zxid
-        self.sessions = survey.state.sessions
-        self.digest_version = DIGEST_VERSION
-        self.znode_count = survey.znode_count
-        self.acls = survey.acls.lists
-        self._survey = survey
-        self._ids = {acl: number for number, acl in survey.acls.lists.items()}
-        parts = (session_part(session, timeout_ms) for session, timeout_ms in self.sessions.items())
-        self.digest = (survey.digest(self._digest) + sum(parts)) & MASK
 
-    def slices(self, count: int = _SLICE_COUNT) -> Iterator[list[tuple[bytes, Znode]]]:
-        """All (path, znode) in path order, `count` at a time."""
-        znodes = iter(self._survey.znodes())
-        while held := [(znode.path, self._znode(znode)) for znode in islice(znodes, count)]:
-            yield held
+def _parents(paths: pa.StringArray) -> pa.BinaryArray:
+    above = parents(paths)
+    return pc.if_else(pc.equal(above, b""), pa.scalar(ROOT, pa.binary()), above)
 
-    def data_of(self, path: bytes, znode: Znode) -> bytes | None:
-        """The data of a znode of the slices: all of it is there."""
-        return data_of(path, znode, {})
+
+@frozen
+class _Tree:
+    """What a snapshot says of the whole tree, in the shape of a cursor that has no tree behind it."""
+
+    zxid: int
+    sessions: dict[int, int]
+    digest: int
+    znode_count: int
+    digest_version: int = DIGEST_VERSION
+
+    def slices(self) -> Iterator[Any]:
+        return iter(())
 
     def close(self) -> None:
         """There is nothing to release."""
-
-    def _znode(self, znode: SnapshotZnode) -> Znode:
-        count, data = self._survey.children.get(znode.path, 0), znode.data
-        stat = STAT_LAYOUT.pack(
-            znode.czxid, znode.mzxid, znode.ctime, znode.mtime, znode.version,
-            visible_cversion(znode.cversion, count), znode.aversion, visible_owner(znode.owner),
-            len(data) if data else 0, count, znode.pzxid,
-        )  # fmt: skip
-        # Snapshots do not hold the digest of a znode, and the writer does not use it.
-        return HEAD_AND_STAT.pack(self._ids[znode.acl], znode.owner, znode.cversion, 0, data is None, stat) + (
-            data or b""
-        )
-
-    def _digest(self, znode: SnapshotZnode) -> int:
-        checksum = crc32(znode.data or b"", crc32(znode.path))
-        acl_checksum = self._survey.acls.checksums[self._ids[znode.acl]]
-        return part(checksum, stat_of(self._znode(znode)), znode.owner, acl_checksum, znode.data is None)
 
 
 def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
@@ -212,15 +221,17 @@ def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
 
     Raises PipelineError when the state is not a tree, and OSError; then there is no snapshot."""
     survey = _Survey.of(state)
-    cursor = _Cursor(survey)
-    chain = imported(lineage, Zxid(state.zxid), cursor.digest)
-    writer = SnapshotWriter(disk, cast("SnapshotCursor", cursor), lineage, chain)
+    entries = NativeEntries(survey.acls, survey.children)
+    digest = survey.digest(entries) + sum(session_part(*session) for session in state.sessions.items()) & MASK
+    tree = cast("SnapshotCursor", _Tree(state.zxid, state.sessions, digest, survey.znode_count))
+    beginning = imported(lineage, Zxid(state.zxid), digest)
+    writer = SnapshotWriter(disk, tree, lineage, beginning, entries=map(entries.of, survey.rows()))
     try:
         writer.write()
     except OSError:
         writer.abandon()
         raise
-    return survey.written(writer.path, cursor.digest)
+    return survey.written(writer.path, digest)
 
 
 def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None:
@@ -238,15 +249,15 @@ def write_version_2(disk: Disk, state: State) -> Written:
 
     Raises as `write_native`."""
     survey = _Survey.of(state)
-    digest = survey.digest(znode_digest)
+    entries = Version2Entries(survey.acls, survey.children)
+    digest = survey.digest(entries)
     path = f"{VERSION_2}/{file_name('snapshot', state.zxid)}"
     temporary = f"{path}.tmp"
     try:
         file = disk.open_append(temporary, create=True)
         try:
-            for piece in write_snapshot(
-                survey.znodes(), survey.acls.lists.values(), state.sessions, state.zxid, digest
-            ):
+            packed = chain.from_iterable(map(entries.of, survey.rows()))
+            for piece in write_entries(packed, survey.acls.lists.values(), state.sessions, state.zxid, digest):
                 file.write(piece)
             file.sync()
         finally:

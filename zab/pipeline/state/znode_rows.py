@@ -1,7 +1,7 @@
-"""Rows of ZNODES as znodes, one after the other, and a state that Spark has sorted, spooled on the driver's disk.
+"""Rows of ZNODES as a state: what is needed of them, and those that Spark has sorted, spooled on the driver's disk.
 
-    as_znodes(batch)                    the znodes of one batch
     spooled(znodes, file)               the rows of a DataFrame by rising path, to be iterated as often as needed
+    without_sums(paths, data)           the data, without the sums of quotas
 
 Spark sorts; the driver takes partition after partition, each as Arrow batches, and keeps them in one file: its memory
 holds one partition, made small enough for that. Paths are compared as bytes, by Spark as in the files of members.
@@ -9,20 +9,19 @@ holds one partition, made small enough for that. Paths are compared as bytes, by
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from datatree.zookeeper.snapshot import SnapshotZnode
-from zab.pipeline.decoding.acl_text import parse_acl_text
-from zab.pipeline.errors import PipelineError
+from datatree.quota import is_stats
 from zab.pipeline.schema import ZNODES, arrow_schema
 from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ZNODE_SCHEMA", "as_znodes", "spooled"]
+__all__ = ["ZNODE_SCHEMA", "spooled", "without_sums"]
 
 _NAMES: Final = (
     "path", "data", "acl", "czxid", "mzxid", "ctime", "mtime", "version", "children_created", "aversion", "owner",
@@ -33,29 +32,18 @@ ZNODE_SCHEMA: Final = arrow_schema(column for column in ZNODES if column.name in
 
 PARTITION_BYTES: Final = 64 << 20
 _ROW_BYTES: Final = 150
-_US_PER_MS: Final = 1000
 
 
-def as_znodes(batch: pa.RecordBatch) -> Iterator[SnapshotZnode]:
-    """The znodes of a batch that has at least the columns of ZNODE_SCHEMA. Raises PipelineError for a text that is no
-    ACL."""
-    columns: list[Any] = []
-    for name in _NAMES:
-        column = batch.column(name)
-        if pa.types.is_timestamp(column.type):
-            columns.append((column.cast(pa.int64()).to_numpy(zero_copy_only=False) // _US_PER_MS).tolist())
-        elif pa.types.is_integer(column.type):
-            columns.append(column.to_numpy(zero_copy_only=False).tolist())
-        else:
-            columns.append(column.to_pylist())
-    try:
-        for path, data, acl, *stat in zip(*columns, strict=True):
-            yield SnapshotZnode(path.encode(), data, parse_acl_text(acl), *stat)
-    except ValueError as error:
-        raise PipelineError(f"the state cannot be written: {error}") from None
+def without_sums(paths: pa.StringArray, data: pa.BinaryArray) -> pa.BinaryArray:
+    """The data of these paths, empty where it is the sums of a quota: they follow from the znodes."""
+    candidates = pc.ends_with(paths, "zookeeper_stats").to_numpy(zero_copy_only=False)
+    if not candidates.any():
+        return data
+    is_sum = [bool(may) and is_stats(path.encode()) for may, path in zip(candidates, paths.to_pylist(), strict=True)]
+    return pc.if_else(pa.array(is_sum), pa.scalar(b"", pa.binary()), data)
 
 
-def spooled(znodes: "DataFrame", file: Path) -> Callable[[], Iterator[SnapshotZnode]]:
+def spooled(znodes: "DataFrame", file: Path) -> Callable[[], Iterator[pa.RecordBatch]]:
     """Write the rows, sorted by path, to `file` (the caller removes it), and return what iterates them.
 
     znodes: rows of ZNODES of one state; evaluated once. Raises OSError."""
@@ -88,7 +76,6 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["batch"])
 
 
-def _read(file: Path) -> Iterator[SnapshotZnode]:
+def _read(file: Path) -> Iterator[pa.RecordBatch]:
     with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-        for batch in reader:
-            yield from as_znodes(batch)
+        yield from reader

@@ -1,0 +1,213 @@
+"""Znodes in columns as the entries of snapshot files, and what they add to the digest of a tree, for both formats.
+
+    native = NativeEntries(acls, children)
+    native.digest(batch)            the sum of the znodes' parts (`datatree.digest`)
+    native.of(batch)                what `datatree.snapshot` has between its chunks: znodes, and lists before them
+    Version2Entries(acls, children) the same for ZooKeeper's files (`datatree.zookeeper.snapshot`)
+
+A batch has at least the columns of ZNODE_SCHEMA. The numbers of an entry have fixed places, so all of a batch are made
+side by side and joined with paths and data by Arrow. What is left to do for each znode are checksums, which zlib makes.
+
+Invariant: acls were interned by rising path, so the ids of their table are those of the file, 1, 2, 3, …
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define
+
+from datatree.acl import OPEN, AclTable
+from datatree.digest import SUFFIX
+from datatree.snapshot import IS_ZNODE, ZNODE_BYTES, pack_list
+from datatree.znode import CONTAINER_OWNER, STAT_BYTES, is_ephemeral
+from datatree.zookeeper.snapshot import OPEN_ACL_ID, STAT_ENTRY_BYTES
+from datatree.zookeeper.state import DIGESTED_BYTES, RESERVED
+from zab.pipeline.decoding.acl_text import parse_acl_text
+from zab.pipeline.decoding.arrays import Integers, Mask
+
+__all__ = ["Entries", "NativeEntries", "Version2Entries", "are_ephemeral"]
+
+_US_PER_MS: Final = 1000
+_NOTHING: Final = pa.scalar(b"", pa.binary())
+_ROOT: Final = pa.scalar(b"/", pa.binary())
+_TTL_TOP: Final = next(-1 << bits for bits in range(64) if is_ephemeral((-1 << bits) - 1))
+
+_STAT: Final = [
+    ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
+    ("visible_cversion", ">i4"), ("aversion", ">i4"), ("visible_owner", ">i8"), ("length", ">i4"),
+    ("num_children", ">i4"), ("pzxid", ">i8"),
+]  # fmt: skip
+_NATIVE: Final = np.dtype(
+    [
+        ("kind", "u1"), ("path_length", ">i4"), ("data_length", ">i4"), ("acl", ">i4"), ("owner", ">i8"),
+        ("children_created", ">i4"), *_STAT,
+    ]
+)  # fmt: skip
+_LENGTH: Final = np.dtype([("length", ">i4")])
+_VERSION_2: Final = np.dtype(
+    [
+        ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
+        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
+    ]
+)  # fmt: skip
+_DIGESTED: Final = np.dtype(
+    [
+        ("czxid", ">i8"), ("mzxid", ">i8"), ("pzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
+        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"),
+    ]
+)  # fmt: skip
+
+assert _NATIVE.itemsize == ZNODE_BYTES
+assert _VERSION_2.itemsize == STAT_ENTRY_BYTES
+assert _DIGESTED.itemsize == DIGESTED_BYTES
+
+
+def are_ephemeral(owners: Integers) -> Mask:
+    """As `datatree.znode.is_ephemeral`, for each."""
+    return (owners > 0) | ((owners > CONTAINER_OWNER) & (owners < _TTL_TOP))
+
+
+class Entries(Protocol):
+    """What one format makes of znodes."""
+
+    def digest(self, batch: pa.RecordBatch) -> int:
+        """What they add to the digest of the tree."""
+        ...
+
+    def of(self, batch: pa.RecordBatch) -> list[bytes]:
+        """The entries, in the order of the file."""
+        ...
+
+
+@define
+class NativeEntries:
+    """See the module. children: how many of its children each parent has."""
+
+    acls: AclTable
+    children: Mapping[bytes, int]
+    _last_list: int = 0
+    """The last list that was written."""
+
+    def digest(self, batch: pa.RecordBatch) -> int:
+        heads, lists = self._heads(batch)
+        values = _joined(_paths(batch), _data(batch))
+        checksums = list(map(crc32, values))
+        stats = _pieces(heads, _NATIVE.itemsize - STAT_BYTES)
+        sums = list(map(crc32, stats, checksums))
+        acl_checksums = np.array([self.acls.checksums[number] for number in lists.tolist()], np.int64)
+        is_null = heads["data_length"] < 0
+        for row in np.flatnonzero((acl_checksums > 0) | (heads["owner"] < 0) | is_null).tolist():
+            suffix = SUFFIX.pack(int(heads["owner"][row]), int(acl_checksums[row]), bool(is_null[row]))
+            sums[row] = crc32(suffix, sums[row])
+        return (sum(checksums) << 32) + sum(sums)
+
+    def of(self, batch: pa.RecordBatch) -> list[bytes]:
+        heads, lists = self._heads(batch)
+        entries = _joined(_fixed(heads), _paths(batch), _data(batch))
+        known = np.maximum.accumulate(np.concatenate(([self._last_list], lists)))
+        for row in reversed(np.flatnonzero(np.diff(known)).tolist()):
+            number = int(lists[row])
+            entries.insert(row, pack_list(number, self.acls.lists[number]))
+        self._last_list = int(known[-1])
+        return entries
+
+    def _heads(self, batch: pa.RecordBatch) -> tuple[Any, Integers]:
+        """What stands in front of the path of each, and the id of its list."""
+        heads = _numbers(batch, _NATIVE)
+        lists = _lists(batch, self.acls)
+        heads["kind"] = IS_ZNODE
+        heads["acl"] = np.where(lists == OPEN, 0, lists)
+        paths = _paths(batch)
+        heads["path_length"] = pc.binary_length(paths).to_numpy()
+        heads["data_length"] = pc.binary_length(batch.column("data")).fill_null(-1).to_numpy(zero_copy_only=False)
+        heads["length"] = np.maximum(heads["data_length"], 0)
+        count_of = self.children.get
+        counts = np.array([count_of(path, 0) for path in paths.to_pylist()], np.int64)
+        heads["num_children"] = counts
+        heads["visible_cversion"] = (2 * heads["children_created"].astype(np.int64) - counts).astype(np.int32)
+        heads["visible_owner"] = np.where(are_ephemeral(heads["owner"]), heads["owner"], 0)
+        return heads, lists
+
+
+@define
+class Version2Entries:
+    """See the module. What a parent has of children does not stand in these files."""
+
+    acls: AclTable
+    children: Mapping[bytes, int]
+
+    def digest(self, batch: pa.RecordBatch) -> int:
+        counted = batch.filter(pc.invert(pc.starts_with(_paths(batch), RESERVED)))
+        values = _joined(_short(_paths(counted)), _data(counted))
+        stats = _pieces(_numbers(counted, _DIGESTED), 0)
+        return sum(map(crc32, stats, map(crc32, values)))
+
+    def of(self, batch: pa.RecordBatch) -> list[bytes]:
+        ends = _numbers(batch, _VERSION_2)
+        lists = _lists(batch, self.acls)
+        ends["acl"] = np.where(lists == OPEN, OPEN_ACL_ID, lists)
+        paths = _short(_paths(batch))
+        return _joined(_lengths(paths), paths, _lengths(batch.column("data")), _data(batch), _fixed(ends))
+
+
+def _paths(batch: pa.RecordBatch) -> pa.BinaryArray:
+    return batch.column("path").cast(pa.binary())
+
+
+def _data(batch: pa.RecordBatch) -> pa.BinaryArray:
+    return batch.column("data").fill_null(b"")
+
+
+def _short(paths: pa.BinaryArray) -> pa.BinaryArray:
+    """In ZooKeeper's files and digest the root has no name."""
+    return pc.if_else(pc.equal(paths, _ROOT), _NOTHING, paths)
+
+
+def _joined(*columns: pa.BinaryArray) -> list[bytes]:
+    values: list[bytes] = pc.binary_join_element_wise(*columns, _NOTHING).to_pylist()
+    return values
+
+
+def _numbers(batch: pa.RecordBatch, layout: np.dtype[Any]) -> Any:
+    """Records of this layout, with the numbers of the columns of the same names."""
+    records = np.zeros(batch.num_rows, layout)
+    for name in layout.names or ():
+        if name in batch.schema.names and name != "acl":
+            column = batch.column(name)
+            if pa.types.is_timestamp(column.type):
+                records[name] = column.cast(pa.int64()).to_numpy() // _US_PER_MS
+            else:
+                records[name] = column.to_numpy()
+    return records
+
+
+def _lists(batch: pa.RecordBatch, acls: AclTable) -> Integers:
+    """The id of the list of each znode."""
+    coded = batch.column("acl").dictionary_encode()
+    ids = [acls.id_of(parse_acl_text(text)) for text in coded.dictionary.to_pylist()]
+    return np.array(ids, np.int64)[coded.indices.to_numpy()] if ids else np.empty(0, np.int64)
+
+
+def _lengths(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Four bytes each: the length, -1 for null."""
+    lengths = np.zeros(len(values), _LENGTH)
+    lengths["length"] = pc.binary_length(values).fill_null(-1).to_numpy(zero_copy_only=False)
+    return _fixed(lengths)
+
+
+def _fixed(records: Any) -> pa.BinaryArray:
+    """The bytes of each record."""
+    offsets = np.arange(len(records) + 1, dtype=np.int32) * np.int32(records.dtype.itemsize)
+    return pa.Array.from_buffers(
+        pa.binary(), len(records), [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
+    )
+
+
+def _pieces(records: Any, begin: int) -> Iterator[bytes]:
+    """The bytes of each record from `begin` on."""
+    size, data = records.dtype.itemsize, records.tobytes()
+    return (data[at + begin : at + size] for at in range(0, len(data), size))
