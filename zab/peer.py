@@ -189,6 +189,7 @@ class Peer(PeerState):
         self.election.on_link_up(now, event.sid, event.round_trip_ms)
 
     def _on_election_link_down(self, now: int, event: ev.ElectionLinkDown) -> None:
+        reconfiguration.forget_outstanding(self, event.sid)
         self.election.on_link_down(now, event.sid, event.knows_us, event.is_taken)
 
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:

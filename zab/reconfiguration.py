@@ -106,9 +106,12 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 def hear(peer: PeerState, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
     """A server says what is in force, and what is outstanding there. Who elects, elects by it, if it is news."""
     lineage = event.notification.lineage
-    if peer.state is not LOOKING or (peer.holds != NOTHING and lineage != peer.lineage):
+    if peer.state is not LOOKING:
         return
     if is_stranger and not event.is_proven:
+        return
+    if peer.holds != NOTHING and lineage != peer.lineage:
+        forget_outstanding(peer, event.sid)  # it may have lost its disk since it said so
         return
     try:
         in_force, outstanding = [
@@ -122,4 +125,11 @@ def hear(peer: PeerState, event: ev.NotificationReceived, *, is_stranger: bool) 
         peer.trace(f"server {event.sid} says that the configuration of {in_force.version:#x} is in force")
         peer.use_memberships()
     if memberships.hear_outstanding(event.sid, outstanding):
+        peer.use_candidates()
+
+
+def forget_outstanding(peer: PeerState, sid: ServerId) -> None:
+    """Nothing is outstanding at this server any more, as far as this election goes. Else a vote for somebody whom only
+    that would let lead could never win, since others were not told of it."""
+    if peer.state is LOOKING and peer.memberships.hear_outstanding(sid, None):
         peer.use_candidates()

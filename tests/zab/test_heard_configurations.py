@@ -373,6 +373,30 @@ def test_candidates_of_what_is_not_outstanding_any_more_may_lead_no_more() -> No
     assert alone.peer.election.proposal.leader in (1, 2, 3)
 
 
+@pytest.mark.parametrize("lineage", [b"", OTHER_LINEAGE])
+def test_candidates_of_who_lost_its_disk_may_lead_no_more(lineage: bytes) -> None:
+    """What was outstanding there went with the disk. The others were not told of it, and do not vote for 9."""
+    alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
+    alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+    assert alone.peer.election.proposal.leader == 9
+    alone.vote(2, 2, **{**EMPTY, "lineage": lineage})
+    assert alone.peer.election.candidates == {1, 2, 3}
+    assert alone.peer.election.proposal.leader == 1
+    alone.vote(3, 3)
+    alone.wait(1_000)
+    assert alone.peer.state is FOLLOWING
+
+
+def test_candidates_of_who_cannot_be_reached_may_lead_no_more() -> None:
+    alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
+    alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+    alone.tell(ev.ElectionLinkDown(ServerId(2)))
+    assert alone.peer.election.candidates == {1, 2, 3}
+    alone.vote(3, 3)
+    alone.wait(1_000)
+    assert alone.peer.state is FOLLOWING
+
+
 def test_a_vote_for_such_a_candidate_is_taken_back_whatever_it_was_said_with() -> None:
     alone = electing_with(config(2 << 32 | 1, (1, 2, 9)))
     alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
