@@ -112,14 +112,20 @@ def der(tag: int, content: bytes) -> bytes:
 def with_java_stores(directory: Path) -> Path:
     """Their password is in the file `password` of the holder, as that of PKCS#12."""
     password = (directory / "password").read_text().strip()
-    text = (directory / "keystore.pem").read_bytes()
-    pkcs8 = load_pem_private_key(text, None).private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    entry = key_entry("zab", protected(pkcs8, password), _certificates(text))
-    (directory / "keystore.jks").write_bytes(written(password, entry))
+    (directory / "keystore.jks").write_bytes(written(password, key_entry_of(directory / "keystore.pem", password)))
     for store in directory.glob("*truststore.pem"):
-        trusted = [trusted_entry(f"ca{at}", each) for at, each in enumerate(_certificates(store.read_bytes()))]
-        store.with_suffix(".jks").write_bytes(written(password, *trusted))
+        store.with_suffix(".jks").write_bytes(written(password, *trusted_entries_of(store)))
     return directory
+
+
+def key_entry_of(pem: Path, password: str) -> bytes:
+    text = pem.read_bytes()
+    pkcs8 = load_pem_private_key(text, None).private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    return key_entry("zab", protected(pkcs8, password), _certificates(text))
+
+
+def trusted_entries_of(pem: Path) -> list[bytes]:
+    return [trusted_entry(f"ca{at}", each) for at, each in enumerate(_certificates(pem.read_bytes()))]
 
 
 def _certificates(pem: bytes) -> list[bytes]:
