@@ -203,6 +203,58 @@ def test_requests_that_are_slow_now_are_an_alarm_however_long_the_member_was_qui
     assert values_fire(tmp_path, "ZabLatency", told, 10) is fires
 
 
+def steady(value: int) -> str:
+    return f"{value}x11"
+
+
+def growing(each_minute: int) -> str:
+    return f"0+{each_minute}x11"
+
+
+AT_THE_LIMIT: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "ZabMemberIsGone": ({"up": steady(1)}, {"up": steady(0)}),
+    "ZabSlowDisk": ({"fsynctime_sum": growing(6000)}, {"fsynctime_sum": growing(6060)}),
+    "ZabLearnerIsBehind": ({"learner_lag": steady(10_000)}, {"learner_lag": steady(10_001)}),
+    "ZabWrongTree": ({"digest_mismatches_count": steady(1)}, {"digest_mismatches_count": "0x5 1x5"}),
+    "ZabFullDisk": ({"disk_space": steady(2)}, {"disk_space": steady(1)}),
+    "ZabSequenceNumbersEnd": (
+        {"sequence_numbers_left": steady(500_000_000)},
+        {"sequence_numbers_left": steady(499_999_999)},
+    ),
+    "ZabDescriptors": (
+        {"open_file_descriptor_count": steady(850), "max_file_descriptor_count": steady(1000)},
+        {"open_file_descriptor_count": steady(851), "max_file_descriptor_count": steady(1000)},
+    ),
+}
+"""Figures that are no alarm yet, and the next that are one. The others have tests of their own."""
+
+
+@needs_promtool
+@pytest.mark.parametrize("alarm", AT_THE_LIMIT)
+def test_an_alarm_fires_above_its_limit_and_not_at_it(alarm: str, tmp_path: Path) -> None:
+    still_good, bad = AT_THE_LIMIT[alarm]
+    assert not values_fire(tmp_path, alarm, still_good, 10)
+    assert values_fire(tmp_path, alarm, bad, 10)
+
+
+@needs_promtool
+@pytest.mark.parametrize(("alarm", "told"), [("ZabMemberIsGone", "up"), ("ZabLearnerIsBehind", "learner_lag")])
+def test_what_is_over_within_a_minute_is_no_alarm(alarm: str, told: str, tmp_path: Path) -> None:
+    good, bad = (each[told].partition("x")[0] for each in AT_THE_LIMIT[alarm])
+    assert not values_fire(tmp_path, alarm, {told: f"{good}x9 {bad}x1"}, 10)
+
+
+@needs_promtool
+def test_no_quorum_fires_while_a_leader_does_not_serve_yet(tmp_path: Path) -> None:
+    assert values_fire(tmp_path, "ZabNoQuorum", {"up": steady(1), "leader_uptime": steady(0)}, 10)
+    assert not values_fire(tmp_path, "ZabNoQuorum", {"up": steady(1), "leader_uptime": steady(1)}, 10)
+
+
+def test_each_alarm_is_seen_to_fire() -> None:
+    others = {"ZabNoQuorum", "ZabElections", "ZabLatency"}
+    assert set(RULES) == others | set(AT_THE_LIMIT)
+
+
 def test_each_alarm_has_a_severity_and_a_name_of_its_own() -> None:
     for rule in GROUP["rules"]:
         assert rule["alert"].startswith("Zab")
