@@ -43,7 +43,7 @@ test: $(VENV)/test.stamp $(CLASSES)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-# The same, and what needs packages that are downloaded into $XDG_CACHE_HOME/zab: ClickHouse's engine, aiozk's own suite.
+# The same, and what needs packages that are downloaded into $XDG_CACHE_HOME/zab: ClickHouse's engine, the tests of aiozk and of kazoo.
 # Where they cannot be had, those tests are skipped, and say so.
 test-all: $(VENV)/test.stamp $(CLASSES)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi

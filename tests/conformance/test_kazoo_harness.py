@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,9 +24,9 @@ from kazoo.security import make_acl, make_digest_acl
 
 from tests.rigs.certificates import Certificates
 from tests.rigs.java_key_stores import key_entry_of, trusted_entries_of, written
+from tests.rigs.kazoo_harness import java_of_the_page
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import four_letter_word
-from tests.tidy.sources import ROOT
 from zab.testing.ports import free_ports
 
 pytestmark = [
@@ -81,14 +80,8 @@ def common(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The command of the page, which the harness finds."""
-    page = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
-    [script] = re.findall(r"```sh\n(#!/bin/sh\n# java,.*?)```", page, re.S)
-    directory = tmp_path / "bin"
-    directory.mkdir()
-    path = directory / "java"
-    path.write_text(script)
-    path.chmod(0o755)
-    places = [str(directory), str(Path(sys.executable).parent), os.environ["PATH"]]
+    path = java_of_the_page(tmp_path)
+    places = [str(path.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     monkeypatch.setenv("PATH", os.pathsep.join(places))
     return path
 

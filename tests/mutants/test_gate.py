@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.mutants.gate import Verdict, Workbench
 from tests.mutants.mutant import DIRECTORY, SIMULATED, Edit, Mutant, MutantError, mutants, read
@@ -25,14 +26,17 @@ def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_each_can_be_made_of_the_sources_and_is_python() -> None:
+def test_each_can_be_made_of_the_sources_and_read() -> None:
     """Code that moves takes its mutants along: correct the lines in tests/testdata/mutants."""
     problems = []
     for mutant in MUTANTS:
         try:
             for path, text in mutant.texts(ROOT).items():
-                compile(text, path, "exec")
-        except (MutantError, SyntaxError) as error:
+                if path.endswith(".yaml"):
+                    yaml.safe_load(text)
+                else:
+                    compile(text, path, "exec")
+        except (MutantError, SyntaxError, yaml.YAMLError) as error:
             problems.append(str(error))
     assert not problems, "\n".join(problems)
 

@@ -1,0 +1,65 @@
+"""kazoo's own tests on its own harness, which starts members of ours by the `java` of docs/migration.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.downloads.environments import environment
+from tests.rigs.kazoo_harness import java_of_the_page
+from zab.testing.ports import free_ports_in_a_row
+
+pytestmark = [pytest.mark.downloads, pytest.mark.process, pytest.mark.slow]
+
+# Later versions of pyOpenSSL lack what the harness makes its certificates with.
+NEEDED = ("kazoo==2.11.0", "pyjks==20.0.0", "pyOpenSSL==23.3.0", "pure-sasl==0.6.2", "pytest==9.0.2")
+PORTS = 25
+OTHERWISE = {
+    "test_create_large_value": "a request that is too large is an error, and not the end of the connection (D102)",
+    "test_no_super_auth": "it adds a server 999, and ids end at 255: BADARGUMENTS comes before NOAUTH",
+}
+
+
+@pytest.mark.parametrize(
+    ("rooms", "jaas", "passed_min"),
+    [
+        (("client", "sasl", "connection"), "", 120),
+        (("sasl",), "digest", 3),
+        (("barrier", "cache", "counter", "election", "interrupt", "lease", "lock", "party"), "", 60),
+        (("partitioner", "queue", "watchers"), "", 30),
+    ],
+)
+def test_its_own_tests_pass(rooms: tuple[str, ...], jaas: str, passed_min: int, tmp_path: Path) -> None:
+    python = environment("kazoo", *NEEDED)
+    java = java_of_the_page(tmp_path)
+    places = [str(java.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    ran = subprocess.run(
+        [
+            python,
+            *("-W", "ignore", "-m", "pytest", "--quiet", "-p", "no:cacheprovider"),
+            *("-k", " and ".join(f"not {name}" for name in OTHERWISE)),
+            *("--pyargs", *(f"kazoo.tests.test_{room}" for room in rooms)),
+        ],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join(places),
+            "TMPDIR": str(tmp_path),
+            "ZOOKEEPER_VERSION": "3.9.5",
+            "ZOOKEEPER_PATH": "/nowhere",
+            "ZOOKEEPER_PORT_OFFSET": str(free_ports_in_a_row(PORTS, span=PORTS)),
+            "ZOOKEEPER_JAAS_AUTH": jaas,
+        },
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:]
+    [passed] = re.findall(r"(\d+) passed", ran.stdout)
+    assert int(passed) >= passed_min
