@@ -239,5 +239,5 @@ def test_without_a_terminal_and_an_editor_vi_is_not_started(
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.delenv("EDITOR", raising=False)
     assert run("-s", hosts, "edit", path) == 2
-    assert "vi needs a terminal; $EDITOR names an editor" in run.err
+    assert "vi needs a terminal: set $EDITOR to an editor" in run.err
     assert data(run, hosts, path) == "before"

@@ -87,7 +87,7 @@ def _editor() -> list[str]:
             except ValueError as error:
                 raise typer.BadParameter(f"${name} cannot be read: {error}") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise typer.BadParameter("vi needs a terminal; $EDITOR names an editor that does not, or use get and set")
+        raise typer.BadParameter("vi needs a terminal: set $EDITOR to an editor that needs none, or use get and set")
     return ["vi"]
 
 

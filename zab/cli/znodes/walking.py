@@ -94,10 +94,10 @@ class LeftOut:
     def __init__(self) -> None:
         self.count = 0
 
-    def tell(self, error: NoAuthError, what: str = "what is below is") -> None:
+    def tell(self, error: NoAuthError, what: str = "what is below is left out") -> None:
         self.count += 1
         sys.stdout.flush()
-        say(f"zab: {what} left out: {error}", sys.stderr)
+        say(f"zab: {what}: {error}", sys.stderr)
 
     def end(self) -> None:
         if self.count:
@@ -173,7 +173,7 @@ def _answered(
         if isinstance(answer, NoNodeError):
             continue
         if isinstance(answer, NoAuthError):
-            left_out.tell(answer, "it is")
+            left_out.tell(answer, "left out")
             continue
         if isinstance(answer, ZabError):
             raise answer
@@ -230,7 +230,7 @@ async def read_along(
             answers = await together([partial(read, seen.path) for seen in batch])
             for seen, answer in zip(batch, answers, strict=True):
                 if isinstance(answer, NoAuthError):
-                    left_out.tell(answer, "it is")
+                    left_out.tell(answer, "left out")
                 elif not isinstance(answer, ZabError):
                     yield seen, answer
                 elif not isinstance(answer, NoNodeError):
