@@ -17,7 +17,7 @@ from zab.testing.ports import free_ports_in_a_row
 pytestmark = [pytest.mark.downloads, pytest.mark.process, pytest.mark.slow]
 
 # Later versions of pyOpenSSL lack what the harness makes its certificates with.
-NEEDED = ("kazoo==2.11.0", "pyjks==20.0.0", "pyOpenSSL==23.3.0", "pure-sasl==0.6.2", "pytest==9.0.2")
+NEEDED = ("kazoo==2.11.0", "pyjks==20.0.0", "pyOpenSSL==23.3.0", "pure-sasl==0.6.2", "objgraph", "pytest==9.0.2")
 PORTS = 25
 OTHERWISE = {
     "test_create_large_value": "a request that is too large is an error, and not the end of the connection (D102)",

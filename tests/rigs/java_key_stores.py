@@ -59,8 +59,10 @@ def made_by_keytool(directory: Path) -> Path:
     pair("expired.jks", "expired", "-validity", "30")
     # As a keytool of today writes it where nobody says which type.
     pair("named-only.jks", "member", kind="")
+    authority = ["-alias", "ca", "-file", str(directory / "ca.pem")]
+    keytool("named-only-trusted.jks", "-importcert", "-noprompt", *authority, kind="")
     pair("jceks.jks", "member", kind="JCEKS")
-    keytool("trusted.jks", "-importcert", "-noprompt", "-alias", "ca", "-file", str(directory / "ca.pem"))
+    keytool("trusted.jks", "-importcert", "-noprompt", *authority)
     keytool("both.jks", "-exportcert", "-alias", "member", "-file", str(directory / "certificate"))
     keytool("trusted.jks", "-importcert", "-noprompt", "-alias", "other", "-file", str(directory / "certificate"))
     for name in ("request", "certificate"):

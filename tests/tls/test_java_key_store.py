@@ -139,6 +139,9 @@ def test_the_first_bytes_say_whether_it_is_jks_or_pkcs12_as_in_java(stores: Path
     assert not is_java_key_store((stores / "named-only.jks").read_bytes())
     for name in ("named-only.jks", "both.jks"):
         assert store(stores / name, kind=kind).load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    authority = ssl.PEM_cert_to_DER_cert((stores / "ca.pem").read_text())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    assert store(stores / "named-only-trusted.jks", kind=kind).load_trusted(context) == {authority}
 
 
 def test_a_client_takes_java_stores(tmp_path: Path) -> None:
