@@ -270,6 +270,9 @@ def test_a_scale_of_any_length_has_dates_below(shape: Shape) -> None:
 def test_texts_are_made_visible() -> None:
     assert printable("/ünï/日本/🐎") == "/ünï/日本/🐎"
     assert printable("a\nb\x00c\u202ed\u200be\ud800") == "a\\u000ab\\u0000c\\u202ed\\u200be\\ud800"
+    family = "\N{MAN}\u200d\N{HEAVY BLACK HEART}\ufe0f\u200d\N{GIRL}"
+    assert printable(f"/{family}") == f"/{family}"
+    assert printable("a\u200db \N{MAN}\u200d") == "a\\u200db \N{MAN}\\u200d"
     assert printable("x" * 1000 + "y", 11) == "xxxxx…xxxxy"
     assert len(printable("\n" * 1000, 60)) == 60
 

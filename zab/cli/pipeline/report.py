@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from zab.cli.pipeline.run import Run
+from zab.cli.terminal import count_of
 
 __all__ = ["report_job"]
 
@@ -53,4 +54,5 @@ def report_job(
     html = page(facts, made=made, source=found.shown, version=version("zab"))
     target.write_bytes(html.encode("utf-8"))
     problems = sum(one.health.problem_count for one in facts)
-    run.note(f"{shown(out)}: {len(facts)} ensemble{'s' if len(facts) != 1 else ''}, {problems or 'no'} problems")
+    found_problems = count_of(problems, "problem") if problems else "no problems"
+    run.note(f"{shown(out)}: {count_of(len(facts), 'ensemble')}, {found_problems}")

@@ -49,6 +49,8 @@ _STEPS_MS: Final = (
 )
 # Controls, formats (they may change the direction of text), surrogates, private and unassigned, separators of lines.
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_JOINER: Final = "\u200d"
+_AS_EMOJI: Final = "\ufe0f"
 
 
 def bucket_milliseconds(since_ms: int, until_ms: int, *, count: int = BUCKETS_MAX) -> int:
@@ -61,17 +63,28 @@ def bucket_milliseconds(since_ms: int, until_ms: int, *, count: int = BUCKETS_MA
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """`text` with everything invisible or direction-changing written as an escape, shortened in its middle."""
+    """`text` with everything invisible or direction-changing written as an escape, shortened in its middle. A joiner
+    between two emoji is a part of one."""
     if len(text) > 2 * limit:
         text = text[:limit] + text[-limit:]
     seen = "".join(
-        character if unicodedata.category(character) not in _INVISIBLE else f"\\u{ord(character):04x}"
-        for character in text
+        character
+        if unicodedata.category(character) not in _INVISIBLE or _is_joining(text, at)
+        else f"\\u{ord(character):04x}"
+        for at, character in enumerate(text)
     )
     if len(seen) <= limit:
         return seen
     head = (limit - 1) // 2
     return f"{seen[:head]}…{seen[-(limit - 1 - head) :]}"
+
+
+def _is_joining(text: str, at: int) -> bool:
+    return (
+        text[at] == _JOINER
+        and 0 < at < len(text) - 1
+        and all(unicodedata.category(one) == "So" or one == _AS_EMOJI for one in (text[at - 1], text[at + 1]))
+    )
 
 
 @frozen

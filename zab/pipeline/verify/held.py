@@ -173,7 +173,9 @@ class _Stretch:
                 others = right or [other for other in holders if other != number]
                 names = ", ".join(self.members[other].member for other in others)
                 offset, zxid = self._first_difference(number, others[0], first)
-                sentence = f"other bytes than on member {names}" + ("" if right else ", without a majority")
+                sentence = f"other bytes than on member{'s' if len(others) > 1 else ''} {names}" + (
+                    "" if right else ", without a majority"
+                )
                 if len(run) > 1:
                     end = int(self.members[number].last[self.places[number, last]])
                     sentence += f"; as are all batches to zxid {end:#x}"
