@@ -228,6 +228,15 @@ def test_damage_says_what_is_wrong(change: Any, reason: str) -> None:
     assert reason in damage.reason
 
 
+@pytest.mark.parametrize("rest", [b"\x01", b"\x80", b"\xf6\xf6"])
+def test_what_stands_in_the_place_of_a_null_is_malformed(rest: bytes) -> None:
+    txn = Txn(FIRST, TIME, SESSION, 0, 5, 1, b"/a", b"x", None)
+    raw = encode(txn)[:-1] + rest
+    raw = raw[:1] + (len(raw) - 5).to_bytes(4, "big") + raw[5:]
+    rows, damage = read(with_bodies([(raw, [txn])]))
+    assert (rows, [one.kind for one in damage]) == ([], ["damaged"])
+
+
 def test_a_block_of_nothing_but_malformed_batches_has_no_rows() -> None:
     txn = Txn(FIRST, TIME, SESSION, 0, 5, 1, b"/a", b"x", None)
     rows, damage = read(with_bodies([(b"\x5a\0\0\0\x01\x89", [txn])]))
