@@ -5,7 +5,7 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import PathOnly, PathWatch
 from zab.client.core.connection import XID_MAX, Connection, Phase
-from zab.client.core.exceptions import PeerProtocolError
+from zab.client.core.exceptions import LongReplyError, PeerProtocolError
 from zab.client.core.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, decode_body, notification, reply
@@ -159,6 +159,17 @@ def test_a_server_that_breaks_the_protocol_is_found_out(sent: bytes, complaint: 
     with pytest.raises(PeerProtocolError, match=complaint):
         list(connection.receive(sent, 0))
     assert connection.end() == [request]
+
+
+def test_an_answer_that_is_too_long_is_told_from_garbage() -> None:
+    connection = opened()
+    first, second = get(), get()
+    connection.send(first)
+    connection.send(second)
+    list(connection.receive(data_reply(1, 10, b"x", STAT), 0))
+    assert connection.oldest is second
+    with pytest.raises(LongReplyError, match="announced an answer of 1,073,741,824 bytes, and reply_bytes_max is"):
+        list(connection.receive(b"\x40\0\0\0", 0))
 
 
 def test_events_before_the_garbage_are_not_lost() -> None:

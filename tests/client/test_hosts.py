@@ -149,5 +149,17 @@ def test_a_preferred_address_comes_next_though_its_name_is_resolved_anew() -> No
         assert ring.found(["3", "2", "1"]) == other
 
 
+def test_who_is_probed_is_what_the_name_stands_for_now() -> None:
+    ring = HostOrder([NAME, Host("b", 1)], Random(0))
+    asked = []
+    for addresses in (["1"], ["1"], ["2"], ["2", "1"], ["2", "1"], ["1", "3"], ["1", "3"], ["1", "3"]):
+        while (other := ring.other()).host != NAME:
+            pass
+        asked.append(ring.found_other(other, addresses).address)
+    assert asked == [None, None, None, "1", "2", "1", "3", "1"]
+    assert len(ring) == 3
+    assert ring.next().host in (NAME, Host("b", 1))
+
+
 def test_a_place_says_which_address_it_is() -> None:
     assert [str(Place(NAME)), str(Place(NAME, "10.0.0.1"))] == ["name:1", "name:1 (10.0.0.1)"]

@@ -8,7 +8,14 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, PathWatch, SetWatches, decode
 from tests.client.test_connection import PASSWORD, STAT, frames, get, welcome
-from zab.client.core.exceptions import AuthFailedError, ConnectionLossError, NoNodeError, PeerProtocolError
+from zab.client.core.exceptions import (
+    AuthFailedError,
+    ConnectionLossError,
+    LongReplyError,
+    NoNodeError,
+    PeerProtocolError,
+    ReplyTooLongError,
+)
 from zab.client.core.records import EventType, State, WatchEvent
 from zab.client.core.requests import Became, ClientRequest, Done, Effect, Registration, Tell
 from zab.client.core.session import Session, auth_request
@@ -124,6 +131,17 @@ def test_requests_without_an_answer_fail_with_connection_loss_and_its_cause() ->
     for effect in failed:
         assert isinstance(effect.error, ConnectionLossError)
         assert (effect.error.path, effect.error.definite, effect.error.__cause__) == ("/a", False, cause)
+
+
+def test_of_requests_without_an_answer_the_one_whose_answer_was_too_long_is_told_so() -> None:
+    client = session()
+    connected(client)
+    requests = [get(), get()]
+    for request in requests:
+        client.submit(request)
+    failed = [effect.error for effect in client.lost(LongReplyError("so long")) if isinstance(effect, Done)]
+    assert [type(error) for error in failed] == [ReplyTooLongError, ConnectionLossError]
+    assert str(failed[0]).endswith(": so long")
 
 
 def test_an_error_code_becomes_its_exception() -> None:

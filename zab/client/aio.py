@@ -263,16 +263,21 @@ class OnAsyncio:
         wire.begin()
 
     async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
-        is_writable = await self._is_writable(*place)
+        is_writable = False
+        with suppress(OSError, UnicodeError):
+            async with asyncio.timeout(PROBE_WAIT_S):
+                found = addresses_in(await self._loop.getaddrinfo(*place.host, type=socket.SOCK_STREAM))
+                place = runtime.found_other(attempt, place, found)
+                is_writable = await self._is_writable(place.host, place.address or found[0])
         self.guarded(lambda runtime: runtime.probed(attempt, place, is_writable, runtime.now()))
 
-    async def _is_writable(self, host: Host, address: str | None) -> bool:
+    async def _is_writable(self, host: Host, address: str) -> bool:
         writer: asyncio.StreamWriter | None = None
         name = None if self._context is None else host.name
         try:
             async with asyncio.timeout(PROBE_WAIT_S):
                 reader, writer = await asyncio.open_connection(
-                    address or host.name, host.port, ssl=self._context, server_hostname=name
+                    address, host.port, ssl=self._context, server_hostname=name
                 )
                 writer.write(b"isro")
                 return await reader.read(8) == b"rw"

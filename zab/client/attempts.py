@@ -10,12 +10,13 @@
 
 A step that is repeated because somebody else was faster ends by the progress of others, and is not counted. What is
 counted is an answer that can be the same for ever: a parent that is gone again each time, and a connection that ends
-each time that this very request is sent. Waiting for a server is not counted: it ends with the session.
+each time that this very request is sent. Waiting for a server is not counted: it ends with the session. An answer that
+is too long for this client will be so again: it is raised at once.
 """
 
 from typing import Final
 
-from zab.client.core.exceptions import ConnectionLossError, ZabError
+from zab.client.core.exceptions import ConnectionLossError, ReplyTooLongError, ZabError
 
 __all__ = ["ATTEMPTS_MAX", "Attempts"]
 
@@ -34,5 +35,5 @@ class Attempts:
         if isinstance(error, ConnectionLossError) and error.definite:
             return
         self._count += 1
-        if self._count >= ATTEMPTS_MAX:
+        if self._count >= ATTEMPTS_MAX or isinstance(error, ReplyTooLongError):
             raise error

@@ -435,9 +435,13 @@ class OnThreads:
             raise
 
     def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
-        is_writable, address = False, place.address or place.host.name
-        with suppress(OSError, UnicodeError), self._open(place.host, address, PROBE_WAIT_S) as opened:
-            opened.sendall(b"isro")
-            is_writable = opened.recv(8) == b"rw"
+        is_writable = False
+        with suppress(OSError, UnicodeError):
+            found = addresses_in(socket.getaddrinfo(*place.host, type=socket.SOCK_STREAM))
+            with self.alone():
+                place = runtime.found_other(attempt, place, found)
+            with self._open(place.host, place.address or found[0], PROBE_WAIT_S) as opened:
+                opened.sendall(b"isro")
+                is_writable = opened.recv(8) == b"rw"
         with self.alone():
             runtime.probed(attempt, place, is_writable, runtime.now())

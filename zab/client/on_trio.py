@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, Unpack
 
@@ -255,18 +255,17 @@ class OnTrio:
                 return runtime.broke(attempt, error, runtime.now())
 
     async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
-        runtime.probed(attempt, place, await self._is_writable(*place), runtime.now())
-
-    async def _is_writable(self, host: Host, address: str | None) -> bool:
-        with trio.move_on_after(PROBE_WAIT_S):
-            try:
-                stream = await self._dial(host, address)
-                async with stream:
-                    await stream.send_all(b"isro")
-                    return await stream.receive_some(8) == b"rw"
-            except (OSError, UnicodeError, trio.BrokenResourceError):
-                return False
-        return False
+        is_writable = False
+        with trio.move_on_after(PROBE_WAIT_S), suppress(OSError, UnicodeError, trio.BrokenResourceError):
+            address = place.address
+            if self._resolves:
+                found = addresses_in(await trio.socket.getaddrinfo(*place.host, type=trio.socket.SOCK_STREAM))
+                place = runtime.found_other(attempt, place, found)
+                address = place.address or found[0]
+            async with await self._dial(place.host, address) as stream:
+                await stream.send_all(b"isro")
+                is_writable = await stream.receive_some(8) == b"rw"
+        runtime.probed(attempt, place, is_writable, runtime.now())
 
 
 def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:

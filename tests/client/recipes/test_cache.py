@@ -10,7 +10,16 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.workers import until
 from tests.client.recipes.world import World, run, trials
-from zab.client import Client, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError, Permission, SessionExpiredError
+from zab.client import (
+    Client,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Permission,
+    ReplyTooLongError,
+    SessionExpiredError,
+)
 from zab.client.core.operations import Operation
 from zab.client.core.records import Acl
 from zab.client.recipes.cache import Cache, DeltaKind, Depth
@@ -186,6 +195,31 @@ def test_what_may_not_be_read_is_not_in_the_cache_and_for_the_root_is_an_error()
                 assert list(cache) == [PATH]
             with pytest.raises(NoAuthError):
                 await Cache(zk, f"{PATH}/secret").start()
+
+    run(scenario, World())
+
+
+@pytest.mark.parametrize("when", ["there before", "later"])
+def test_what_is_too_long_to_be_read_ends_the_cache_with_one_error(when: str) -> None:
+    """It was read again and again, on a new connection each time."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("writer") as writer, world.connect("reader", reply_bytes_max=2_000) as zk:
+            for name in ("a", "b", "c"):
+                await writer.ensure_path(f"{PATH}/{name}")
+            if when == "there before":
+                await writer.set(f"{PATH}/b", bytes(3_000))
+                with pytest.raises(ReplyTooLongError, match=f"CONNECTIONLOSS {PATH}/b: .* announced an answer of 3,"):
+                    await Cache(zk, PATH).start()
+            else:
+                async with Cache(zk, PATH) as cache:
+                    await writer.set(f"{PATH}/b", bytes(3_000))
+                    with pytest.raises(ReplyTooLongError):
+                        async for _ in cache.deltas():
+                            pass
+            with pytest.raises(ReplyTooLongError):
+                await zk.retrying().get(f"{PATH}/b")
+            assert len([opcode for name, opcode in world.requests if name == "reader"]) < 40
 
     run(scenario, World())
 

@@ -2,10 +2,11 @@
 
 import pytest
 import trio
+import trio.testing
 
 from tests.client.recipes.workers import Together, again_and_again, until
 from tests.client.recipes.world import KINDS, World, run, trials
-from zab.client import Client
+from zab.client import Acl, Client, NoAuthError, Permission, SessionExpiredError
 from zab.client.recipes.discovery import Discovery, Instance
 from zab.client.recipes.party import Party
 
@@ -108,6 +109,61 @@ def test_a_registration_comes_back_when_what_replaced_it_has_ended_whatever_is_l
 
     for _ in trials(scenario, kind, ("one",)):
         pass
+
+
+WITHOUT_CREATE = [Acl(Permission.ALL & ~Permission.CREATE, "world", "anyone")]
+
+
+def test_who_may_not_be_a_member_again_is_told() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            party = Party(one, PATH, "one")
+            with pytest.raises(RuntimeError, match="join"):
+                await party.lost()
+            async with party:
+                await two.set_acl(PATH, WITHOUT_CREATE)
+                await two.delete(f"{PATH}/{world.below(PATH)[0]}")
+                with trio.fail_after(5):
+                    assert isinstance(await party.lost(), NoAuthError)
+
+    run(scenario, World())
+
+
+def test_who_may_not_be_registered_again_is_told_and_who_leaves_too() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            discovery, left = Discovery(one, "/s"), []
+            instance = Instance(id="i", port=1)
+
+            async def wait() -> None:
+                left.append(await discovery.lost("web", instance))
+
+            async with trio.open_nursery() as nursery, discovery.register("web", instance):
+                nursery.start_soon(wait)
+                await trio.testing.wait_all_tasks_blocked()
+                assert left == []
+            assert left == [None]
+            with pytest.raises(RuntimeError, match="not registered"):
+                await discovery.lost("web", instance)
+            async with discovery.register("web", instance):
+                await two.set_acl("/s/web", WITHOUT_CREATE)
+                await two.delete("/s/web/i")
+                with trio.fail_after(5):
+                    assert isinstance(await discovery.lost("web", instance), NoAuthError)
+
+    run(scenario, World())
+
+
+def test_a_member_whose_session_is_over_is_told() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one:
+            party = Party(one, PATH, "one")
+            await party.join()
+            world.cut("one")
+            with trio.fail_after(60):
+                assert isinstance(await party.lost(), SessionExpiredError)
+
+    run(scenario, World())
 
 
 def test_who_joins_twice_at_once_is_one_member() -> None:

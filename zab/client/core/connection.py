@@ -39,7 +39,7 @@ from typing import Any, Final
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
-from zab.client.core.exceptions import PeerProtocolError
+from zab.client.core.exceptions import LongReplyError, PeerProtocolError
 from zab.client.core.records import EventType
 from zab.client.core.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.framing import AUTH_XID, CHANGES_XID_MAX, NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, request_frame
@@ -95,6 +95,11 @@ class Connection:
     def in_flight_count(self) -> int:
         """Requests sent (or about to be) and not answered; those that may wait for their answer do not count."""
         return len(self._unanswered)
+
+    @property
+    def oldest(self) -> ClientRequest[Any] | None:
+        """The request whose answer is the next one; None where none is in flight."""
+        return self._unanswered[0][1] if self._unanswered else None
 
     def is_registering(self, path: bytes, table: object) -> bool:
         """Whether a request in flight will register a watch there."""
@@ -172,6 +177,9 @@ class Connection:
                 yield event
         if broken is not None and self.phase is Phase.GREETING and data.startswith(_TLS_ALERT):
             raise PeerProtocolError("the server speaks TLS on this port, and this client does not") from broken
+        if broken is not None and self.phase is Phase.OPEN and broken.length > self._frames.frame_bytes_max:
+            limit = f"reply_bytes_max is {self._frames.frame_bytes_max:,} bytes"
+            raise LongReplyError(f"the server announced an answer of {broken.length:,} bytes, and {limit}") from broken
         if broken is not None:
             raise PeerProtocolError(f"the server sent garbage: {broken}") from broken
 

@@ -109,6 +109,10 @@ class PeerProtocolError(ZabError):
     """The server's bytes break the protocol; the text says how."""
 
 
+class LongReplyError(PeerProtocolError):
+    """The server announced an answer that is longer than `reply_bytes_max` of the settings."""
+
+
 class RequestError(ZabError):
     """The request failed with `code`.
 
@@ -157,6 +161,12 @@ class DataInconsistencyError(RequestError, code=ErrorCode.DATAINCONSISTENCY): ..
 
 
 class ConnectionLossError(RequestError, code=ErrorCode.CONNECTIONLOSS): ...
+
+
+class ReplyTooLongError(ConnectionLossError):
+    """The answer is longer than `reply_bytes_max` of the settings: the connection ended for it, as it would again."""
+
+    meaning = "the answer is longer than reply_bytes_max of this client's settings"
 
 
 class NotConnectedError(ConnectionLossError):

@@ -107,6 +107,20 @@ class HostOrder:
         self._next = (self._next + 1) % len(self._ring)
         return place
 
+    def found_other(self, place: Place, addresses: Sequence[str]) -> Place:
+        """The name of the place that `other` gave stands for these addresses now. The one to ask: that place, if it is
+        among them, else the first of them; the others come after it."""
+        of_host = [each for each in self._ring if each.host == place.host]
+        at = self._ring.index(of_host[0])
+        several = sorted(dict.fromkeys(addresses))
+        if len(several) > 1 or of_host[0].address is not None:
+            here = [each for each in of_host if each.address in several]
+            new = [Place(place.host, address) for address in several if Place(place.host, address) not in here]
+            self._ring[at : at + len(of_host)] = [*here, *new]
+        chosen = place if place in self._ring else self._ring[at]
+        self._next = (self._ring.index(chosen) + 1) % len(self._ring)
+        return chosen
+
     def found(self, addresses: Sequence[str]) -> Place:
         """The name of the place that `next` gave last stands for these addresses. The first of them to try."""
         assert self._last is not None

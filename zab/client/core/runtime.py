@@ -97,7 +97,8 @@ class HangUp:
 
 @frozen
 class Probe:
-    """Ask the server with `isro` whether it takes writes, for `PROBE_WAIT_S` at most; then `probed`."""
+    """Ask the server with `isro` whether it takes writes, for `PROBE_WAIT_S` at most; then `probed`. Where names are
+    resolved, its name is first: `found_other` says which of the addresses to ask."""
 
     attempt: int
     place: Place
@@ -513,6 +514,13 @@ class Runtime:
             self._probe_pause_ms = min(2 * self._probe_pause_ms, PROBE_PAUSE_MS_MAX)
             self._probe_at = now + self._probe_pause_ms
             self._wish(Probe(self._attempt, self._order.other()))
+
+    def found_other(self, attempt: int, place: Place, addresses: Sequence[str]) -> Place:
+        """The name of a place to probe stands for these addresses now; the one to ask. Names are not believed for long:
+        behind one, servers come and go while this client stays with one that takes no writes."""
+        if attempt != self._attempt or self._phase is not Phase.LINKED:
+            return place
+        return self._order.found_other(place, addresses)
 
     def probed(self, attempt: int, place: Place, is_writable: bool, now: int) -> None:
         """What the server answered."""

@@ -33,7 +33,14 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import WRITES, OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
 from zab.client.core.connection import Connection
-from zab.client.core.exceptions import AuthFailedError, ConnectionLossError, request_error
+from zab.client.core.exceptions import (
+    AuthFailedError,
+    ConnectionLossError,
+    LongReplyError,
+    ReplyTooLongError,
+    RequestError,
+    request_error,
+)
 from zab.client.core.login import Exchange, Login, LoginError, login_request
 from zab.client.core.reasons import reason
 from zab.client.core.records import EventType, State, WatchEvent, WatchKind
@@ -140,6 +147,7 @@ class Session:
     def lost(self, cause: Exception | None = None) -> Iterator[Effect]:
         """The TCP connection ended, for whatever reason; every request on it fails. `cause` becomes their cause."""
         assert self.connection is not None
+        too_long = self.connection.oldest if isinstance(cause, LongReplyError) else None
         unanswered = self.connection.end()
         self._proven_at = self._newest_proof
         self.connection = None
@@ -150,7 +158,9 @@ class Session:
         for request in unanswered:
             # A server that refuses an identity closes the connection: that is why there is no answer.
             refused = self.state is State.AUTH_FAILED
-            error = AuthFailedError(request.path) if refused else ConnectionLossError(request.path)
+            error: RequestError = AuthFailedError(request.path) if refused else ConnectionLossError(request.path)
+            if request is too_long:
+                error = ReplyTooLongError(request.path, detail=str(cause))
             error.__cause__ = cause
             yield Done(request, error=error)
 

@@ -13,6 +13,7 @@ missed.
   is read after it is not older than the change.
 - *No more than `READS_MAX`* are under way.
 - What may not be read (NoAuthError) is not in the copy; for the root it is an error.
+- What is too long to be read (ReplyTooLongError) ends the copy: each try would end the connection.
 
 Deltas are told to each `Reader` by path: it has the state that it was told, and is told the difference to the one there
 is. So a reader that is slow holds up nothing, and keeps no more than one old state for each path that it was told of.
@@ -29,6 +30,7 @@ from zab.client.core.exceptions import (
     ConnectionLossError,
     NoAuthError,
     NoNodeError,
+    ReplyTooLongError,
     UnimplementedError,
     ZabError,
 )
@@ -213,7 +215,7 @@ class Copy:
             self._watch_answered(error)
             return
         path, what = asked
-        if isinstance(error, ConnectionLossError):
+        if isinstance(error, ConnectionLossError) and not isinstance(error, ReplyTooLongError):
             self._to_read[asked] = None
         elif isinstance(error, NoAuthError) and path != self._root:
             self._remove(path)

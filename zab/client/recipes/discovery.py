@@ -18,7 +18,7 @@ was replaced does not remove it when it ends. (But where it is replaced at the v
 that is made between its last look and its delete: a delete can name a version, and both have the first.)
 
 *It stays registered for the length of its block*: where its znode is deleted it is made again, and where it was
-replaced it comes back when the other one has ended.
+replaced it comes back when the other one has ended. Where the servers refuse to make it again, `lost` tells.
 
 Raised beside what requests raise: ValueError for a name or an id that is no name of a znode.
 """
@@ -32,7 +32,7 @@ from attrs import evolve, frozen
 
 from zab.client.attempts import Attempts
 from zab.client.client import Client
-from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
 from zab.client.recipes.following import Following
@@ -97,6 +97,8 @@ class Discovery:
         self._zk = zk
         self._steady = zk.retrying()
         self._acl = tuple(acl)
+        self._registered: dict[str, Presence] = {}
+        """By their paths; the last one of each."""
 
     @asynccontextmanager
     async def register(self, name: str, instance: Instance) -> AsyncIterator[Instance]:
@@ -112,9 +114,20 @@ class Discovery:
         try:
             await self._enter(presence)
             presence.keep()
+            self._registered[place] = presence
             yield instance
         finally:
+            if self._registered.get(place) is presence:
+                del self._registered[place]
             await presence.leave()
+
+    async def lost(self, name: str, instance: Instance) -> ZabError | None:
+        """Returns the error with which it ceased to be registered against its will: the servers refuse to make its
+        znode again, or the session is over. None once its block has ended. Raises RuntimeError outside of it."""
+        presence = self._registered.get(f"{self.path}/{name}/{instance.id}")
+        if presence is None:
+            raise RuntimeError(f"{self.path}: {name}/{instance.id} is not registered here: use it within the block")
+        return await presence.lost()
 
     async def names(self) -> list[str]:
         """Of all services that ever had an instance, sorted."""

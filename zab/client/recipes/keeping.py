@@ -5,7 +5,7 @@
     CREATE --its parent is not there--> the parent is created before
 
 Where another one's znode has the path, the presence waits, and comes back when that goes. A create that is refused is
-tried again after the next event there.
+tried again after the next event there; until then `refusal` says why, and `bell` rings.
 
 Invariants:
 - Nothing is created once its owner left; a create that is under way then is known to the debt of leaving, by `asks`.
@@ -18,6 +18,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.operations import Operation
 from zab.client.core.records import Acl, EventType, Stat, WatchEvent
+from zab.client.recipes.bell import Bell
 
 __all__ = ["Keeping"]
 
@@ -35,6 +36,9 @@ class Keeping:
         made: Callable[[Stat], None],
     ) -> None:
         self.is_done = False
+        self.refusal: ZabError | None = None
+        """Why it is not there, and will not be unless something changes there; the error of a session that is over."""
+        self.bell = Bell(zk)
         self._zk = zk
         self._path = path
         self._data = data
@@ -48,6 +52,7 @@ class Keeping:
 
     def stop(self) -> None:
         self.is_done = True
+        self.bell.ring()
 
     def next(self) -> Operation[Any] | None:
         if self.is_done or self._asked is not None:
@@ -80,10 +85,12 @@ class Keeping:
             return
         self._missing.pop()
         if error is None and path == self._path:
+            self.refusal = None
             self._made(result[1])
         elif error is not None and not isinstance(error, NodeExistsError):
             # Refused: the watch tells when something happens there.
             self._missing = []
+            self._refused(error)
             return
         self._is_watched = self._is_watched and bool(self._missing)
 
@@ -92,7 +99,13 @@ class Keeping:
             self._is_watched = False
 
     def end(self, reason: ZabError) -> None:
-        self.is_done = True
+        self.ended(reason)
 
     def ended(self, reason: ZabError) -> None:
-        self.is_done = True
+        if not self.is_done:
+            self.is_done = True
+            self._refused(reason)
+
+    def _refused(self, error: ZabError) -> None:
+        self.refusal = error
+        self.bell.ring()

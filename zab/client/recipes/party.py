@@ -6,7 +6,7 @@
     async for members in party.following(): ...         # now, and whenever somebody came or left
 
 A member is an ephemeral znode, so it leaves with its session. Where somebody else deletes the znode, it is made again
-until the member leaves. Names need not differ.
+until the member leaves; where the servers refuse that, `lost` tells. Names need not differ.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from zab.client.client import Client
-from zab.client.core.exceptions import NoNodeError
+from zab.client.core.exceptions import NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
 from zab.client.recipes.bell import Bell
@@ -66,6 +66,13 @@ class Party:
         presence, self._presence = self._presence, None
         if presence is not None:
             await presence.leave()
+
+    async def lost(self) -> ZabError | None:
+        """Returns the error with which it ceased to be a member against its will: the servers refuse to make its znode
+        again, or the session is over. None once it has left. Raises RuntimeError where it is no member."""
+        if self._presence is None:
+            raise RuntimeError(f"{self.path}: this is no member: join() comes first")
+        return await self._presence.lost()
 
     async def __aenter__(self) -> Self:
         await self.join()

@@ -66,6 +66,15 @@ class Presence:
         self._keeping = Keeping(self._zk, self.path, self.data, self._acl, self._asks, self._made)
         self._zk.undertake(self._keeping)
 
+    async def lost(self) -> ZabError | None:
+        """Of one that is kept: why it is not there any more and is not made again, once that is so: the servers refuse
+        it, or the session is over. None once its owner has left."""
+        keeping = self._keeping
+        assert keeping is not None
+        while keeping.refusal is None and not keeping.is_done:
+            await keeping.bell.wait()
+        return keeping.refusal
+
     def _asks(self) -> None:
         """Whether it will be made, only an answer tells."""
         self.czxid, self._is_sure = 0, False

@@ -199,7 +199,10 @@ class LockingQueue(_Items[Taken]):
         self._name = name.encode()
 
     async def get(self, wait_s: float | None = None) -> Taken:
-        """Holds the first item that nobody holds; waits for one. Raises WaitOverError. Then `consume`, or `release`."""
+        """Holds the first item that nobody holds; waits for one. Raises WaitOverError. Then `consume`, or `release`.
+
+        What is returned is the only way to give it back. If that is lost, as when another part of a `gather` fails, the
+        item is held until the session ends: `take` gives it back in any case."""
         return await self._wait(wait_s)
 
     async def try_get(self) -> Taken | None:

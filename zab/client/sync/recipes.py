@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import zab.client.recipes as waiting
+from zab.client.core.exceptions import ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.recipes import (
     BadDataError,
@@ -451,6 +452,10 @@ class Party(_Blocking[waiting.Party]):
     def leave(self) -> None:
         self._zk.run(self.waiting.leave())
 
+    def lost(self) -> ZabError | None:
+        """Returns the error with which it ceased to be a member against its will; None once it has left."""
+        return self._zk.run(self.waiting.lost())
+
     def __enter__(self) -> Self:
         self.join()
         return self
@@ -484,6 +489,10 @@ class Discovery(_Blocking[waiting.Discovery]):
             yield given
         finally:
             self._zk.run(registered.__aexit__(None, None, None))
+
+    def lost(self, name: str, instance: Instance) -> ZabError | None:
+        """Returns the error with which it ceased to be registered against its will; None once its block has ended."""
+        return self._zk.run(self.waiting.lost(name, instance))
 
     def names(self) -> list[str]:
         return self._zk.run(self.waiting.names())
