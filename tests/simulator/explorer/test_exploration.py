@@ -14,6 +14,7 @@ from attrs import evolve
 from typer.testing import CliRunner, Result
 
 from datatree.log.batch import Position
+from tests.simulator.explorer.walking import steps_of, walk
 from tests.zab.dispatch import handle_with
 from zab import broadcast, discovery, synchronization
 from zab import events as ev
@@ -77,23 +78,6 @@ ONE_ROLLBACK = Bounds(epochs=2, writes=2, crashes=0, breaks=0, silences=3, rollb
 
 Patch = pytest.MonkeyPatch
 PAGE = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
-
-
-def walk(ensemble: Ensemble, rng: Random, count: int) -> list[tuple[State, Step]]:
-    """So many steps at random, each with the state before it."""
-    state, walked = ensemble.beginning(), []
-    for _ in range(count):
-        steps = [step for step in ensemble.steps(state) if not ensemble.is_beyond(ensemble.after(state, step))]
-        if not steps:
-            break
-        step = rng.choice(steps)
-        walked.append((state, step))
-        state = ensemble.after(state, step)
-    return walked
-
-
-def steps_of(text: str) -> list[Step]:
-    return [parsed(line) for line in text.split(";") if line.strip()]
 
 
 def state_after(ensemble: Ensemble, given: str) -> State:
@@ -527,6 +511,23 @@ def test_the_command_says_what_was_explored(invoke: Callable[..., Result]) -> No
     assert "states a second" in done.output
 
 
+def test_the_command_explores_a_world(invoke: Callable[..., Result], monkeypatch: Patch) -> None:
+    words = ("--world", "fresh", "--epochs", "1", "--writes", "0", "--breaks", "0")
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output
+    assert "of the fresh world" in done.output
+    monkeypatch.setattr(PeerState, "keep_lineage", lambda peer: None)
+    done = invoke(*words)
+    assert done.exit_code == SAFETY
+    again = shlex.split(done.output.rsplit("replay it with: zab explore ", 1)[1])
+    assert invoke(*again).output.splitlines()[-1].startswith("leadership: ")
+
+
+@pytest.mark.parametrize("words", [("--world", "flat"), ("--world", "move", "--voters", "4"), ("--voters", "0")])
+def test_a_world_that_is_not_there_is_wrong_usage(invoke: Callable[..., Result], words: tuple[str, ...]) -> None:
+    assert invoke(*words).exit_code == 2
+
+
 def test_too_many_states_are_undecided(invoke: Callable[..., Result]) -> None:
     done = invoke(*WORDS, "--states-max", "50")
     assert done.exit_code == UNDECIDED
@@ -561,8 +562,8 @@ def test_what_is_wrong_after_given_steps_is_replayed_from_the_beginning(
 
 
 def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[..., Result]) -> None:
-    commands = re.findall(r"^    zab explore (.*--(?:given|replay) .*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 2
+    commands = re.findall(r"^    zab explore (.*--(?:given|replay|world) .*)$", PAGE, re.MULTILINE)
+    assert len(commands) == 3
     for command in commands:
         done = invoke(*shlex.split(command))
         assert done.exit_code == 0, done.output

@@ -3,6 +3,7 @@
     zab explore --voters 3 --writes 1 --crashes 1 --breaks 1
     zab explore --epochs 3 --given 'lead 3; follow 1 3; settle; propose 3; crash 3'
     zab explore --wipes 1 --replay 'lead 3; follow 1 3; ...'
+    zab explore --world move --changes 1 --epochs 1 --writes 0
 
 What is wrong is printed as the shortest list of steps to it, and the command that replays them.
 
@@ -23,10 +24,12 @@ from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
 from zab.simulator.explorer.ensemble import Bounds, Step, shown
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
+from zab.simulator.explorer.worlds import PLAIN, WORLDS
 
 __all__ = ["explore_command"]
 
 VOTERS_MAX = 5
+_NAMES = ", ".join(WORLDS)
 
 
 def explore_command(
@@ -39,6 +42,9 @@ def explore_command(
     silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
     rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
     empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that begin with nothing.")] = 0,
+    changes: Annotated[int, typer.Option("--changes", min=0, help="Reconfigurations, where the world has any.")] = 0,
+    hand_overs: Annotated[int, typer.Option("--hand-overs", min=0, help="Leaders that are to hand over the lead.")] = 0,
+    world: Annotated[str, typer.Option("--world", help=f"Who knows whom, and who may decide: {_NAMES}.")] = PLAIN,
     states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
     given: Annotated[
         str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
@@ -49,7 +55,13 @@ def explore_command(
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
-    bounds = Bounds(voters, epochs, writes, crashes, wipes, breaks, silences, rollbacks, empty)
+    if world not in WORLDS:
+        raise typer.BadParameter(f"there are {_NAMES}", param_hint="--world")
+    if voters != len(WORLDS[world].files or range(voters)):
+        raise typer.BadParameter(f"the world {world} has {len(WORLDS[world].files)}", param_hint="--voters")
+    bounds = Bounds(
+        voters, epochs, writes, crashes, wipes, breaks, silences, rollbacks, empty, changes, hand_overs, world
+    )
     if steps is not None:
         if json:
             raise typer.BadParameter("--replay prints a trace, which is for people", param_hint="--json")
@@ -113,9 +125,11 @@ def _fields(report: Report, seconds: float) -> dict[str, Any]:
 
 
 def _print(report: Report, seconds: float) -> None:
-    bounds = ", ".join(f"{count} {name}" for name, count in attrs.asdict(report.bounds).items())
+    counts = attrs.asdict(report.bounds)
+    world = counts.pop("world")
+    bounds = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in counts.items())
     what = "everything" if report.is_whole else "not everything"
-    print(f"{what} within {bounds}")
+    print(f"{what} within {bounds} of the {world} world")
     a_second = report.states_count / max(seconds, 1e-9)
     print(
         f"{report.states_count} states by {report.steps_count} steps, {report.depth} deep; "
@@ -126,5 +140,5 @@ def _print(report: Report, seconds: float) -> None:
     print(f"\n{report.found.text}\n\nafter {len(report.found.steps)} steps:\n")
     for line in replay(report.bounds, report.found.steps):
         print(line)
-    options = " ".join(f"--{name} {count}" for name, count in attrs.asdict(report.bounds).items())
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in attrs.asdict(report.bounds).items())
     print(f"\nreplay it with: zab explore {options} --replay '{'; '.join(map(shown, report.found.steps))}'")

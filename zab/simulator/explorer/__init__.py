@@ -1,5 +1,7 @@
 """Small ensembles, whole: every order of what can happen to a few peers within bounds, breadth first.
 
+configurations  who votes, as text in a history
+worlds        whom servers know by their files, who may decide next, who else is heard
 site          one server: what is on its disk, its peer, and the storage effects that wait
 keys          what of a server is its state, under every renaming of the servers
 promises      what a server says is on its disk by then

@@ -8,22 +8,35 @@
     give-up 2           2 has a role in vain, and every limit of its own is over
     start 2             a server that is down starts from its disk
 
+    hear 1 3            1 hears from 3 what is in force and outstanding there, and whether 3 has a history
+    ping 3              a leader sees whether it has to leave the lead to others, or to give up a hand-over
+
     propose 3           a leader proposes one write
+    reconfigure 3 1     ... or a configuration, the first one of its world
+    hand-over 3 1       a leader is asked to hand the lead over to 1
+    outsider 1 2        1 hears the second voice of its world, which is of no server of the ensemble
     crash 2, wipe 2     its process ends; its disk is lost as well
     rollback 2          its process ends; its disk is again what it was at the beginning
     break 1-3           a link breaks; each end learns of it by itself, at any time later
     silence 2           2 hears nobody for so long that every limit of its own is over
 
-The last six are bounded in number, and epochs by the highest that may be accepted. A server that has lost its data
-follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election. It
-leads once something was delivered: before that a lineage may begin anew, as at a first start. There all are empty, and
-that the election has seen this is nothing to rely on: anybody may lead, and follow anybody, at any time. One that was
-rolled back is beyond what votes can tell: until it is readmitted it follows only a leader that has heard more from it
-than it has (B4 rollbacks).
+Those from `propose` on are bounded in number, but for the last two, and epochs by the highest that may be accepted.
+
+The oracle names who may lead by the configurations that a server knows, and nobody else. A server that has lost its
+data follows only whom a quorum of others names (B2 amnesiacs), by what it knows itself, which is the one thing that
+safety asks of an election. It leads once something was delivered: before that a lineage may begin anew, as at a first
+start. There all are empty, and that the election has seen this is nothing to rely on: anybody may lead, and follow
+anybody, at any time. One that was rolled back is beyond what votes can tell: until it is readmitted it follows only a
+leader that has heard more from it than it has (B4 rollbacks).
+
+A vote is heard as it is said: one that is late tells what was heard before. Two servers hear each other if one of them
+knows the other one.
 
 Judged in each state, beside what servers assert themselves: the properties of broadcast (`verdict`); a mark is on the
-disks of a quorum when it is reached; what was delivered anywhere stays on the disks of a quorum; no lineage begins
-after that (B3 first start); and what a message promises is on its sender's disk (`promises`).
+disks of a quorum when it is reached, and each reconfiguration up to there on those of a quorum of both configurations;
+what was delivered anywhere stays on the disks of a quorum of what was decided last; no lineage begins after that (B3
+first start); what a message promises is on its sender's disk (`promises`); and an heir's disk has all of the history of
+the leader that hands over to it.
 """
 
 from __future__ import annotations
@@ -31,19 +44,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from marshal import dumps
+from math import factorial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
 from datatree.log.batch import LINEAGE_BYTES, Position
-from datatree.log.zxid import BEFORE_ALL
+from datatree.log.zxid import BEFORE_ALL, Epoch
+from zab import message as msg
 from zab.ids import Link, ServerId
 from zab.peer_state import Settings
-from zab.quorum import Majority
+from zab.quorum import Majority, each_of
+from zab.simulator.explorer.configurations import Reader, first_of, text_of
 from zab.simulator.explorer.keys import LINKS_MAX, ends_of, link_of, renamed_link
-from zab.simulator.explorer.site import Closed, Dialled, Marked, Output, Sent
-from zab.simulator.explorer.sites import DOWN, Action, Sites, empty, founded
+from zab.simulator.explorer.site import Closed, Dialled, Marked, Output, Sent, Told
+from zab.simulator.explorer.sites import DOWN, Action, Facts, Sites, empty, founded
 from zab.simulator.explorer.verdict import Verdicts
+from zab.simulator.explorer.worlds import PLAIN, WORLDS
 from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["Bounds", "Ensemble", "State", "Step", "shown"]
@@ -52,7 +69,7 @@ Step: TypeAlias = tuple[str, tuple[int, ...]]
 """Its name, and the servers or the link that it is about."""
 
 _LINEAGE: Final = bytes(range(LINEAGE_BYTES))
-_FIRST_EPOCH: Final = 1
+_FIRST_EPOCH: Final = Epoch(1)
 _SHOWN_MAX: Final = 120
 _PLAIN: Final = 2
 """The form of `marshal` without references: equal values are equal bytes, whatever they share."""
@@ -73,6 +90,12 @@ class Bounds:
     rollbacks: int = 0
     empty: int = 0
     """Servers that begin with nothing. If all do, it is a first start."""
+    changes: int = 0
+    """Reconfigurations that are proposed."""
+    hand_overs: int = 0
+    """That are asked for."""
+    world: str = PLAIN
+    """One of `worlds.WORLDS`."""
 
 
 class Left(NamedTuple):
@@ -84,6 +107,8 @@ class Left(NamedTuple):
     breaks: int
     silences: int
     rollbacks: int
+    changes: int
+    hand_overs: int
 
 
 Wire: TypeAlias = tuple[tuple[int, int], tuple[int, ...]]
@@ -106,13 +131,20 @@ class Ensemble:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
+        self.world = world = WORLDS[bounds.world]
         self._sids = [ServerId(sid) for sid in range(1, bounds.voters + 1)]
-        self.quorum = Majority(frozenset(self._sids))
-        settings = [Settings(sid, self.quorum, frozenset(self._sids)) for sid in self._sids]
+        files = world.files or (frozenset(self._sids),) * bounds.voters
+        assert len(files) == bounds.voters
+        settings = [
+            Settings(sid, Majority(file), file, reader=Reader(), takes_strangers=not world.is_plain)
+            for sid, file in zip(self._sids, files, strict=True)
+        ]
         # Whoever makes a lineage puts its id into it.
         self._is_first_start = bounds.empty >= bounds.voters
-        self.sites = Sites(settings, is_symmetric=not self._is_first_start)
-        self.verdicts = Verdicts(_LINEAGE, self.sites.renamings)
+        self.sites = Sites(settings, world, is_symmetric=not self._is_first_start)
+        self._first = files[0]
+        self._written = (first_of(_LINEAGE, _FIRST_EPOCH, self._first),) if world.changes else ()
+        self.verdicts = Verdicts(_LINEAGE, self._first, self._written, self.sites.renamings)
         self._settings = settings
         self._orders: dict[tuple[int, ...], list[int]] = {}
         self._wire_names: dict[Wire, list[Wire]] = {}
@@ -120,11 +152,14 @@ class Ensemble:
         self._place_of = {tuple(map(int, renaming)): at for at, renaming in enumerate(self.sites.renamings)}
 
     def beginning(self) -> State:
-        """Everybody has just started, from what an ensemble left that has lived and written nothing."""
+        """Everybody has just started, from what an ensemble left that has lived, and has written who votes if that may
+        change."""
         bounds = self.bounds
         left = Left(*(getattr(bounds, name) for name in Left._fields))
-        sites = [founded(settings, _LINEAGE) for settings in self._settings]
-        sites[: bounds.empty] = [empty(settings) for settings in self._settings[: bounds.empty]]
+        sites = [founded(settings, _LINEAGE, self._written) for settings in self._settings]
+        for place, settings in enumerate(self._settings):
+            if place < bounds.empty or settings.sid in self.world.joining:
+                sites[place] = empty(settings)
         state = State(tuple(map(self.sites.intern, sites)), (), 0, left)
         for sid in self._sids:
             state = self.after(state, ("start", (sid,)))
@@ -145,22 +180,31 @@ class Ensemble:
             if each.can_store:
                 yield "store", (sid,)
             if each.is_electing:
-                if not each.is_rolled_back and (anybody_leads or not each.is_amnesiac):
+                is_sound = not each.is_rolled_back and (anybody_leads or not each.is_amnesiac)
+                if is_sound and sid in each.candidates:
                     yield "lead", (sid,)
                 for leader in leaders:
-                    if self._may_follow(state, sid, leader):
+                    if leader in each.candidates and self._may_follow(state, sid, leader):
                         yield "follow", (sid, leader)
             if each.has_role and each.is_lonely:
                 yield "give-up", (sid,)
             elif each.has_role and left.silences:
                 yield "silence", (sid,)
+            if not self.world.is_plain:
+                yield from self._hearings(state, each)
+            if each.is_to_ping and self.sites.is_news(state.sites[sid - 1], ("ping",)):
+                yield "ping", (sid,)
             if left.writes and each.can_propose:
                 yield "propose", (sid,)
+            for change in each.changes if left.changes else ():
+                yield "reconfigure", (sid, change + 1)
+            for heir in each.heirs if left.hand_overs else ():
+                yield "hand-over", (sid, heir)
             if left.crashes:
                 yield "crash", (sid,)
             if left.wipes and self._may_be_lost(state, sid):
                 yield "wipe", (sid,)
-            if left.rollbacks and self._may_be_lost(state, sid):
+            if left.rollbacks and left.changes == self.bounds.changes and self._may_be_lost(state, sid):
                 yield "rollback", (sid,)
         for (link, end), queue in state.wires:
             if queue and queue[0] != DOWN:
@@ -174,6 +218,21 @@ class Ensemble:
                 if is_whole and end < other:
                     yield "break", (link,)
 
+    def _hearings(self, state: State, each: Facts) -> Iterator[Step]:
+        """What this server may hear, and is news to it."""
+        if not each.may_hear:
+            return
+        others = [self.sites.facts[number] for number in state.sites]
+        steps: list[Step] = [
+            ("hear", (each.sid, other.sid))
+            for other in others
+            if other.told and other is not each and (other.sid in each.servers or each.sid in other.servers)
+        ]
+        steps += [("outsider", (each.sid, voice + 1)) for voice in range(len(self.world.voices))]
+        for step in steps:
+            if self.sites.is_news(state.sites[each.sid - 1], self._action_of(state, step)):
+                yield step
+
     def _may_follow(self, state: State, sid: ServerId, leader: ServerId) -> bool:
         """Anybody follows anybody, but for those whose disks have less than they said. Of these, an amnesiac follows
         whom a quorum of others that have their data follows now, itself included."""
@@ -184,13 +243,19 @@ class Ensemble:
         if not me.is_amnesiac or self._is_first_start:
             return True
         others = [each for each in facts if each.sid != sid and not (each.is_amnesiac or each.is_rolled_back)]
-        return self.quorum.contains({each.sid for each in others if leader in (each.sid, each.follows)})
+        agreeing = {each.sid for each in others if leader in (each.sid, each.follows)}
+        return any(quorum.contains(agreeing) for quorum in each_of(me.quorum))
 
     def _may_be_lost(self, state: State, sid: ServerId) -> bool:
-        """The fault model: as long as a quorum of others is synchronized."""
+        """The fault model: as long as a quorum of others is synchronized, of every configuration that may decide next;
+        and those without data are no quorum by the file of one of them."""
         facts = [self.sites.facts[number] for number in state.sites]
         kept = {each.sid for each in facts if not (each.lacks_record or each.is_rolled_back)}
-        return self.quorum.contains(kept - {sid})
+        lost = set(self._sids) - kept | {sid}
+        files = [settings.quorum for settings in self._settings if settings.sid in lost]
+        deciding = [Majority(voters) for voters in self.verdicts.deciding[state.verdict]]
+        can_go_on = all(quorum.contains(kept - {sid}) for quorum in deciding)
+        return can_go_on and not any(quorum.contains(lost) for quorum in files)
 
     def after(self, state: State, step: Step) -> State:
         """The state after a step. Raises SafetyError, BrokenError."""
@@ -206,7 +271,7 @@ class Ensemble:
             left = left._replace(breaks=left.breaks - 1)
         else:
             sid = ServerId(arguments[0])
-            work.run(sid, _action_of(step))
+            work.run(sid, self._action_of(state, step))
             if name in _ENDS:
                 work.cut(sid)
             if name in _BUDGETS:
@@ -224,7 +289,25 @@ class Ensemble:
             action: Action = ("message", link, queue[0]) if name == "message" else ("down", link)
             what = [str(self.sites.message(queue[0]))[:_SHOWN_MAX]] if name == "message" else []
             return what + self.sites.said(state.sites[end - 1], action)
-        return [] if name == "break" else self.sites.said(state.sites[at[0] - 1], _action_of(step))
+        return [] if name == "break" else self.sites.said(state.sites[at[0] - 1], self._action_of(state, step))
+
+    def _action_of(self, state: State, step: Step) -> Action:
+        """What a step that is about one server does with it."""
+        name, arguments = step
+        if name in ("lead", "follow"):
+            return "adopt", ServerId(arguments[-1])
+        if name == "reconfigure":
+            return "reconfigure", self.world.changes[arguments[1] - 1]
+        if name == "hand-over":
+            return "hand_over", ServerId(arguments[1])
+        if name == "hear":
+            return "hear", ServerId(arguments[1]), self.sites.facts[state.sites[arguments[1] - 1]].told
+        if name == "outsider":
+            voice = self.world.voices[arguments[1] - 1]
+            lineage = _LINEAGE if voice.is_of_lineage else _LINEAGE[::-1]
+            text = text_of(voice.version, voice.voters)
+            return "hear", voice.sid, Told(lineage, True, text, b"", voice.is_proven)
+        return ("give_up",) if name in ("give-up", "silence") else (name,)
 
     def is_beyond(self, state: State) -> bool:
         """Whether some epoch is above the bound."""
@@ -234,14 +317,34 @@ class Ensemble:
     def _judge(self, state: State) -> None:
         """What was delivered anywhere is on the disks of a quorum."""
         end = self.verdicts.ends[state.verdict]
-        if end[0] and not self.is_held(state, end):
+        if end[0] and not self._is_held(state, end, self.verdicts.deciding[state.verdict][0]):
             raise SafetyError("no committed write is lost", f"{end[0]:#x} was delivered, and is on no quorum of disks")
 
-    def is_held(self, state: State, position: Position) -> bool:
-        """Whether a quorum of disks holds it; one that was wiped or rolled back counts as if it did."""
-        held = sum(position in self.sites.facts[number].logged for number in state.sites)
-        lost = self.bounds.wipes - state.left.wipes + self.bounds.rollbacks - state.left.rollbacks
-        return held + lost > len(self._sids) // 2
+    def judge_mark(self, state: State, sid: ServerId, mark: Position) -> None:
+        """A server takes everything up to here for committed: those who decided have it on their disks."""
+        voters, needed = self._first, list[tuple[Position, frozenset[ServerId]]]()
+        for position, voters_after in self.sites.facts[state.sites[sid - 1]].reconfigurations:
+            if position[0] <= mark[0]:
+                needed += [(position, voters), (position, voters_after)]
+                voters = voters_after
+        for position, deciding in [*needed, (mark, voters)]:
+            if not self._is_held(state, position, deciding):
+                what = (
+                    f"takes {mark[0]:#x} for committed; {position[0]:#x} is on no quorum of disks of {sorted(deciding)}"
+                )
+                raise SafetyError("durability", f"server {sid} {what}")
+
+    def _is_held(self, state: State, position: Position, voters: frozenset[ServerId]) -> bool:
+        """Whether a quorum of these has it on disk. One that was wiped or rolled back counts as if it had, until it has
+        a member record again, or is readmitted."""
+        facts = [self.sites.facts[state.sites[sid - 1]] for sid in voters]
+        lacking = [each for each in facts if position not in each.logged]
+        excused = sum(each.lacks_record or each.is_rolled_back for each in lacking)
+        return len(voters) - len(lacking) + min(excused, self.lost_count(state.left)) > len(voters) // 2
+
+    def lost_count(self, left: Left) -> int:
+        """Of how many disks something was lost so far."""
+        return self.bounds.wipes - left.wipes + self.bounds.rollbacks - left.rollbacks
 
     def _other(self, link: int, end: int) -> int:
         dialler, acceptor = ends_of(link)
@@ -265,6 +368,8 @@ class Ensemble:
         renamings = self.sites.renamings
         if len(renamings) == 1:
             return [0]
+        if len(renamings) < factorial(len(lowest)):
+            return list(range(len(renamings)))
         wanted = sorted(lowest)
         if len(set(lowest)) == len(lowest):
             return [self._place_of[tuple([wanted.index(name) + 1 for name in lowest])]]
@@ -307,9 +412,7 @@ class _Work:
     def state(self, left: Left) -> State:
         made = State(tuple(self._sites), tuple(sorted(self._wires.items())), self._verdict, left)
         for sid, position in self._marked:
-            if not self._ensemble.is_held(made, position):
-                reason = f"server {sid} takes {position[0]:#x} for committed; it is on no quorum of disks"
-                raise SafetyError("durability", reason)
+            self._ensemble.judge_mark(made, sid, position)
         return made
 
     def run(self, sid: ServerId, action: Action) -> None:
@@ -329,8 +432,17 @@ class _Work:
         if zxid:
             raise SafetyError("one lineage", f"server {sid} begins another one, and {zxid:#x} was delivered")
 
+    def _judge_hand_over(self, sid: ServerId, heir: ServerId) -> None:
+        """The heir has everything that this leader has, unless its disk was lost meanwhile."""
+        facts = self._ensemble.sites.facts
+        end, held = facts[self._sites[sid - 1]].end, facts[self._sites[heir - 1]].logged
+        if end[0] and end not in held and not self._ensemble.lost_count(self._left):
+            raise SafetyError("hand-over", f"server {heir} is to lead, its disk lacks {end[0]:#x} of server {sid}")
+
     def _carry_out(self, sid: ServerId, output: Output) -> None:
         if isinstance(output, Sent):
+            if isinstance(output.message, msg.HandOver):
+                self._judge_hand_over(sid, output.message.heir)
             at = output.link, self._ensemble._other(output.link, sid)
             queue = self._wires.get(at)
             if queue is not None and not (queue and queue[-1] == DOWN):
@@ -390,16 +502,10 @@ _BUDGETS: Final = {
     "wipe": "wipes",
     "rollback": "rollbacks",
     "silence": "silences",
+    "reconfigure": "changes",
+    "hand-over": "hand_overs",
 }
 _ENDS: Final = frozenset({"crash", "wipe", "rollback"})
-
-
-def _action_of(step: Step) -> Action:
-    """What a step that is about one server does with it."""
-    name, arguments = step
-    if name in ("lead", "follow"):
-        return "adopt", ServerId(arguments[-1])
-    return ("give_up",) if name in ("give-up", "silence") else (name,)
 
 
 def shown(step: Step) -> str:

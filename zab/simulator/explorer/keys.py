@@ -1,8 +1,9 @@
 """What of a server is its state: a key, equal for two servers that cannot be told apart by anything that comes.
 
 The key is taken field by field from the peer as it is. Left out is what cannot matter in an explored ensemble, where
-time stands still and the election is an oracle: deadlines, and the election's own counts. Generations of storage
-effects count only as the present one or an older one.
+time stands still and the election is an oracle: deadlines, and the election's votes and counts. Of the election there
+is who may lead, and whether a lineage may begin. Generations of storage effects count only as the present one or an
+older one.
 
 A key can be taken as if the servers had other ids. Which fields hold ids, or links, is a table; a field that the table
 does not know is taken as it is, and then nothing is renamed (`unknown_fields`): states are merged less, never wrongly.
@@ -19,6 +20,7 @@ import attrs
 from datatree.log.batch import Batch
 from zab import events as ev
 from zab.ids import Link, ServerId
+from zab.membership import Membership
 from zab.message import Ack, FollowerInfo
 from zab.peer import Peer
 from zab.roles import Following, Leading, LearnerHandler, Question
@@ -39,8 +41,8 @@ _LEFT_OUT: Final = frozenset(
         *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "lag", "promising", "redial_at", "dialled"),
         "vain_at",
         "heir_until",
-        # The ensembles that are explored keep their configuration.
-        *("memberships", "quorum", "servers", "is_alone", "is_membership_new"),
+        # They follow from what is known of configurations.
+        *("quorum", "servers", "is_alone", "is_membership_new"),
         "serves_since",
         "told_short",
         # They have no observers.
@@ -51,13 +53,16 @@ _LEFT_OUT: Final = frozenset(
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
-_SIDS: Final = frozenset({"sid", "leader", "source", "heir", "acke_recv", "acknowledged", "told_of_history"})
+_SIDS: Final = frozenset(
+    {"sid", "leader", "source", "heir", "acke_recv", "acknowledged", "told_of_history", "outstanding_at"}
+)
 _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
         *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
         *("doubted", "doubted_above", "yields", "makes_way", "beginning", "_held_at_start", "_is_marker_valid"),
         *("history", "committed", "delivered"),
+        *("memberships", "in_force", "heard", "heard_of_lineage"),
         *("durable", "leading", "following", "draining", "halted", "_deferred"),
         *("base", "last"),
         *("epoch", "epoch_accepted", "epoch_current", "current_saving", "first_start", "by_marker", "established"),
@@ -112,7 +117,7 @@ def key_of(site: Site, renaming: Renaming) -> object:
 
 def unknown_fields(peer: Peer) -> set[str]:
     """The fields of a peer, and of all that it is made of, that the table does not have."""
-    names = {*vars(peer), *vars(peer.history)}
+    names = {*vars(peer), *vars(peer.history), *vars(peer.memberships)}
     for kind in (Leading, LearnerHandler, Following, Question, *ev.STORAGE_EFFECTS, ev.Send, Ack, FollowerInfo):
         names |= {field.name for field in attrs.fields(kind)}
     return names - _KNOWN
@@ -132,9 +137,12 @@ class _Key:
         waiting = tuple(
             (type(effect).__name__, effect.generation == generation, self._object(effect)) for effect in site.to_store
         )
-        known = None if peer is None else self._object(peer)
+        known = None if peer is None else (self._object(peer), self._election(peer))
         durable = disk.lineage, disk.accepted, disk.current, disk.member, logged, site.is_rolled_back
         self.key = site.starts, durable, waiting, known
+
+    def _election(self, peer: Peer) -> object:
+        return frozenset([self._renamed("sid", sid) for sid in peer.election.candidates]), peer.election.may_found
 
     def _object(self, value: Any) -> object:
         kind = type(value)
@@ -158,6 +166,8 @@ class _Key:
             return self._renamed(name, value)
         if kind is Batch:
             return value.zxid, value.chain
+        if kind is Membership:
+            return value.version, value.text  # no renaming changes a configuration
         if kind in (list, tuple, deque):
             return tuple([self._value(name, item) for item in value])
         if kind is dict:
@@ -175,5 +185,5 @@ class _Key:
 
     def _renamed(self, name: str, value: Any) -> Any:
         if name in _SIDS and self._renaming:
-            return self._renaming[value - 1]
+            return self._renaming[value - 1] if value <= len(self._renaming) else value  # who is outside has one name
         return renamed_link(value, self._renaming) if name in _LINKS else value

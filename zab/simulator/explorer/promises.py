@@ -6,6 +6,7 @@
     ACK-LD e         currentEpoch e, the history that NEWLEADER came after, and the member record, unless it comes later
     ACK z            the batch that ends at z
     READMITTED       the member record
+    HANDOVER         it leads no more, and all of its history is committed
 
 These are rows of "Order of durable writes" in docs/zab.md, as is that a leader counts itself with a member record. A
 broadcast has a promise as well, the primary integrity of the paper: by then its primary has delivered what earlier
@@ -30,7 +31,11 @@ def judge_promises(site: Site, outputs: Sequence[Output]) -> None:
     peer = site.peer
     for output in outputs if peer is not None else ():
         assert peer is not None
-        if isinstance(output, Sent):
+        if isinstance(output, Sent) and isinstance(output.message, msg.HandOver):
+            if peer.leading is not None or peer.committed != peer.history.last[0]:
+                what = "leads on" if peer.leading is not None else "not all of its history is committed"
+                raise SafetyError("promises", f"server {site.settings.sid} says HandOver, and {what}")
+        elif isinstance(output, Sent):
             missing = _missing(peer, site.disk, output.message)
             if missing:
                 name = type(output.message).__name__

@@ -6,9 +6,10 @@ or not at all, in their order, and no clock. What the peer wants done comes back
     Sent, Closed, Dialled         for the wires
     Led, Broadcast, Started, Delivered, Marked     for the judges
 
-Time stands still: the peer is told 0, or a moment at which a limit of its own is over (`give_up`). The election is an
-oracle, as in the Zab paper: a server that elects adopts whatever leader the ensemble says, itself included
-(`adopt`). So what is explored is safe whatever the election does, and the order of server ids means nothing.
+Time stands still: the peer is told 0, or a moment at which a limit of its own is over (`give_up`), or at which it pings
+(`ping`). The election is an oracle, as in the Zab paper: a server that elects adopts whatever leader the ensemble says,
+itself included (`adopt`). So what is explored is safe whatever the election does, and the order of server ids means
+nothing. Votes decide nothing then, but what they tell of configurations and histories is heard (`hear`).
 
 Pings are left out: they carry signs of life and nothing else. Snapshots are too: all of the history is in memory.
 """
@@ -19,23 +20,23 @@ from collections import deque
 from enum import Enum
 from random import Random
 from types import MethodType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position, continues, follows, genesis
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, RECONFIG, Batch, Position, continues, follows, genesis
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from datatree.opcodes import OpCode
-from datatree.record import Txn, encode
 from zab import events as ev
 from zab import message as msg
+from zab.election import Election, Vote
 from zab.ids import Link, ServerId
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
-from zab.states import BATCHES, BROADCAST, FOLLOWING, LEADING, LOOKING, NOTHING
+from zab.simulator.explorer.configurations import body_of, reconfigurations_of, text_of
+from zab.states import BATCHES, BROADCAST, LEADING, LOOKING, NOTHING
 
 __all__ = ["Broadcast", "BrokenError", "Closed", "Delivered", "Dialled", "Disk", "Led", "Marked", "Output", "Sent",
-           "Site", "Started"]  # fmt: skip
+           "Site", "Started", "Told"]  # fmt: skip
 
 _NEVER_MS: Final = 1 << 40
 
@@ -50,6 +51,16 @@ class _Lineages(Random):
     def randbytes(self, n: int) -> bytes:
         assert n == LINEAGE_BYTES
         return self._lineage
+
+
+class _Oracle(Election):
+    """An election that counts no votes: it is over when the ensemble says so."""
+
+    def on_notification(self, now: int, sid: ServerId, notification: msg.Notification) -> None:
+        """Nobody's vote counts."""
+
+    def _consider(self, now: int) -> None:
+        """Nor does its own."""
 
 
 class BrokenError(Exception):
@@ -110,6 +121,16 @@ class Marked:
 Output: TypeAlias = Sent | Closed | Dialled | Led | Broadcast | Started | Delivered | Marked
 
 
+class Told(NamedTuple):
+    """What a server's vote says beside the vote."""
+
+    lineage: bytes
+    has_history: bool
+    in_force: bytes
+    outstanding: bytes
+    is_proven: bool = True
+
+
 @attrs.frozen
 class Disk:
     """What is durable. `member` is the lineage of the member record, empty without one."""
@@ -136,7 +157,9 @@ class Disk:
         mark = max((batch.mark for batch in self.log), default=BEFORE_ALL)
         holds = BATCHES if self.log else NOTHING
         is_amnesiac = not self.member
-        return Restored(lineage, self.accepted, self.current, mark, base, list(self.log), is_amnesiac, holds)
+        found = Restored(lineage, self.accepted, self.current, mark, base, list(self.log), is_amnesiac, holds)
+        in_force = reconfigurations_of(batch for batch in self.log if batch.zxid <= mark)
+        return attrs.evolve(found, config=in_force[-1][1].text) if in_force else found
 
 
 @attrs.define(eq=False)
@@ -169,6 +192,7 @@ class Site:
         restored = self.disk.restored()
         self.disk = attrs.evolve(self.disk, lineage=restored.lineage)
         self.peer = Peer(self.settings, restored, _Lineages(self.settings.sid, self.starts))
+        self.peer.election.__class__ = _Oracle
         position = self.peer.history.floor(self.peer.delivered)
         assert position is not None
         recent = self.disk.log if self.disk.member else ()
@@ -227,21 +251,26 @@ class Site:
         return answer
 
     def adopt(self, leader: ServerId) -> list[Output]:
-        """Its election ends with this leader: every other voter has said so."""
+        """Its election ends with this leader, who has no less than it has, as it seems."""
         peer = self.peer
         assert peer is not None
-        me, vote = self.settings.sid, peer.standing().vote
-        outputs: list[Output] = []
-        for sid in sorted(self.settings.quorum.voters - {me}, key=lambda sid: (sid != leader, sid)):
-            state = LOOKING if leader == me else LEADING if sid == leader else FOLLOWING
-            # Whoever leads or follows is in another round than a server that comes back.
-            round_ = peer.election.round + (leader != me)
-            told = msg.Notification(
-                state, leader, vote.zxid, vote.epoch, round_, peer.lineage, False, BATCHES, False, False, False
-            )
-            outputs += self.step(ev.NotificationReceived(sid, told))
+        assert leader in peer.election.candidates
+        peer.election.proposal = Vote(leader, peer.history.last[0], peer.current_epoch)
+        peer.election.winner = leader
+        outputs = self.step(ev.TimePassed())
         assert peer.leader == leader or peer.halted
         return outputs
+
+    def hear(self, sid: ServerId, told: Told) -> list[Output]:
+        """A vote comes from this server."""
+        peer = self.peer
+        assert peer is not None
+        holds = BATCHES if told.has_history else NOTHING
+        # Of the same round, and nothing was received before: so nobody has left, or turned to another candidate.
+        vote = msg.Notification(
+            LOOKING, sid, BEFORE_ALL, Epoch(0), peer.election.round, told.lineage, False, holds, False, False, False
+        )
+        return self.step(ev.NotificationReceived(sid, vote, told.in_force, told.outstanding, told.is_proven))
 
     def give_up(self) -> list[Output]:
         """It has heard nothing for so long that every limit is over."""
@@ -252,8 +281,29 @@ class Site:
         assert self.peer is not None
         zxid = self.peer.next_zxid()
         assert zxid is not None
-        body = encode(Txn(zxid, 0, 0, 0, int(OpCode.SET_DATA), 0, b"/", data, None))
-        return self.step(ev.Propose(body, 1, 0, 0, 0, 0, 1))
+        return self.step(ev.Propose(body_of(zxid, data), 1, 0, 0, 0, 0, 1))
+
+    def reconfigure(self, voters: frozenset[ServerId]) -> list[Output]:
+        """Somebody who may has asked that these decide from now on."""
+        assert self.peer is not None
+        zxid = self.peer.next_zxid()
+        assert zxid is not None
+        return self.step(ev.Propose(body_of(zxid, text_of(zxid, voters)), 1, 0, RECONFIG, 0, 0, 1))
+
+    def hand_over(self, heir: ServerId) -> list[Output]:
+        """Somebody who may has asked that this server leads."""
+        return self.step(ev.HandOver(heir))
+
+    def ping(self) -> list[Output]:
+        """The time has come for a leader's next ping, and to give up a hand-over that has begun."""
+        assert self.peer is not None
+        leading = self.peer.leading
+        assert leading is not None
+        due = leading.next_ping, leading.next_tick
+        outputs = self.step(ev.TimePassed(), max(leading.next_ping, leading.heir_until))
+        leading.next_ping, leading.next_tick = due
+        leading.lag.count = 0
+        return outputs
 
     def step(self, event: ev.Event, now: int = 0) -> list[Output]:
         """Tell the peer."""
@@ -318,6 +368,18 @@ class Site:
     @property
     def is_electing(self) -> bool:
         return self.peer is not None and self.peer.state == LOOKING and not self.peer.draining
+
+    @property
+    def told(self) -> Told | None:
+        """What its votes say beside the vote."""
+        peer = self.peer
+        if peer is None:
+            return None
+        assert not peer.effects
+        peer._send_notification(self.settings.sid, peer.election._notification())
+        sent = peer.effects.pop()
+        assert isinstance(sent, ev.SendNotification)
+        return Told(peer.lineage, peer.holds != NOTHING, sent.in_force, sent.outstanding)
 
     @property
     def logged(self) -> frozenset[Position]:

@@ -10,23 +10,28 @@ never met before copies a peer, steps it, and takes its key. A message is a numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 from random import Random
 from typing import Any, Final, TypeAlias
 
 import attrs
 
-from datatree.log.batch import Position
+from datatree.log.batch import Batch, Position
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
 from zab import events as ev
+from zab import handover, reconfiguration
 from zab import message as msg
 from zab.ids import ServerId
+from zab.membership import Membership
 from zab.peer import Peer
 from zab.peer_state import Settings, nothing
+from zab.quorum import Majority, Quorum
+from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import IDENTITY, Renaming, key_of, unknown_fields
 from zab.simulator.explorer.promises import judge_promises
-from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site
+from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site, Told
+from zab.simulator.explorer.worlds import World
 from zab.simulator.world.verdict import SafetyError
+from zab.states import NOTHING
 
 __all__ = ["DOWN", "Action", "Facts", "Sites", "empty", "founded"]
 
@@ -58,6 +63,24 @@ class Facts:
     """What each server has acknowledged to it, as long as it leads."""
     can_propose: bool
     can_store: bool
+    changes: tuple[int, ...]
+    """The configurations that it would propose now, by their places in the world."""
+    heirs: tuple[ServerId, ...]
+    """To whom it would hand over the lead."""
+    is_to_ping: bool
+    """Its next ping would change something."""
+    quorum: Quorum
+    candidates: frozenset[ServerId]
+    servers: frozenset[ServerId]
+    """That it knows."""
+    may_hear: bool
+    """What others say of configurations and histories means something to it."""
+    told: Told | None
+    """What it says of them itself."""
+    end: Position
+    """Of its history, durable or not."""
+    reconfigurations: tuple[tuple[Position, frozenset[ServerId]], ...]
+    """In its history: where each is, and who votes then."""
     last_epoch: int
     logged: frozenset[Position]
     lineage: bytes
@@ -73,7 +96,8 @@ class Facts:
 class Sites:
     """The states of all servers of one exploration."""
 
-    def __init__(self, settings: Sequence[Settings], *, is_symmetric: bool, data: bytes = _DATA) -> None:
+    def __init__(self, settings: Sequence[Settings], world: World, *, is_symmetric: bool, data: bytes = _DATA) -> None:
+        self._world = world
         self._data = data
         self._numbers: dict[object, int] = {}
         self._sites: list[Site] = []
@@ -88,7 +112,7 @@ class Sites:
         sids = [each.sid for each in settings]
         assert sids == list(range(1, len(sids) + 1)), "a renaming is a row of ids"
         # The first one leaves every id as it is.
-        self.renamings: list[Renaming] = [tuple(each) for each in permutations(sids)]
+        self.renamings: list[Renaming] = world.renamings(len(sids))
         if not is_symmetric or unknown_fields(Peer(settings[0], nothing(), Random(0))):
             self.renamings = [IDENTITY]
 
@@ -110,7 +134,7 @@ class Sites:
         if number is None:
             number = self._numbers[key] = len(self._sites)
             self._sites.append(site)
-            self.facts.append(_facts_of(site))
+            self.facts.append(_facts_of(site, self._world))
             names = [self._interned.setdefault(key, len(self._interned))]
             names += [self._name(site, renaming) for renaming in self.renamings[1:]]
             self.names.append(tuple(names))
@@ -130,6 +154,13 @@ class Sites:
         if isinstance(known, (BrokenError, SafetyError)):
             raise known
         return known
+
+    def is_news(self, number: int, action: Action) -> bool:
+        """Whether something changes if this happens to a server."""
+        try:
+            return self.step(number, action) != (number, ())
+        except (BrokenError, SafetyError):
+            return True
 
     def _computed(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]] | BrokenError | SafetyError:
         site = self._sites[number].copy()
@@ -184,32 +215,82 @@ class Sites:
         return self._messages[number]
 
 
-def _facts_of(site: Site) -> Facts:
-    peer = site.peer
-    leading = None if peer is None else peer.leading
-    following = None if peer is None else peer.following
-    quorum, sid = site.settings.quorum, site.settings.sid
+def _facts_of(site: Site, world: World) -> Facts:
+    peer, settings = site.peer, site.settings
+    if peer is None:
+        logged = reconfigurations_of(site.disk.log)
+        return Facts(
+            settings.sid,
+            is_up=False,
+            is_electing=False,
+            is_leading=False,
+            is_lonely=False,
+            has_role=False,
+            follows=None,
+            is_amnesiac=not site.disk.member,
+            lacks_record=not site.disk.member,
+            is_rolled_back=site.is_rolled_back,
+            acknowledged={},
+            can_propose=False,
+            can_store=False,
+            changes=(),
+            heirs=(),
+            is_to_ping=False,
+            quorum=settings.quorum,
+            candidates=frozenset(),
+            servers=settings.servers,
+            may_hear=False,
+            told=None,
+            end=site.disk.position,
+            reconfigurations=_places_of(logged),
+            last_epoch=site.last_epoch,
+            logged=site.logged,
+            lineage=site.disk.lineage,
+        )
+    leading, following, memberships = peer.leading, peer.following, peer.memberships
     is_lonely = following is not None and following.link is None
     if leading is not None:
-        is_lonely = not quorum.contains({sid, *(handler.sid for handler in leading.handlers.values())})
+        is_lonely = not peer.quorum.contains({settings.sid, *(handler.sid for handler in leading.handlers.values())})
+    has_nothing = peer.amnesiac and peer.holds == NOTHING
+    may_change = site.can_propose and not reconfiguration.is_outstanding(peer) and reconfiguration.is_understood(peer)
     return Facts(
-        sid,
-        peer is not None,
-        site.is_electing,
-        leading is not None,
-        is_lonely,
-        leading is not None or following is not None,
-        following.leader if following is not None else None,
-        not site.disk.member if peer is None else peer.amnesiac,
-        not site.disk.member,
-        site.is_rolled_back,
-        {} if leading is None else leading.acknowledged,
-        site.can_propose,
-        bool(site.to_store),
-        site.last_epoch,
-        site.logged,
-        site.disk.lineage if peer is None else peer.lineage,
+        settings.sid,
+        is_up=True,
+        is_electing=site.is_electing,
+        is_leading=leading is not None,
+        is_lonely=is_lonely,
+        has_role=leading is not None or following is not None,
+        follows=following.leader if following is not None else None,
+        is_amnesiac=peer.amnesiac,
+        lacks_record=not site.disk.member,
+        is_rolled_back=site.is_rolled_back,
+        acknowledged={} if leading is None else leading.acknowledged,
+        can_propose=site.can_propose,
+        can_store=bool(site.to_store),
+        changes=tuple(
+            at
+            for at, voters in enumerate(world.changes)
+            if may_change
+            and voters != memberships.in_force.quorum.voters
+            and reconfiguration.has_quorum_of(peer, Membership(BEFORE_ALL, Majority(voters), voters))
+        ),
+        heirs=tuple(sid for sid in sorted(peer.quorum.voters) if not handover.why_not(peer, sid)),
+        is_to_ping=leading is not None and (leading.heir is not None or not peer.is_voter),
+        quorum=peer.quorum,
+        candidates=peer.election.candidates,
+        servers=peer.servers,
+        may_hear=not peer.draining and (site.is_electing or has_nothing),
+        told=site.told,
+        end=peer.history.last,
+        reconfigurations=_places_of(reconfigurations_of(peer.history.batches.values())),
+        last_epoch=site.last_epoch,
+        logged=site.logged,
+        lineage=peer.lineage,
     )
+
+
+def _places_of(made: list[tuple[Batch, Membership]]) -> tuple[tuple[Position, frozenset[ServerId]], ...]:
+    return tuple(((batch.zxid, batch.chain), membership.quorum.voters) for batch, membership in made)
 
 
 def _place_of(error: AssertionError) -> str:
@@ -227,7 +308,7 @@ def empty(settings: Settings) -> Site:
     return Site(settings, Disk())
 
 
-def founded(settings: Settings, lineage: bytes) -> Site:
-    """A server that is down, of an ensemble that has lived: it was synchronized in epoch 1, and nothing was written."""
-    disk = Disk(lineage, Epoch(1), Epoch(1), lineage)
+def founded(settings: Settings, lineage: bytes, log: tuple[Batch, ...]) -> Site:
+    """A server that is down, of an ensemble that has lived: it was synchronized in epoch 1, where this was written."""
+    disk = Disk(lineage, Epoch(1), Epoch(1), lineage, log)
     return Site(settings, disk, older_copy=disk)

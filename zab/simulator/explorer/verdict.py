@@ -9,10 +9,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TypeAlias
 
-from datatree.log.batch import Position, genesis
+from datatree.log.batch import Batch, Position, genesis
 from datatree.log.zxid import BEFORE_ALL
 from zab.ids import ServerId
 from zab.simulator.ensemble.history import History
+from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import Renaming
 from zab.simulator.explorer.site import Broadcast, Delivered, Led, Started
 from zab.simulator.world.verdict import SafetyError
@@ -23,10 +24,13 @@ Judged: TypeAlias = Led | Broadcast | Started | Delivered
 
 
 class Verdicts:
-    """The states of the judge. 0 is the one that has seen nothing."""
+    """The states of the judge. 0 is the one that has seen nothing but what was written before."""
 
-    def __init__(self, lineage: bytes, renamings: list[Renaming]) -> None:
+    def __init__(
+        self, lineage: bytes, first: frozenset[ServerId], written: tuple[Batch, ...], renamings: list[Renaming]
+    ) -> None:
         self._lineage = lineage
+        self._first = first
         self._renamings = renamings
         self._histories: list[History] = []
         self._numbers: dict[object, int] = {}
@@ -35,7 +39,13 @@ class Verdicts:
         self.names: list[tuple[int, ...]] = []
         self.ends: list[Position] = []
         """Of each state, the position of what was delivered last; chain of the beginning before that."""
-        self._intern(History())
+        self.deciding: list[tuple[frozenset[ServerId], ...]] = []
+        """Of each state, who votes: by what was delivered last, and by each reconfiguration that came after that."""
+        beginning = History()
+        for batch in written:
+            beginning.broadcast((0, 0), batch, (BEFORE_ALL, genesis(lineage)))
+        beginning.primaries.clear()  # it has ended before
+        self._intern(beginning)
 
     def step(self, number: int, sid: ServerId, seen: Judged) -> int:
         """The state after a server has done this. Raises SafetyError."""
@@ -79,7 +89,15 @@ class Verdicts:
             self.names.append(tuple(self._interned.setdefault(name, len(self._interned)) for name in names))
             last = (history.zxids[-1], history.chains[-1]) if history.zxids else (BEFORE_ALL, genesis(self._lineage))
             self.ends.append(last)
+            self.deciding.append(self._deciding(history))
         return number
+
+    def _deciding(self, history: History) -> tuple[frozenset[ServerId], ...]:
+        made = reconfigurations_of(each.batch for _, each in sorted(history.broadcasts.items()))
+        delivered = [membership for batch, membership in made if batch.zxid in history.zxids]
+        governing = delivered[-1].quorum.voters if delivered else self._first
+        version = delivered[-1].version if delivered else BEFORE_ALL
+        return governing, *(membership.quorum.voters for _, membership in made if membership.version > version)
 
 
 def _key_of(seen: Judged) -> object:
