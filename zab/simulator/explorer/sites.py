@@ -218,35 +218,7 @@ class Sites:
 def _facts_of(site: Site, world: World) -> Facts:
     peer, settings = site.peer, site.settings
     if peer is None:
-        logged = reconfigurations_of(site.disk.log)
-        return Facts(
-            settings.sid,
-            is_up=False,
-            is_electing=False,
-            is_leading=False,
-            is_lonely=False,
-            has_role=False,
-            follows=None,
-            is_amnesiac=not site.disk.member,
-            lacks_record=not site.disk.member,
-            is_rolled_back=site.is_rolled_back,
-            acknowledged={},
-            can_propose=False,
-            can_store=False,
-            changes=(),
-            heirs=(),
-            is_to_ping=False,
-            quorum=settings.quorum,
-            candidates=frozenset(),
-            servers=settings.servers,
-            may_hear=False,
-            told=None,
-            end=site.disk.position,
-            reconfigurations=_places_of(logged),
-            last_epoch=site.last_epoch,
-            logged=site.logged,
-            lineage=site.disk.lineage,
-        )
+        return _facts_of_down(site)
     leading, following, memberships = peer.leading, peer.following, peer.memberships
     is_lonely = following is not None and following.link is None
     if leading is not None:
@@ -286,6 +258,39 @@ def _facts_of(site: Site, world: World) -> Facts:
         last_epoch=site.last_epoch,
         logged=site.logged,
         lineage=peer.lineage,
+    )
+
+
+def _facts_of_down(site: Site) -> Facts:
+    """Of a server that is down: what is on its disk."""
+    logged = reconfigurations_of(site.disk.log)
+    return Facts(
+        site.settings.sid,
+        is_up=False,
+        is_electing=False,
+        is_leading=False,
+        is_lonely=False,
+        has_role=False,
+        follows=None,
+        is_amnesiac=not site.disk.member,
+        lacks_record=not site.disk.member,
+        is_rolled_back=site.is_rolled_back,
+        acknowledged={},
+        can_propose=False,
+        can_store=False,
+        changes=(),
+        heirs=(),
+        is_to_ping=False,
+        quorum=site.settings.quorum,
+        candidates=frozenset(),
+        servers=site.settings.servers,
+        may_hear=False,
+        told=None,
+        end=site.disk.position,
+        reconfigurations=_places_of(logged),
+        last_epoch=site.last_epoch,
+        logged=site.logged,
+        lineage=site.disk.lineage,
     )
 
 
