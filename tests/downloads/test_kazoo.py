@@ -17,7 +17,7 @@ from zab.testing.ports import free_ports_in_a_row
 pytestmark = [pytest.mark.downloads, pytest.mark.process, pytest.mark.slow]
 
 # Later versions of pyOpenSSL lack what the harness makes its certificates with.
-NEEDED = ("kazoo==2.11.0", "pyjks==20.0.0", "pyOpenSSL==23.3.0", "pure-sasl==0.6.2", "objgraph", "pytest==9.0.2")
+NEEDED = ("kazoo==2.11.0", "pyjks==20.0.0", "pyOpenSSL==23.3.0", "pure-sasl==0.6.2", "objgraph==3.7.0", "pytest==9.0.2")
 PORTS = 25
 OTHERWISE = {
     "test_create_large_value": "a request that is too large is an error, and not the end of the connection (D102)",
@@ -38,28 +38,32 @@ def test_its_own_tests_pass(rooms: tuple[str, ...], jaas: str, passed_min: int, 
     python = environment("kazoo", *NEEDED)
     java = java_of_the_page(tmp_path)
     places = [str(java.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
-    ran = subprocess.run(
-        [
-            python,
-            *("-W", "ignore", "-m", "pytest", "--quiet", "-p", "no:cacheprovider"),
-            *("-k", " and ".join(f"not {name}" for name in OTHERWISE)),
-            *("--pyargs", *(f"kazoo.tests.test_{room}" for room in rooms)),
-        ],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": os.pathsep.join(places),
-            "TMPDIR": str(tmp_path),
-            "ZOOKEEPER_VERSION": "3.9.5",
-            "ZOOKEEPER_PATH": "/nowhere",
-            "ZOOKEEPER_PORT_OFFSET": str(free_ports_in_a_row(PORTS, span=PORTS)),
-            "ZOOKEEPER_JAAS_AUTH": jaas,
-        },
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:]
-    [passed] = re.findall(r"(\d+) passed", ran.stdout)
-    assert int(passed) >= passed_min
+    command = [
+        str(python),
+        *("-W", "ignore", "-m", "pytest", "--quiet", "-o", f"cache_dir={tmp_path / 'cache'}"),
+        *("-k", " and ".join(f"not {name}" for name in OTHERWISE)),
+        *("--pyargs", *(f"kazoo.tests.test_{room}" for room in rooms)),
+    ]
+    environ = {
+        **os.environ,
+        "PATH": os.pathsep.join(places),
+        "TMPDIR": str(tmp_path),
+        "ZOOKEEPER_VERSION": "3.9.5",
+        "ZOOKEEPER_PATH": "/nowhere",
+        "ZOOKEEPER_PORT_OFFSET": str(free_ports_in_a_row(PORTS, span=PORTS)),
+        "ZOOKEEPER_JAAS_AUTH": jaas,
+    }
+
+    def ran(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *more], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900, check=False
+        )
+
+    done = ran()
+    passed = int(re.findall(r"(\d+) passed", done.stdout)[0])
+    if done.returncode == 1:
+        # Some give a member five seconds to start again, which a loaded machine may not have: those run once more.
+        done = ran("--last-failed", "--last-failed-no-failures=none")
+        passed += int(re.findall(r"(\d+) passed", done.stdout)[0])
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert passed >= passed_min
