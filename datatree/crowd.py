@@ -96,48 +96,56 @@ class Crowd:
                         return True
         return False
 
-    def page(self, after: bytes, prefix: bytes, count: int) -> list[bytes]:
-        """The first `count` paths above `after` that begin with `prefix`, in order. `sort_some` has nothing to do."""
+    def page(self, after: bytes, prefix: bytes, count: int) -> tuple[list[bytes], int]:
+        """The first `count` paths above `after` that begin with `prefix`, that of a path, in order; and how many
+        were looked at. `sort_some` has nothing to do."""
         found: list[bytes] = []
         is_after = bisect_right
         if after < prefix:
             after, is_after = prefix, bisect_left
-        each = count // 128 + 8
+        each, beyond, looked_at = count // 128 + 8, _beyond(prefix), 0
         while True:
-            some, end = self._some_from(after, is_after, each)
-            begun = [path for path in some if path.startswith(prefix)]
-            found += begun
-            if len(found) >= count or end is None or len(begun) < len(some):
-                return found[:count]
+            some, end = self._some_from(after, is_after, beyond, each)
+            found += some
+            looked_at += _PART_COUNT + len(some)
+            if len(found) >= count or end is None:
+                return found[:count], looked_at
             # Few runs have what comes first.
             after, is_after, each = end, bisect_right, 2 * each
 
     def _some_from(
-        self, after: bytes, is_after: Callable[[tuple[bytes, ...], bytes], int], each: int
+        self, after: bytes, is_after: Callable[[tuple[bytes, ...], bytes], int], beyond: bytes, each: int
     ) -> tuple[list[bytes], bytes | None]:
-        """All paths from `after` up to the end that is given, in order; without an end, all there are. They are of the
-        next `each` of every run."""
+        """All paths from `after` up to the end that is given, in order; without an end, all there are below `beyond`.
+        They are of the next `each` of every run."""
         found: list[bytes] = []
         end: bytes | None = None
         for part, runs, changes in zip(self._parts, self._runs, self._changes, strict=True):
             for run in runs:
                 assert type(run) is tuple, "a page before its order"
                 at = is_after(run, after)
-                some = run[at : at + each]
+                some = run[at : min(at + each, bisect_left(run, beyond, at))]
                 if len(some) == each and (end is None or some[-1] < end):
                     end = some[-1]
                 found += [path for path in some if path in part] if changes else some
             if changes:
-                found += [path for path in islice(reversed(part), changes) if is_after((path,), after) == 0]
+                came = islice(reversed(part), changes)
+                found += [path for path in came if path < beyond and is_after((path,), after) == 0]
         found = sorted(set(found))
         return found if end is None else found[: bisect_right(found, end)], end
+
+
+def _beyond(prefix: bytes) -> bytes:
+    """The first of all that come after what begins with `prefix`, which has another byte than 255."""
+    begun = prefix.rstrip(b"\xff")
+    return begun[:-1] + bytes([begun[-1] + 1])
 
 
 Children: TypeAlias = dict[bytes, None] | Crowd
 
 
-def page_of(children: Children, after: bytes, prefix: bytes, count: int) -> list[bytes]:
-    """The first `count` of the paths above `after` that begin with `prefix`, in order."""
+def page_of(children: Children, after: bytes, prefix: bytes, count: int) -> tuple[list[bytes], int]:
+    """The first `count` of the paths above `after` that begin with `prefix`, in order; and how many were looked at."""
     if isinstance(children, Crowd):
         return children.page(after, prefix, count)
-    return sorted(path for path in children if path > after and path.startswith(prefix))[:count]
+    return sorted(path for path in children if path > after and path.startswith(prefix))[:count], len(children)

@@ -18,7 +18,7 @@ Invariants:
 `now` is milliseconds of a monotonic clock. Deliberately not here: what an id is, and what happens when it is due.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -69,6 +69,16 @@ class ExpirationBuckets(Generic[IdType]):
             self._buckets[due] = {id_: None}
         else:
             bucket[id_] = None
+
+    def fill(self, timeouts: Mapping[IdType, int], now: int) -> None:
+        """Puts many where they are due, none of which is known: without a call for each of them."""
+        assert not self._bucket_of
+        due_of = {timeout_ms: self.round_up(now + timeout_ms) for timeout_ms in set(timeouts.values())}
+        self._bucket_of = {id_: due_of[timeout_ms] for id_, timeout_ms in timeouts.items()}
+        buckets: dict[int, dict[IdType, None]] = {due: {} for due in due_of.values()}
+        for id_, due in self._bucket_of.items():
+            buckets[due][id_] = None
+        self._buckets.update(buckets)
 
     def remove(self, id_: IdType) -> None:
         """Forgets the id; nothing happens if it is not there."""

@@ -17,7 +17,7 @@ decides. The price is that a session may outlive its timeout by as much as the p
 
 Invariants:
 - No session is due before its full timeout of the session clock has passed since its last touch.
-- A session is in the buckets if and only if it is tracked and not closing.
+- A session is in the buckets if and only if it is tracked and not closing. Only what is tracked has an owner.
 - The clock never falls, and between two values of `now` it never gains more than they differ by.
 
 `now` is milliseconds of a monotonic clock. Deliberately not here: which sessions exist and with what timeout, which is
@@ -26,8 +26,7 @@ replicated state (`datatree.tree`); local sessions use a tracker of their own on
 
 from collections.abc import Hashable, Iterator, Mapping
 from enum import Enum
-
-from attrs import define
+from itertools import islice
 
 from session.buckets import ExpirationBuckets
 from session.identity import SessionId
@@ -47,21 +46,16 @@ class Admission(Enum):
     MOVED = "moved"
 
 
-@define
-class _Tracked:
-    """`timeout_ms` is the one that the session was created with."""
-
-    timeout_ms: int
-    owner: Hashable | None = None
-    is_closing: bool = False
-
-
 class SessionTracker:
     """All sessions that the leader watches over. `interval_ms` (tickTime) is the width of an expiration bucket."""
 
     def __init__(self, interval_ms: int, now: int) -> None:
         self.interval_ms = interval_ms
-        self._sessions: dict[SessionId, _Tracked] = {}
+        # Plain values, so that a new leader takes up the sessions of its tree in a few steps, however many there are.
+        self._timeouts: dict[SessionId, int] = {}
+        """Of all that are tracked: the timeout that each was created with."""
+        self._owners: dict[SessionId, Hashable] = {}
+        self._closing: set[SessionId] = set()
         self._seen = now
         self._clock = now
         self._buckets: ExpirationBuckets[SessionId] = ExpirationBuckets(interval_ms, now)
@@ -72,27 +66,27 @@ class SessionTracker:
         """A new leader starts to serve: every session (id -> timeout in ms) has its full timeout, and no owner."""
         self._seen = self._clock = self.next_deadline = now
         self._buckets = ExpirationBuckets(self.interval_ms, now)
-        self._sessions = {id_: _Tracked(timeout_ms) for id_, timeout_ms in sessions.items()}
-        for id_, timeout_ms in sessions.items():
-            self._buckets.touch(id_, now, timeout_ms)
+        self._timeouts, self._owners, self._closing = dict(sessions), {}, set()
+        self._buckets.fill(sessions, now)
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._timeouts)
 
     def __contains__(self, id_: SessionId) -> bool:
-        return id_ in self._sessions
+        return id_ in self._timeouts
 
     def is_alive(self, id_: SessionId) -> bool:
         """Tracked and not closing."""
-        tracked = self._sessions.get(id_)
-        return tracked is not None and not tracked.is_closing
+        return id_ in self._timeouts and id_ not in self._closing
 
     # Life.
 
     def track(self, id_: SessionId, timeout_ms: int, now: int, owner: Hashable | None = None) -> None:
         """A new session. Its id is free: a createSession of an id in use was refused before it came here."""
-        assert id_ not in self._sessions, f"session {id_:#x} is tracked already"
-        self._sessions[id_] = _Tracked(timeout_ms, owner)
+        assert id_ not in self._timeouts, f"session {id_:#x} is tracked already"
+        self._timeouts[id_] = timeout_ms
+        if owner is not None:
+            self._owners[id_] = owner
         self._advance(now)
         self._buckets.touch(id_, self._clock, timeout_ms)
 
@@ -101,12 +95,12 @@ class SessionTracker:
 
         `timeout_ms` is the one negotiated on its present connection; None: the one that it was created with.
         """
-        tracked = self._sessions.get(id_)
-        if tracked is None or tracked.is_closing:
+        created_with_ms = self._timeouts.get(id_)
+        if created_with_ms is None or id_ in self._closing:
             return False
         if now != self._seen:
             self._advance(now)
-        self._buckets.touch(id_, self._clock, tracked.timeout_ms if timeout_ms is None else timeout_ms)
+        self._buckets.touch(id_, self._clock, created_with_ms if timeout_ms is None else timeout_ms)
         return True
 
     def expired(self, now: int) -> list[SessionId]:
@@ -114,55 +108,48 @@ class SessionTracker:
         last in a turn."""
         self._advance(now)
         due = self._buckets.expire(self._clock, EXPIRED_COUNT_MAX)
-        for id_ in due:
-            tracked = self._sessions[id_]
-            assert not tracked.is_closing
-            tracked.is_closing = True
+        assert self._closing.isdisjoint(due)
+        self._closing.update(due)
         self.next_deadline = now + max(1, self._buckets.next_due - self._clock)
         return due
 
     def close(self, id_: SessionId) -> bool:
         """The end of the session is about to be proposed. False: it is unknown, or closing already."""
-        tracked = self._sessions.get(id_)
-        if tracked is None or tracked.is_closing:
+        if not self.is_alive(id_):
             return False
-        tracked.is_closing = True
+        self._closing.add(id_)
         self._buckets.remove(id_)
         return True
 
     def remove(self, id_: SessionId) -> None:
         """The session's end is committed. Nothing happens if it is not tracked."""
-        if self._sessions.pop(id_, None) is not None:
+        if self._timeouts.pop(id_, None) is not None:
+            self._owners.pop(id_, None)
+            self._closing.discard(id_)
             self._buckets.remove(id_)
 
     # Owners.
 
     def owner(self, id_: SessionId) -> Hashable | None:
-        tracked = self._sessions.get(id_)
-        return None if tracked is None else tracked.owner
+        return self._owners.get(id_)
 
     def set_owner(self, id_: SessionId, owner: Hashable) -> bool:
         """The session is attached through `owner` now. False: the session is over or unknown."""
-        tracked = self._sessions.get(id_)
-        if tracked is None or tracked.is_closing:
+        if not self.is_alive(id_):
             return False
-        tracked.owner = owner
+        self._owners[id_] = owner
         return True
 
     def disown(self, owner: Hashable) -> None:
         """The link to `owner` is gone: its sessions take as owner the next one that sends a request."""
-        for tracked in self._sessions.values():
-            if tracked.owner == owner:
-                tracked.owner = None
+        self._owners = {id_: other for id_, other in self._owners.items() if other != owner}
 
     def admit(self, id_: SessionId, requester: Hashable) -> Admission:
         """Whether a request of the session that came through `requester` is admitted."""
-        tracked = self._sessions.get(id_)
-        if tracked is None or tracked.is_closing:
+        if id_ not in self._timeouts or id_ in self._closing:
             return Admission.EXPIRED
-        if tracked.owner is None:
-            tracked.owner = requester
-        return Admission.ADMITTED if tracked.owner == requester else Admission.MOVED
+        owner = self._owners.setdefault(id_, requester)
+        return Admission.ADMITTED if owner == requester else Admission.MOVED
 
     # Time and numbers.
 
@@ -192,7 +179,17 @@ class TouchTable:
         """The client of the session was heard on a connection with this timeout."""
         self._touched[id_] = timeout_ms
 
-    def drain(self) -> dict[SessionId, int]:
-        """Session -> timeout (ms) of all that were heard; the table is empty afterwards."""
-        touched, self._touched = self._touched, {}
-        return touched
+    def touch_all(self, timeouts: Mapping[SessionId, int]) -> None:
+        """All of these were."""
+        self._touched.update(timeouts)
+
+    def drain(self, count_max: int) -> dict[SessionId, int]:
+        """Session -> timeout (ms) of so many that were heard, which are not in the table any more."""
+        touched = self._touched
+        if len(touched) <= count_max:
+            self._touched = {}
+            return touched
+        some = dict(islice(touched.items(), count_max))
+        for id_ in some:
+            del touched[id_]
+        return some

@@ -27,19 +27,24 @@ def write(session: int, cxid: int, size: int = 0, owner: int = 1) -> Write:
 
 
 def left_over(*writes: Write, in_order: tuple[int, ...] = ()) -> Intake:
-    """They have been there for a turn."""
+    """They have been there for two turns."""
     intake = Intake()
-    intake.turn()
     intake.arrived.extend(writes)
-    intake.turn()
-    intake.turn(lambda: tuple(map(ServerId, in_order)))
+    for _ in range(2):
+        intake.stay(lambda: tuple(map(ServerId, in_order)))
     return intake
+
+
+def came(intake: Intake, *writes: Write) -> None:
+    """Others come, and a turn begins."""
+    intake.arrived.extend(writes)
+    intake.sort()
 
 
 def taken(intake: Intake, work: int = 0) -> list[tuple[int, int]]:
     """Session and cxid of all of them, in the order in which they leave."""
     found = []
-    while intake:
+    while intake.queue:
         session, cxid, _, _, _ = intake.queue[0][0]
         found.append((session, cxid))
         intake.take(work)
@@ -53,7 +58,7 @@ def test_a_turn_that_takes_all_takes_them_in_the_order_in_which_they_came() -> N
     intake = Intake()
     for _ in range(2):
         intake.arrived.extend([write(1, 1, 1_000), write(1, 2, 1_000), write(2, 1), write(1, 3)])
-        intake.turn()
+        intake.stay()
         assert taken(intake) == [(1, 1), (1, 2), (2, 1), (1, 3)]
 
 
@@ -61,8 +66,7 @@ def test_who_asks_for_little_comes_before_what_others_have_in_their_pipelines() 
     greedy = [write(session, cxid, 1_000) for cxid in range(3) for session in range(40)]
     intake = left_over(*greedy)
     intake.take()
-    intake.arrived.append(write(77, 1))
-    intake.turn()
+    came(intake, write(77, 1))
     assert taken(intake)[0] == (77, 1)
 
 
@@ -88,31 +92,27 @@ def test_nobody_waits_for_ever() -> None:
         if intake.queue[0][0][0] == 1:
             break
         intake.take()
-        intake.arrived.append(write(2 + number, 1))
-        intake.turn()
+        came(intake, write(2 + number, 1))
     assert 100 < number < 600
 
 
 def test_what_has_begun_stays_the_first_one() -> None:
     intake = Intake()
     intake.arrived.extend([write(1, 1, 1_000), write(2, 1)])
-    intake.turn()
     intake.begin()
-    intake.turn()
-    intake.arrived.append(write(3, 1))
-    intake.turn()
+    for _ in range(2):
+        intake.stay()
+    came(intake, write(3, 1))
     assert intake.queue[0][0][0] == 1
     intake.take()
-    intake.arrived.append(write(1, 2, 1_000))
-    intake.turn()
+    came(intake, write(1, 2, 1_000))
     assert [session for session, _ in taken(intake)] == [2, 3, 1]
 
 
 def test_what_begins_among_lanes_stays_the_first_one() -> None:
     intake = left_over(write(1, 1, 1_000))
     intake.begin()
-    intake.arrived.append(write(2, 1))
-    intake.turn()
+    came(intake, write(2, 1))
     assert taken(intake) == [(1, 1), (2, 1)]
 
 
@@ -134,8 +134,7 @@ def test_of_a_role_that_is_over_nothing_is_left_and_numbers_go_on() -> None:
     assert list(intake) == []
     assert intake.sessions == set()
     assert intake.arrived_count == intake.left_count
-    intake.arrived.append(write(3, 1))
-    intake.turn()
+    came(intake, write(3, 1))
     assert intake.arrived_count == intake.left_count + 1
     assert taken(intake) == [(3, 1)]
 
@@ -151,7 +150,8 @@ def test_order_and_numbers_are_those_of_a_plain_list(seed: int) -> None:
             intake.arrived.append(write(session, came, rng.choice((0, 0, 3, 50)), owner))
             waiting.append((came, session, came))
             came += 1
-        intake.turn(lambda: (ServerId(3),))
+        if intake.turns:
+            intake.sort((ServerId(3),))
         if intake and rng.random() < 0.2:
             intake.begin()
         for _ in range(rng.randint(0, 7) if intake else 0):
@@ -161,6 +161,7 @@ def test_order_and_numbers_are_those_of_a_plain_list(seed: int) -> None:
             intake.take(rng.choice((0, 1, 40)))
             gone[session].append(cxid)
             waiting = [each for each in waiting if each[2] != cxid]
+        intake.stay(lambda: (ServerId(3),))
         assert intake.arrived_count == came
         assert intake.left_count == (waiting[0][0] if waiting else came)
         assert len(intake) == len(waiting)
@@ -306,24 +307,14 @@ def test_learners_of_the_version_before_get_theirs_in_the_order_in_which_they_fo
     assert learner.member.processor.forwarded.bytes == 0
 
 
-def test_what_comes_back_counts_for_its_session() -> None:
-    intake, forwarded = Intake(), Forwarded()
-    intake.arrived.extend(write(session, cxid, session) for session in (1, 2) for cxid in (1, 2))
-    assert sum(len(rows) for message in forwarded.take(intake) for _, rows in message.rows) == 4
-    for session, cxid in ((2, 1), (2, 2), (1, 2), (1, 1), (1, 2)):
-        if session in forwarded.writes:
-            forwarded.came_back(session, cxid)
-    assert not forwarded.writes
-    assert forwarded.bytes == 0
-
-
 def test_a_learner_forwards_for_sessions_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 10_000)
     intake, forwarded = Intake(), Forwarded()
     intake.arrived.extend(write(1, cxid, 100) for cxid in range(10))
-    assert [sum(len(rows) for _, rows in message.rows) for message in forwarded.take(intake)] == [2]
+    for _ in range(2):
+        assert [sum(len(rows) for _, rows in message.rows) for message in forwarded.take(intake)] == [2]
+        forwarded.bytes = 0
     intake.arrived.append(write(2, 1))
-    forwarded.bytes = 0
     [message] = forwarded.take(intake)
     sessions = [msg.WRITE_HEAD.unpack_from(row)[0] for _, rows in message.rows for row in rows]
     assert sessions == [2, 1, 1]

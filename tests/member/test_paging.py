@@ -113,12 +113,24 @@ def test_a_crowd_gives_what_a_sorted_set_gives(seed: int) -> None:
         sort(crowd)
         after, prefix = (
             b"/p/" + random.choice((b"", b"%d" % random.randrange(20_000))),
-            b"/p/" + random.choice((b"", b"1", b"19")),
+            b"/p/" + random.choice((b"", b"1", b"19", b"9", b"\xff")),
         )
         count = random.choice((1, 2, 100, 5_000))
         expected = sorted(path for path in there if path > after and path.startswith(prefix))[:count]
-        assert page_of(crowd, after, prefix, count) == expected
-        assert page_of(dict.fromkeys(there), after, prefix, count) == expected
+        assert page_of(crowd, after, prefix, count)[0] == expected
+        assert page_of(dict.fromkeys(there), after, prefix, count)[0] == expected
+
+
+def test_a_page_looks_at_no_names_beyond_its_prefix() -> None:
+    """Few names begin with it, and many are asked for."""
+    crowd = Crowd(b"/p/%07d" % number for number in range(80_000))
+    sort(crowd)
+    paths, looked_at = page_of(crowd, b"/p/", b"/p/000001", 5_000)
+    assert paths == [b"/p/00000%02d" % number for number in range(10, 20)]
+    assert looked_at <= 256 + 10
+    paths, looked_at = page_of(crowd, b"/p/", b"/p/", 5_000)
+    assert len(paths) == 5_000
+    assert looked_at <= 2 * 5_000 + 2_048
 
 
 def test_an_order_is_made_in_slices_and_once() -> None:
@@ -138,7 +150,7 @@ def test_names_that_are_all_of_one_part_are_sorted_in_slices_too() -> None:
     crowd = Crowd(paths)
     sort(crowd)
     assert max(len(run) for runs in crowd._runs for run in runs) == NAMES
-    assert page_of(crowd, b"/p/5", b"/p/", 1_000) == sorted(path for path in paths if path > b"/p/5")[:1_000]
+    assert page_of(crowd, b"/p/5", b"/p/", 1_000)[0] == sorted(path for path in paths if path > b"/p/5")[:1_000]
 
 
 def test_writes_of_a_crowd_that_nobody_pages_note_nothing() -> None:

@@ -1,5 +1,8 @@
 """Handshakes, re-attaching, owners, liveness and the end of sessions, on whole members."""
 
+import sys
+from itertools import pairwise
+
 import pytest
 
 from datatree.errors import ErrorCode
@@ -470,13 +473,34 @@ def test_g1_touch_of_a_learner_that_is_dropped_in_the_same_turn_is_counted_befor
     assert last_turn(dropped=True)
 
 
+def test_all_sessions_are_touched_with_the_same_calls_however_many_there_are() -> None:
+    """A learner that applies a long batch does so at each ping."""
+    ensemble = Ensemble(3)
+    member = ensemble.follower.member
+
+    def calls() -> int:
+        found: list[bool] = []
+        sys.setprofile(lambda _frame, event, _arg: found.append(event == "call"))
+        try:
+            member.sessions.touch_all(ensemble.now)
+        finally:
+            sys.setprofile(None)
+        return sum(found)
+
+    clients = [ensemble.session(ensemble.follower) for _ in range(2)]
+    before = calls()
+    clients += [ensemble.session(ensemble.follower) for _ in range(50)]
+    assert calls() == before
+    assert set(member.sessions._touches.drain(100)) == {client.connection.session for client in clients}
+
+
 @pytest.mark.parametrize("more", [0, 1, 30_000])
-def test_learner_tells_of_any_number_of_touched_sessions_at_once(more: int) -> None:
-    """In as many messages as it takes: what waited for the next ping could come too late."""
+def test_learner_tells_of_any_number_of_touched_sessions_over_as_many_turns(more: int) -> None:
+    """At once: what waited for the next ping could come too late."""
     ensemble = Ensemble(3)
     leader, learner = ensemble.leader, ensemble.follower
     touches = learner.member.sessions._touches
-    touches.drain()
+    touches.drain(1)
     touched = {SessionId(number): 4_000 + number for number in range(TOUCHED_COUNT_MAX + more)}
     for session, timeout_ms in touched.items():
         touches.touch(session, timeout_ms)
@@ -485,6 +509,12 @@ def test_learner_tells_of_any_number_of_touched_sessions_at_once(more: int) -> N
     leader.member.sessions.learner_touched = lambda rows, _now: heard.update(rows)  # type: ignore[method-assign]
     link = next(link for link, sid in leader.member.peer.learners.items() if sid == learner.sid)
     learner.answers.append(ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)))
+    counts = [len(touches)]
+    while counts[-1]:
+        ensemble.step(learner)
+        counts.append(len(touches))
+        assert learner.member.has_more is bool(touches)
+    assert max(before - after for before, after in pairwise(counts)) == TOUCHED_COUNT_MAX
     ensemble.settle()
     assert heard == touched
     told = [message for sid, message in ensemble.sent if sid == learner.sid and isinstance(message, msg.Ping)]

@@ -1,5 +1,7 @@
 """The leader's tracker and the learner's table of touches."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +34,27 @@ def test_a_touch_postpones_the_end_by_the_sessions_own_timeout_or_the_connection
     assert tracker.touch(1, None, 390)
     assert tracker.touch(2, 1000, 390)
     assert expire_at(tracker, 400, 3000) == [(800, [1]), (1400, [2])]
+
+
+def python_calls(work):
+    """How many functions of Python are called: exact, where time is not."""
+    calls = []
+    sys.setprofile(lambda _frame, event, _arg: calls.append(event == "call"))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return sum(calls)
+
+
+def test_a_new_leader_takes_up_any_number_of_sessions_with_the_same_calls():
+    few, many = ({session: 4_000 + 1_000 * (session % 3) for session in range(1, count)} for count in (100, 5_000))
+    tracker = SessionTracker(TICK, 0)
+    assert python_calls(lambda: tracker.restart(few, 0)) == python_calls(lambda: tracker.restart(many, 0))
+    assert {due: len(ids) for due, ids in tracker.sets()} == {4_100: 1_666, 5_100: 1_667, 6_100: 1_666}
+    assert tracker.touch(1, None, 50)
+    assert tracker.admit(2, "a") is Admission.ADMITTED
+    assert tracker.admit(2, "b") is Admission.MOVED
 
 
 def test_a_new_session_has_its_timeout_from_now_on():
@@ -249,5 +272,7 @@ def test_the_touch_table_keeps_the_last_timeout_until_it_is_drained():
     table.touch(2, 500)
     table.touch(1, 600)
     assert len(table) == 2
-    assert table.drain() == {1: 600, 2: 500}
-    assert table.drain() == {}
+    table.touch(3, 700)
+    assert table.drain(2) == {1: 600, 2: 500}
+    assert table.drain(2) == {3: 700}
+    assert table.drain(2) == {}

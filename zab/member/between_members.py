@@ -33,6 +33,7 @@ class Member(wrong_trees.Member, Protocol):
     questions: Questions
     sessions: Sessions
     early: list[ev.MemberMessage]
+    asks: bool
 
     @property
     def serving(self) -> bool: ...
@@ -70,6 +71,27 @@ def answer(member: Member, route: Route, message: msg.Message) -> None:
         relaying.answer(member, route, message)
     elif link in member.peer.learners:
         member.send(link, message)
+
+
+def answer_ping(member: Member, effect: ev.AnswerPing) -> None:
+    """The leader, or a master, hears that this learner is there, and of which sessions it heard."""
+    if member.is_between_states and member.serving:
+        member.sessions.touch_all(member.now)
+    _tell(member, effect.link)
+    member.asks = True
+
+
+def tell_touched(member: Member) -> None:
+    """Of more sessions than one answer had room for."""
+    link = member.peer.link_to_leader
+    member.sessions.has_untold = False
+    if link is not None:
+        _tell(member, link)
+
+
+def _tell(member: Member, link: Link) -> None:
+    applied, touched = member.applied, member.sessions.take_touches()
+    member.send(link, msg.Ping(applied, applied, member.digests.at(applied), touched, member.peer.is_low))
 
 
 def sync_confirmed(member: Member, effect: ev.SyncConfirmed) -> None:

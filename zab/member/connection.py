@@ -93,6 +93,8 @@ class Hold(IntFlag):
     """It has too much unsent output."""
     THROTTLED = 8
     """A request of it waits in front of the processor."""
+    WORK = 16
+    """What it asked for did not find room in its turn."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -133,7 +135,7 @@ class ClientConnection:
     is_login_stepping: bool = False
     """A worker has a token of it."""
     held: list[bytes] = attrs.Factory(list)
-    """Frames that came before the session was there."""
+    """Frames that came before the session was there, or for which their turn had no room."""
     pending: deque[Waiting] = attrs.Factory(deque)
     """Requests in their order, from the oldest write (or sync) that is under way on."""
     asked_bytes: int = 0

@@ -64,24 +64,21 @@ class Forwarded:
         self.writes.clear()
         self.bytes = 0
 
-    def came_back(self, session: int, cxid: int) -> None:
-        """A transaction of a session of which something is on its way."""
-        writes = self.writes[session]
-        if writes[0][0] == cxid:
-            self.bytes -= writes.popleft()[1]
-            if not writes:
-                del self.writes[session]
-
     def take(self, intake: Intake) -> Iterator[msg.Request]:
         """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
         rows: list[list[Any]] = []
         identities: tuple[Identity, ...] | None = None
         size = 0
-        intake.turn()
-        queue = intake.queue
+        if intake.turns:
+            intake.sort()
+        queue, arrived, passed = intake.queue, intake.arrived, 0
         while queue and self.bytes < FORWARDED_BYTES_MAX:
             (session, cxid, opcode, body, proven), connection, _, _ = queue[0]
-            queue = intake.take()
+            if queue is arrived:
+                queue.popleft()
+                passed += 1
+            else:
+                queue = intake.take()
             if connection is not None and connection.is_local:
                 opcode += _LOCAL
             row = WRITE_HEAD.pack(session, cxid, opcode) + body
@@ -98,6 +95,9 @@ class Forwarded:
             size += taken
             self.writes.setdefault(session, deque()).append((cxid, taken))
             self.bytes += taken
+        intake.left_count += passed
+        if intake.queue:
+            intake.stay()
         if rows:
             yield msg.Request(rows)
 

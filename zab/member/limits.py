@@ -33,7 +33,7 @@ from zab.member.connection import ClientConnection, Hold, Stage
 from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
 
-_OURS: Final = Hold.LOAD | Hold.THROTTLED
+_OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK
 """Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
 
 NOTED_BYTES_MIN: Final = 4096

@@ -44,7 +44,7 @@ from zab.member.inputs import LoginStepped
 from zab.member.long_requests import Piece
 from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit, may
 from zab.member.settings import Config
-from zab.member.work import NAME_WORK
+from zab.member.work import NAME_WORK, PROOF_WORK
 
 UNKNOWN = 1 << 31
 """Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
@@ -181,6 +181,7 @@ def ping(state: ReadState, connection: ClientConnection, _xid: int, _frame: byte
 def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     body = decode(OpCode.AUTH, frame, BODY_AT)
     assert isinstance(body, AddAuth)
+    state.spent += PROOF_WORK
     verdict = state.authentication.prove(connection, body.scheme, body.auth)
     if verdict is Verdict.ACCEPTED:
         return reply(xid, AUTH_ZXID)
@@ -193,6 +194,7 @@ def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes)
 def sasl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     body = decode(OpCode.SASL, frame, BODY_AT)
     assert isinstance(body, Sasl)
+    state.spent += PROOF_WORK
     try:
         token = state.authentication.answer_token(connection, xid, body.token)
     except SaslFailed as failed:

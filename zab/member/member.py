@@ -221,6 +221,8 @@ class Member:
             # Whoever asked for it was answered in the turn before this one.
             self.tell(ev.HandOver(self.heir.take()))
         self.wall = wall
+        if self.sessions.has_untold:
+            between_members.tell_touched(self)
         if not self.is_between_states:
             self.clients.dirty.clear()
         for event in inputs:
@@ -269,6 +271,8 @@ class Member:
             or processor.answering
             or processor.proposing.is_due
             or processor.choked
+            or processor.overdue
+            or self.sessions.has_untold
             or processor.leaving
             or self.clients.ending
             or processor.change_feed.ready
@@ -289,10 +293,10 @@ class Member:
         processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
         is_leaving = bool(processor.leaving or self.clients.ending) and not self.is_between_states
-        is_answering = bool(processor.answering or processor.change_feed.ready)
+        is_answering = bool(processor.answering or processor.overdue or processor.change_feed.ready)
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
-        is_any = applies or is_answering or is_unchoked or is_leaving or is_released
+        is_any = applies or is_answering or is_unchoked or is_leaving or is_released or self.sessions.has_untold
         is_counting = self.state.tree.quota_sums.is_due
         return is_any or is_counting or processor.proposing.is_due or self.heir.is_due(self.applied)
 
@@ -375,14 +379,6 @@ class Member:
     def _on_reset_log(self, effect: ev.ResetLog) -> None:
         self._effects.append(effect)
         self._install(DataTree())
-
-    def _on_answer_ping(self, effect: ev.AnswerPing) -> None:
-        digest = self.digests.at(self.applied)
-        if self.is_between_states and self.serving:
-            self.sessions.touch_all(self.now)
-        for touched in self.sessions.drain_touches():
-            self.send(effect.link, msg.Ping(self.applied, self.applied, digest, touched, self.peer.is_low))
-        self.asks = True
 
     def _on_learner_dropped(self, effect: ev.LearnerDropped) -> None:
         self._dropped.add(effect.link)
@@ -686,7 +682,7 @@ _ON_EFFECT = dict(
         _on(ev.Deliver, Member._on_deliver),
         _on(ev.RoleChanged, Member._on_role_changed),
         _on(ev.ResetLog, Member._on_reset_log),
-        _on(ev.AnswerPing, Member._on_answer_ping),
+        _on(ev.AnswerPing, between_members.answer_ping),
         _on(ev.LearnerDropped, Member._on_learner_dropped),
         _on(ev.SyncConfirmed, between_members.sync_confirmed),
         _on(ev.MembershipsChanged, Member._on_memberships_changed),

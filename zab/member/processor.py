@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 
@@ -50,7 +51,7 @@ from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.apart import apart
 from zab.member.change_feed import ChangeFeed
-from zab.member.connection import ClientConnection, Closing, Waiting
+from zab.member.connection import ClientConnection, Closing, Hold, Stage, Waiting
 from zab.member.forwarding import Forwarded, unknown_to, writes_of
 from zab.member.intake import Intake
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
@@ -106,6 +107,8 @@ class Processor:
         """Connections with an answer that takes more than a slice."""
         self.choked: dict[ClientConnection, None] = {}
         """Connections whose reads wait for room in their output, or for the next turn."""
+        self.overdue: dict[ClientConnection, None] = {}
+        """Connections with frames of what is answered at once, or after it, for which their turn had no room."""
         self.leaving: dict[ClientConnection, None] = {}
         """Connections that are gone and have watches still."""
         self.sync_tag = 1
@@ -124,14 +127,20 @@ class Processor:
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
-    def receive(self, connection: ClientConnection, frames: Iterable[bytes]) -> None:
-        """Answer each request if nothing stands before it, else give it its place."""
+    def receive(self, connection: ClientConnection, frames: Iterable[bytes], share: int | None = None) -> None:
+        """Answer each request if nothing stands before it, else give it its place. `share`: how much of a turn's work
+        there is for what is answered at once; without one, all that is left."""
+        if connection.held:
+            connection.held += frames
+            return
         state, pending, out = self.state, connection.pending, connection.out
+        share_end = ANSWERED_BYTES if share is None else state.spent + share
         session, owner = connection.session, self.server_id
         refused: int | None = None
         room = full = self._own_room(connection)
         before = len(out)
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
+        rest = frames = iter(frames)
         if state.authentication.is_required:
             frames = proven_first(state, connection, frames)
         if connection.is_local:
@@ -157,6 +166,11 @@ class Processor:
                         if self.auditor is not None:
                             self.auditor.asked(connection, xid, opcode, asked[3])
                         continue
+                    if opcode in PROMPT and state.spent > share_end:
+                        connection.held = [frame, *rest]
+                        self.clients.hold(connection, Hold.WORK)
+                        self.overdue[connection] = None
+                        break
                     connection.out_bytes += full - room
                     full = room
                     size = connection.out_bytes
@@ -382,8 +396,10 @@ class Processor:
             elif (connection := by_session.get(session)) is not None:  # type: ignore[call-overload]
                 # One by one, since what is answered first changes who waits for what.
                 connection = self._waiting(connection, txn)
-            if forwarded and session in forwarded:
-                self.forwarded.came_back(session, cxid)
+            if forwarded and session in forwarded and forwarded[session][0][0] == cxid:
+                self.forwarded.bytes -= forwarded[session].popleft()[1]
+                if not forwarded[session]:
+                    del forwarded[session]
             if connection is not None and connection.pending and connection.pending[0][2]:
                 yield from self._answer_before_write(connection)
             answered = None
@@ -510,6 +526,12 @@ class Processor:
         """At the end of a turn: go on with the connections whose output has room again, and with one long answer. Each
         in turn has a share until the turn's work is done; who had none is first in the next one."""
         state = self.state
+        for connection in list(islice(self.overdue, SHARES)):
+            del self.overdue[connection]
+            self.clients.release(connection, Hold.WORK)
+            if connection.stage is Stage.SERVED and not connection.closing:
+                frames, connection.held = connection.held, []
+                self.receive(connection, frames, ANSWERED_BYTES // SHARES)
         going = deque(connection for connection in self.choked if self._own_room(connection) >= 0)
         while going and state.spent <= ANSWERED_BYTES:
             connection = going.popleft()
@@ -533,6 +555,7 @@ class Processor:
         connection.sync_tags.clear()
         connection.held.clear()
         self.choked.pop(connection, None)
+        self.overdue.pop(connection, None)
         self._drop_answer(connection)
         if self.state.watches.count(connection):
             self.leaving[connection] = None

@@ -88,25 +88,29 @@ class Proposing:
         """The writes of the turn as transactions, in batches.
 
         `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
-        `in_order`: see `Intake.turn`.
+        `in_order`: see `Intake.stay`.
         """
         self.is_due = False
         size = self._work = self._refused_bytes = 0
-        self._intake.turn(in_order)
-        while self._intake:
+        intake = self._intake
+        if intake.turns:
+            intake.sort(in_order())
+        while intake.queue:
             zxid = next_zxid()
             self.is_due = zxid is not None
             is_over = self._work >= PREPARED_WORK_MAX or size + self._refused_bytes >= PREPARED_BYTES_MAX
             if zxid is None or is_over:
-                return
+                break
             if wall != self.newest_time and (wall > self.newest_time or self.is_ahead_of(wall)):
                 self.newest_time = wall
             proposal = self._batch(zxid, self.newest_time) if self._long is None else self._long_batch(zxid)
             if proposal is None:
-                return
+                break
             size += len(proposal.body)
             self.is_due = False
             yield proposal
+        if intake.queue:
+            intake.stay(in_order)
 
     def is_ahead_of(self, wall: int) -> bool:
         """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
@@ -125,9 +129,9 @@ class Proposing:
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
         size = flags = 0
-        queue = intake.queue
-        for zxid in range(first, first + min(len(intake), count_max)):
-            if self._refused_bytes > PREPARED_BYTES_MAX or (txns and self._work >= PREPARED_WORK_MAX):
+        queue, arrived, passed = intake.queue, intake.arrived, 0
+        for zxid in range(first, first + count_max):
+            if not queue or self._refused_bytes > PREPARED_BYTES_MAX or (txns and self._work >= PREPARED_WORK_MAX):
                 break
             asked, connection, owner, refused = queue[0]
             session, cxid, opcode, body, _ = asked
@@ -143,19 +147,23 @@ class Proposing:
             elif opcode in _PERHAPS_LONG and prepare.is_long(asked):
                 if txns:
                     break
+                assert not passed
                 self._long = Long(first, time, connection, owner, prepare.prepare_in_slices(asked, first, time))
                 intake.begin()
                 return self._long_batch(first)
             else:
                 looked_at = prepare.entries_count
                 txn = prepare.prepare(asked, zxid, time)
-                work = 1 + prepare.entries_count - looked_at
-                if txn[4] < _ERROR or opcode in _PERHAPS_LONG:
+                work += prepare.entries_count - looked_at
+                if txn[4] < 0 or opcode in _PERHAPS_LONG:
                     work += self._prepared(txn, owner)
-                if _is_refused(txn):
-                    self._refused_bytes += REFUSED_WORK * len(body)
+                    self._refused_bytes += REFUSED_WORK * len(body) if _is_refused(txn) else 0
             self._work += work
-            queue = intake.take(work)
+            if queue is arrived:
+                queue.popleft()
+                passed += 1
+            else:
+                queue = intake.take(work)
             record = encode(txn)
             size += len(record)
             records.append(record)
@@ -164,6 +172,7 @@ class Proposing:
             if txn[4] == _RECONFIG:
                 flags = RECONFIG
                 break
+        intake.left_count += passed
         return self._propose(first, time, txns, connections, b"".join(records), flags)
 
     def _refused_now(self, opcode: int, body: bytes) -> int:

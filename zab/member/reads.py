@@ -29,7 +29,7 @@ Not here: when a read may be answered (`processor`), what only concerns the conn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import TypeAlias
@@ -53,11 +53,13 @@ from datatree.znode import (
     HEAD,
     HERE,
     KIND_AT,
+    LARGE,
     PZXID_AT,
     STAT_AT,
     STAT_BYTES,
     Znode,
     acl_id_of,
+    data_of,
     is_ephemeral,
     length_of,
     stat_of,
@@ -87,7 +89,7 @@ from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.member.spans import Spans
-from zab.member.work import NAME_WORK, page_names
+from zab.member.work import NAME_WORK
 
 BODY_AT = 8
 
@@ -97,6 +99,8 @@ FILTERED_COUNT_MAX = 20_000
 """Of the children that a filteredList, all of those in a multiRead, or a listRecursive looks at; more are refused with
 BADARGUMENTS."""
 ALL, EPHEMERALS = 0, 2
+_GET_DATA = int(OpCode.GET_DATA)
+_OF_CHILDREN = (int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2))
 _NAME_BYTES_MIN = 5
 """Of a name in an answer: its length, and one character."""
 
@@ -289,8 +293,8 @@ def _paged(state: ReadState, connection: ClientConnection, xid: int, body: GetCh
         yield
     above = path if path == ROOT else path + b"/"
     count = min(body.count, NAMES)
-    state.spent += NAME_WORK * page_names(below, count)
-    paths = page_of(below, above + body.after, above + body.prefix, count + 1)
+    paths, looked_at = page_of(below, above + body.after, above + body.prefix, count + 1)
+    state.spent += NAME_WORK * looked_at
     names, has_more = first_page([child[len(above) :] for child in paths], count)
     return reply(xid, tree.applied, 0, children_page_body(names, has_more, stat_of(znode)))
 
@@ -442,8 +446,8 @@ def _owned(state: ReadState, xid: int, owned: list[bytes], prefix: bytes) -> Ste
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Each part succeeds or fails for itself, and all see the same state. Asking for more parts than a multi may have,
-    or for more than any client takes (jute.maxbuffer), is refused."""
+    """Each part succeeds or fails for itself, and all see the same state, that of one slice. Asking for more parts than
+    a multi may have, or for more than any client takes (jute.maxbuffer), is refused."""
     return begun(_read_parts(state, connection, xid, frame))
 
 
@@ -460,43 +464,86 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
         state.spent += NAME_WORK
         if not len(asked) % PATHS:
             yield
-    pieces: list[bytes] = []
-    room = state.config.jute_max_buffer_bytes
-    children_left = FILTERED_COUNT_MAX
     if any(opcode not in MULTI_READS for opcode, _ in asked):
         connection.is_of_keeper = True
-    for opcode, wanted in asked:
-        if isinstance(wanted, FilteredList):
-            children_left -= len(state.tree.children.get(wanted.path or ROOT, NO_CHILDREN))
-            piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
-        else:
-            piece = _part_read(state, connection, opcode, wanted.path or ROOT, room)
-        if piece is None or len(piece) > room:
-            state.spent += sum(map(len, pieces))
-            return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
+    children = state.tree.children
+    name_count = sum(
+        len(children.get(wanted.path or ROOT, NO_CHILDREN)) for opcode, wanted in asked if opcode in _OF_CHILDREN
+    )
+    if len(asked) + name_count >= PATHS:
+        yield
+    zxid = state.tree.applied
+    found = _parts_found(state, connection, asked)
+    if found is None:
+        return reply(xid, zxid, ErrorCode.BADARGUMENTS)
+    pieces: list[bytes] = []
+    room, told_count = state.config.jute_max_buffer_bytes, 0
+    for part_found in found:
+        pieces.append(piece := part_found if isinstance(part_found, bytes) else _part_told(*part_found))
         room -= len(piece)
-        pieces.append(piece)
-    return reply(xid, state.tree.applied, 0, multi_body(pieces))
+        if room < 0:
+            state.spent += sum(map(len, pieces))
+            return reply(xid, zxid, ErrorCode.BADARGUMENTS)
+        told_count += 1 + len(part_found[3]) if isinstance(part_found, tuple) else 1
+        if told_count >= PATHS:
+            told_count, connection.answering_zxid = 0, zxid
+            yield
+    return reply(xid, zxid, 0, multi_body(pieces))
 
 
-def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path: bytes, room: int) -> bytes | None:
-    """None: it is too much for one answer, which is known before any of it is made."""
-    tree = state.tree
-    znode, error = _permitted(state, connection, path, READ)
-    if znode is None:
-        return _refused(state, connection, opcode, error)
-    if opcode == OpCode.EXISTS:
-        return part(opcode, stat_of(znode))
-    if opcode in (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2):
-        count = len(tree.children.get(path, NO_CHILDREN))
-        if count * _NAME_BYTES_MIN > room:
+_PartFound: TypeAlias = bytes | tuple[int, bytes, Znode, Sequence[bytes], bytes | None]
+"""What a part of a multiRead tells: all of it; or the operation, the path, the znode, its children, and its data, if
+that is kept apart. A znode never changes: another one takes its place."""
+
+
+def _parts_found(
+    state: ReadState, connection: ClientConnection, asked: list[tuple[int, PathWatch | FilteredList]]
+) -> list[_PartFound] | None:
+    """All parts as they are in one state, in one slice: none of it is written down yet, but for those of Keeper. None:
+    it is too much for one answer, which is known before any of it is made."""
+    tree, room, children_left = state.tree, state.config.jute_max_buffer_bytes, FILTERED_COUNT_MAX
+    found: list[_PartFound] = []
+    for opcode, wanted in asked:
+        path = wanted.path or ROOT
+        if isinstance(wanted, FilteredList):
+            children_left -= len(tree.children.get(path, NO_CHILDREN))
+            piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
+            if piece is None:
+                return None
+            room -= len(piece)
+            found.append(piece)
+            continue
+        znode = tree.get(path)
+        if znode is None:
+            found.append(_refused(state, connection, opcode, ErrorCode.NONODE))
+            continue
+        if acl_id_of(znode) != OPEN and not may(state, connection, znode, READ):
+            found.append(_refused(state, connection, opcode, ErrorCode.NOAUTH))
+            continue
+        below: Sequence[bytes] = ()
+        data = None
+        if opcode in _OF_CHILDREN:
+            children = tree.children.get(path, NO_CHILDREN)
+            room -= _NAME_BYTES_MIN * len(children)
+            state.spent += NAME_WORK * len(children)
+            below = list(children) if room >= 0 else ()
+        elif opcode == _GET_DATA:
+            room -= length_of(znode)
+            data = tree.large.get(path) if znode[KIND_AT] == LARGE else None
+        if room < 0:
             return None
-        state.spent += NAME_WORK * count
-        stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
-        return part(opcode, children_body(tree.child_names(path), stat))
-    if length_of(znode) > room:
-        return None
-    return part(opcode, data_body(tree.data_of(path, znode), stat_of(znode)))
+        found.append((opcode, path, znode, below, data))
+    return found
+
+
+def _part_told(opcode: int, path: bytes, znode: Znode, below: Sequence[bytes], data: bytes | None) -> bytes:
+    if opcode == _GET_DATA:
+        return part(opcode, data_body(data_of(path, znode, {path: data or b""}), stat_of(znode)))
+    if opcode not in _OF_CHILDREN:
+        return part(opcode, stat_of(znode))
+    start = 1 if path == ROOT else len(path) + 1
+    stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
+    return part(opcode, children_body([child[start:] for child in below], stat))
 
 
 def _refused(state: ReadState, connection: ClientConnection, opcode: int, error: int) -> bytes:

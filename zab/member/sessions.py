@@ -30,9 +30,9 @@ one is refused with SESSIONMOVED, which ends that connection without a reply. A 
 leader started, becomes the first asker's.
 
 Liveness: everything that comes on a connection touches its session, once a turn. The leader keeps the time; a learner
-tells it in its answer to each ping, which is several messages if one does not hold all. A session ends only by a
-closeSession that is committed: its client's, or the leader's when the session was silent for its whole timeout of input
-that was processed (G1 expiry last).
+tells it in its answer to each ping, and with the next turns, if there are too many for one. A session ends only by
+a closeSession that is committed: its client's, or the leader's when the session was silent for its whole timeout of
+input that was processed (G1 expiry last).
 
 Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3 session ids). The
 top byte of an id names the server, so that no server takes the answer to another server's createSession for its own.
@@ -42,7 +42,7 @@ Not here: the clock of expiry, ids and passwords (`session`), which sessions exi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from datatree.errors import ErrorCode
@@ -66,7 +66,7 @@ SAID_OVER_COUNT_MAX: Final = 65_536
 """Local sessions that the leader remembers as over, the latest ones: what their server still sends is on its way for
 as long as a link may be silent."""
 TOUCHED_COUNT_MAX: Final = 4096
-"""Sessions of which one message tells the leader: it reads so many in a few milliseconds."""
+"""Sessions of which one message tells the leader, and a turn: so many are read in a few milliseconds."""
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
@@ -109,6 +109,8 @@ class Sessions:
         says that they are over. If one was local, nothing is done that is still on its way from its own server, not
         even its beginning as one of the ensemble."""
         self._touches = TouchTable()
+        self.has_untold = False
+        """Of a learner that has answered a ping: it tells the leader of more sessions with each of the next turns."""
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
         self.wanted: list[tuple[SessionId, int]] = []
@@ -132,6 +134,7 @@ class Sessions:
         self.tracker = None
         self.said_over.clear()
         self._touches = TouchTable()
+        self.has_untold = False
         assert not self.wanted, "taken at the end of each turn"
         self.revalidations.clear()
         self._asking.clear()
@@ -394,15 +397,22 @@ class Sessions:
 
     def touch_all(self, now: int) -> None:
         """Nobody was read from for a while: no session is silent because of that."""
-        for connection in self._clients.by_session.values():
-            if connection.stage is Stage.SERVED and not connection.closing:
-                self.touch(connection, now)
+        served = [
+            connection
+            for connection in self._clients.by_session.values()
+            if connection.stage is _SERVED and not connection.closing
+        ]
+        if self.tracker is None:
+            self._touches.touch_all({each.session: each.timeout_ms for each in served if not each.is_local})
+            served = [connection for connection in served if connection.is_local]
+        for connection in served:
+            self.touch(connection, now)
 
-    def drain_touches(self) -> Iterator[list[list[int]]]:
-        """Rows of session and timeout (ms) for the leader, of each message; there is at least one."""
-        rows = [list(row) for row in self._touches.drain().items()]
-        for first in range(0, len(rows) or 1, TOUCHED_COUNT_MAX):
-            yield rows[first : first + TOUCHED_COUNT_MAX]
+    def take_touches(self) -> list[list[int]]:
+        """Rows of session and timeout (ms) for the leader, of one message."""
+        rows = list(map(list, self._touches.drain(TOUCHED_COUNT_MAX).items()))
+        self.has_untold = bool(self._touches)
+        return rows
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: a verdict on it concerns nobody."""
@@ -417,6 +427,7 @@ class Sessions:
             self._clients.close(connection, Closing.FLUSHED)
 
 
+_SERVED = Stage.SERVED
 _ADMITTED = Admission.ADMITTED
 _REFUSALS = {
     Admission.EXPIRED: int(ErrorCode.SESSIONEXPIRED),

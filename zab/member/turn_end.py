@@ -68,7 +68,7 @@ def end_turn(member: Member) -> None:
             if held and not connection.closing:
                 member.receive(connection, held)
     processor.state.spent = 0
-    if processor.choked or processor.answering:
+    if processor.choked or processor.answering or processor.overdue:
         processor.resume()
     if member.throttle is not None:
         member.throttle.turn(now)
@@ -81,7 +81,7 @@ def end_turn(member: Member) -> None:
             member.metrics.stale_sessions_expired += 1
     if member.serving and not member.halted:
         questions = member.questions
-        has_asked = processor.intake or processor.syncing or sessions.wanted or member.is_stalled
+        has_asked = processor.intake.queue or processor.syncing or sessions.wanted or member.is_stalled
         if member.peer.state is not LEADING:
             if has_asked or sessions.revalidations:
                 _follow(member)
@@ -135,7 +135,7 @@ def _lead(member: Member) -> None:
     if sessions.wanted:
         processor.submit_new_sessions()
     member.is_stalled = False
-    if intake:
+    if intake.queue:
         if proposing.newest_time > member.wall and proposing.is_ahead_of(member.wall):
             member.trace(
                 f"this wall clock says {member.wall} ms, the newest batch is of {proposing.newest_time} ms "
@@ -145,7 +145,7 @@ def _lead(member: Member) -> None:
         for proposal in proposing.proposals(next_zxid, member.wall, lambda: _in_order(member.peer)):
             member.metrics.proposal_count += 1
             member.tell(proposal)
-        member.is_stalled = bool(intake) and not proposing.is_due
+        member.is_stalled = bool(intake.queue) and not proposing.is_due
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
         questions.sync(None, tag, intake.arrived_count)
@@ -168,9 +168,9 @@ def _follow(member: Member) -> None:
     assert link is not None, "who serves has a link to the leader"
     if sessions.wanted:
         processor.submit_new_sessions()
-    for message in processor.forwarded.take(intake) if intake else ():
+    for message in processor.forwarded.take(intake) if intake.queue else ():
         member.send(link, message)
-    member.is_stalled = bool(intake)
+    member.is_stalled = bool(intake.queue)
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
         questions.sync(None, tag, intake.arrived_count)
@@ -188,7 +188,7 @@ def _follow(member: Member) -> None:
 
 
 def _in_order(peer: Peer) -> set[ServerId]:
-    """Servers that want what they forwarded back in that order, as far as this leader knows (`Intake.turn`)."""
+    """Servers that want what they forwarded back in that order, as far as this leader knows (`Intake.stay`)."""
     leading = peer.leading
     assert leading is not None
     return {*leading.attached.values(), *(h.sid for h in leading.handlers.values() if not h.features & FAIR_TURNS)}

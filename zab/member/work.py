@@ -5,11 +5,15 @@ are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers,
 `NAME_WORK` for each name that was looked at, whatever became of it. It is counted, never timed: a run repeats exactly.
 
     getChildren, getChildren2, filteredList*, parts of a multiRead      each child
-    getChildrenPage                                                     each child that is compared (`page_names`)
+    getChildrenPage                                                     each child that is compared (`Crowd.page`)
     getEphemerals                                                       each ephemeral of the session
     getAllChildrenNumber, listRecursive                                 each descendant
     setWatches                                                          each path
     multiRead                                                           each part
+    auth, sasl                                                          `PROOF_WORK`
+
+What is answered at once, whatever waits (`local.PROMPT`), waits itself when a turn has no room for it, with all that
+comes after it on its connection: a write behind an `auth` is done as whom it proved.
 
 Writes count as they are prepared (`proposing`): a multi and the end of a session with their parts, lists of permissions
 with each entry that is looked at; refused ones also with the bytes of their requests.
@@ -19,18 +23,16 @@ Not here: what is cut into slices (`datatree.slices`).
 
 from typing import Final
 
-from datatree.crowd import Children, Crowd
-
 __all__ = [
     "ANSWERED_BYTES",
+    "BYTES_FOR_ONE",
     "NAME_WORK",
     "PREPARED_BYTES_MAX",
     "PREPARED_WORK_MAX",
+    "PROOF_WORK",
     "REFUSED_WORK",
     "REQUEST_WORK",
     "SHARES",
-    "page_names",
-    "work_of",
 ]
 
 PREPARED_WORK_MAX: Final = 1_000
@@ -38,7 +40,7 @@ PREPARED_BYTES_MAX: Final = 512 << 10
 """After so many writes in a turn, with their parts and entries, or writes of so many bytes, the others wait for the
 next one."""
 BYTES_FOR_ONE: Final = 64
-"""Of a write that is not prepared yet: so many bytes stand for a part of it."""
+"""Of a write that is not prepared yet: it counts as one, and as one more for so many bytes."""
 REFUSED_WORK: Final = 4
 """So many bytes of these for each byte of a request that is refused: it is read, checked, and leaves no record."""
 ANSWERED_BYTES: Final = 2 << 20
@@ -49,15 +51,7 @@ SHARES: Final = 16
 
 REQUEST_WORK: Final = 200
 """So a turn answers 7,000 of the smallest requests."""
+PROOF_WORK: Final = 1_024
+"""Of a proof of who somebody is, which is hashed: a turn looks at 1,700."""
 NAME_WORK: Final = 128
 """So a turn looks at 16,000 names."""
-
-
-def page_names(children: Children, count: int) -> int:
-    """How many names are compared for a page of so many."""
-    return 2 * count + 2_048 if isinstance(children, Crowd) else len(children)
-
-
-def work_of(body: bytes) -> int:
-    """What a write counts as before it is prepared."""
-    return 1 + len(body) // BYTES_FOR_ONE
