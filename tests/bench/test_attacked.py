@@ -20,7 +20,8 @@ def test_an_attack_is_measured(tmp_path: Path) -> None:
 
 def test_table_has_the_median_and_the_most_of_each() -> None:
     text = table({"noise": [(10.4, 1.0), (1200.0, 3.0), (20.0, 2.0)]})
-    assert text.splitlines()[2] == "| noise | 20 (1,200) | 2 (3) |"
+    assert text.splitlines()[2] == "| noise | **20 (1,200)** | 2 (3) |", "above the bound of 200 ms"
+    assert table({"long": [(200.0, 20.1)]}).splitlines()[2] == "| long | 200 (200) | **20 (20)** |"
 
 
 def test_page_has_its_place() -> None:

@@ -12,7 +12,7 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import GetChildrenPage, PathKind, PathOnly, SetData
 from tests.hostile.ensembles import Target
-from tests.hostile.raw import Client, acl_body, create_body, make_crowd, multi_body, text
+from tests.hostile.raw import Client, acl_body, clients, create_body, make_crowd, multi_body, networks, text
 
 SECURE_TOO = ()
 
@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 BAD_ARGUMENTS, INVALID_ACL = -8, -114
 ASKED = 300
 CROWD = 4_900
+PAGED = 80_000
 DEPTH = 2_000
 
 
@@ -55,12 +56,43 @@ def test_multi_reads_of_more_than_an_answer_has_room_for(target: Target, attacke
 
 
 def test_pages_of_a_crowd_with_a_prefix(target: Target, attacker: Client) -> None:
-    """One name is found for as many as may be compared."""
+    """One name is found for as many as may be compared; and pages of as many as there may be."""
+    make_crowd(attacker, "/paged", PAGED)
     with target.attacked():
-        make_crowd(attacker, "/paged", CROWD)
-        page = GetChildrenPage(b"/paged", b"", b"000001", 5_000).encode()
-        assert ask(attacker, OpCode.GET_CHILDREN_PAGE, page) == {0}
-        remove(attacker, "/paged", CROWD)
+        for prefix, count in ((b"000001", ASKED), (b"", 30)):
+            page = GetChildrenPage(b"/paged", b"", prefix, 5_000).encode()
+            assert ask(attacker, OpCode.GET_CHILDREN_PAGE, page, count) == {0}
+    remove(attacker, "/paged", PAGED)
+
+
+def test_multi_reads_of_as_many_parts_as_may_be(target: Target, attacker: Client) -> None:
+    """Ten thousand parts are found in one slice, and written down in many."""
+    attacker.create("/read", b"x" * 80)
+    parts = [(OpCode.GET_DATA, text(path) + b"\0") for path in (b"/read", b"/none")] * 5_000
+    with target.attacked():
+        for _ in range(10):
+            assert ask(attacker, OpCode.MULTI_READ, multi_body(parts), 2) == {0}
+    attacker.call(OpCode.DELETE, text(b"/read") + struct.pack(">i", -1))
+
+
+def test_pings_and_proofs_without_end(target: Target) -> None:
+    """Each is answered at once, whatever waits, and costs a few bytes to ask for."""
+    proof = struct.pack(">i", 0) + text(b"digest") + text(b"me:x")
+    with target.attacked(), clients(target.leader.client_port, 20) as crowd:
+        for client in crowd:
+            ping, auth = client.request(OpCode.PING, b"", xid=-2), client.request(OpCode.AUTH, proof, xid=-4)
+            client.sock.sendall(ping * 3_000 + auth * 1_000)
+        for client in crowd:
+            assert {client.reply()[0] for _ in range(4_000)} == {0}
+
+
+def test_lists_of_permissions_set_over_and_over(target: Target, attacker: Client) -> None:
+    """Each of 251 networks of each list is looked at before it is stored."""
+    attacker.create("/listed")
+    body = text(b"/listed") + acl_body([*networks(250), (31, b"world", b"anyone")]) + struct.pack(">i", -1)
+    with target.attacked():
+        assert ask(attacker, OpCode.SET_ACL, body, 250) == {0}
+    attacker.call(OpCode.DELETE, text(b"/listed") + struct.pack(">i", -1))
 
 
 def test_ephemerals_and_descendants_asked_for_without_end(target: Target, attacker: Client) -> None:

@@ -91,6 +91,20 @@ def test_multi_of_as_many_parts_as_may_be(target: Target, attacker: Client) -> N
         assert attacker.call(14, multi_body(deletes))[0] == 0
 
 
+def test_multis_pipelined_by_four(target: Target, attacker: Client) -> None:
+    """Four clients have ten multis of 1,000 changes each on their way. Whoever asks for one change waits for a multi
+    that has begun, and not for all of them."""
+    attacker.create("/piped", b"x")
+    changes = multi_body([(5, text(b"/piped") + text(b"") + DELETE_ANY)] * 1000)
+    for port in (target.leader.client_port, target.follower.client_port):
+        with target.attacked(), clients(port, 4) as greedy:
+            for client in greedy:
+                client.sock.sendall(b"".join(client.request(14, changes) for _ in range(10)))
+            for client in greedy:
+                assert [client.reply()[0] for _ in range(10)] == [0] * 10
+    attacker.call(2, text(b"/piped") + DELETE_ANY)
+
+
 @pytest.mark.parametrize(
     "body",
     [

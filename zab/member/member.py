@@ -265,22 +265,11 @@ class Member:
             self._effects.append(WriteAudit(self.auditor.take()))
         if self.state.spans is not None and self.state.spans.taken:
             self._effects.append(ExportSpans(self.state.spans.take()))
-        self.may_have_more = bool(
-            self.committed
-            or self.is_between_states
-            or processor.answering
-            or processor.proposing.is_due
-            or processor.choked
-            or processor.overdue
-            or self.sessions.has_untold
-            or processor.leaving
-            or self.clients.ending
-            or processor.change_feed.ready
-            or self.limits.full
-            or self.throttle is not None
-            or self.state.tree.quota_sums.is_due
-            or self.heir.awaited is not None
-        )
+        applies = self.committed or self.is_between_states or processor.proposing.is_due
+        answers = processor.answering or processor.choked or processor.overdue or processor.change_feed.ready
+        forgets = processor.leaving or self.clients.ending or self.limits.full or self.throttle is not None
+        tells = self.sessions.has_untold or self.heir.awaited is not None or self.state.tree.quota_sums.is_due
+        self.may_have_more = bool(applies or answers or forgets or tells)
         self.peer.invariants()
         self.awaits_durable = self.peer.awaits_durable
         effects, self._effects = self._effects, []

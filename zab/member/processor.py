@@ -128,17 +128,16 @@ class Processor:
     # ----------------------------------------------------------------------------------------- frames from a client
 
     def receive(self, connection: ClientConnection, frames: Iterable[bytes], share: int | None = None) -> None:
-        """Answer each request if nothing stands before it, else give it its place. `share`: how much of a turn's work
-        there is for what is answered at once; without one, all that is left."""
+        """Answer each request if nothing stands before it, else give it its place. `share`: of a turn's work, for what
+        is answered at once; None: all that is left."""
         if connection.held:
             connection.held += frames
             return
         state, pending, out = self.state, connection.pending, connection.out
         share_end = ANSWERED_BYTES if share is None else state.spent + share
-        session, owner = connection.session, self.server_id
+        session, owner, before = connection.session, self.server_id, len(out)
         refused: int | None = None
         room = full = self._own_room(connection)
-        before = len(out)
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         rest = frames = iter(frames)
         if state.authentication.is_required:
@@ -156,9 +155,7 @@ class Processor:
                 if answer is None or pending or room < 0 or state.spent > ANSWERED_BYTES:
                     if opcode in self._writes and not (is_short and needs_room(opcode, frame, _HEADER.size)):
                         if refused is None:  # it is the same for all that come at once
-                            refused = 0
-                            if leads:
-                                refused = self.sessions.refusal(session, owner, is_local=connection.is_local)
+                            refused = leads and self.sessions.refusal(session, owner, is_local=connection.is_local)
                         asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
                         arrived.append((asked, connection, owner, refused))
                         pending.append((xid, opcode, b"", self.now))
@@ -167,9 +164,7 @@ class Processor:
                             self.auditor.asked(connection, xid, opcode, asked[3])
                         continue
                     if opcode in PROMPT and state.spent > share_end:
-                        connection.held = [frame, *rest]
-                        self.clients.hold(connection, Hold.WORK)
-                        self.overdue[connection] = None
+                        self._put_off(connection, opcode, [frame, *rest])
                         break
                     connection.out_bytes += full - room
                     full = room
@@ -196,14 +191,20 @@ class Processor:
         except StructError:
             self.clients.close(connection)
         connection.out_bytes += full - room
-        answered_count = len(out) - before
-        if answered_count:
-            self.metrics.readlatency.add(0, answered_count)
+        if len(out) > before:
+            self.metrics.readlatency.add(0, len(out) - before)
             if not pending:
                 connection.last_answer = answered_opcode, answered_xid, state.tree.applied, self.now, 0
-            connection.answered_count += answered_count
+            connection.answered_count += len(out) - before
             connection.waited_least_ms = 0
             self.clients.dirty[connection] = None
+
+    def _put_off(self, connection: ClientConnection, opcode: int, frames: list[bytes]) -> None:
+        """The turn has no room for the first of these, which is of this operation: all of them wait for a next one."""
+        self.metrics.op_counts[opcode] -= opcode in self.metrics.op_counts
+        connection.held = frames
+        self.clients.hold(connection, Hold.WORK)
+        self.overdue[connection] = None
 
     def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
         """A request that is no write, or for which there is no room, and that may not overtake what waits."""
