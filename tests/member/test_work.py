@@ -170,6 +170,8 @@ def test_what_is_answered_at_once_is_so_within_the_work_of_a_turn(asked: str, mo
         assert xids == [-2 if asked == "ping" else -4] * 1_000 + [1]
         assert not attacker.connection.paused
     assert not server.member.processor.overdue
+    if asked == "ping":
+        assert server.member.metrics.op_counts[OpCode.PING] == 4 * 1_000 + 1, "each is counted once"
 
 
 def test_a_write_behind_a_proof_that_waits_is_done_as_whom_it_proved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,8 +128,7 @@ class Processor:
     # ----------------------------------------------------------------------------------------- frames from a client
 
     def receive(self, connection: ClientConnection, frames: Iterable[bytes], share: int | None = None) -> None:
-        """Answer each request if nothing stands before it, else give it its place. `share`: of a turn's work, for what
-        is answered at once; None: all that is left."""
+        """Answer each request if nothing stands before it, else give it its place. `share` is that of a turn."""
         if connection.held:
             connection.held += frames
             return
@@ -201,7 +200,8 @@ class Processor:
 
     def _put_off(self, connection: ClientConnection, opcode: int, frames: list[bytes]) -> None:
         """The turn has no room for the first of these, which is of this operation: all of them wait for a next one."""
-        self.metrics.op_counts[opcode] -= opcode in self.metrics.op_counts
+        if opcode in self.metrics.op_counts:
+            self.metrics.op_counts[opcode] -= 1
         connection.held = frames
         self.clients.hold(connection, Hold.WORK)
         self.overdue[connection] = None
