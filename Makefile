@@ -87,6 +87,7 @@ fix: $(VENV)/test.stamp
 sim: $(VENV)/test.stamp
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --both-judges
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --focus reshaping
+	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --focus recurring
 
 # Every decoder, with coverage; what is found stands in fuzz/crashes.
 fuzz: $(VENV)/fuzz.stamp

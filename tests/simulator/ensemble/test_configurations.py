@@ -36,3 +36,18 @@ def test_a_reconfiguration_is_committed_by_both_and_ends_what_was_before_it() ->
     assert (configurations.governing(8), configurations.governing(9)) == (OF_FILES.quorum, KEPT.quorum)
     configurations.appended(Memberships(OF_FILES, LOST))
     assert configurations.deciding == [KEPT.quorum], "it comes too late to decide"
+
+
+def test_what_was_asked_for_counts_until_it_is_answered() -> None:
+    configurations = Configurations(OF_FILES)
+    configurations.ask(LOST)
+    assert configurations.possible == [OF_FILES, LOST]
+    configurations.forget_asked()
+    assert configurations.possible == [OF_FILES]
+
+
+def test_all_that_were_ever_in_force_are_known() -> None:
+    configurations = Configurations(OF_FILES)
+    configurations.appended(Memberships(OF_FILES, KEPT))
+    configurations.committed(Memberships(KEPT))
+    assert configurations.ever == [OF_FILES.quorum, KEPT.quorum, KEPT.quorum]

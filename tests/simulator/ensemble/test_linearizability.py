@@ -12,7 +12,7 @@ from tests.simulator.ensemble.test_broken_variants import apply_twice, sync_with
 from tests.tidy.sources import MODULES
 from tests.tidy.test_rooms import closure
 from zab.cli.servers.simulate import SAFETY, UNDECIDED, attempt
-from zab.simulator.ensemble import simulation
+from zab.simulator.ensemble import linearizability
 from zab.simulator.ensemble.linearizability import Finding, judge
 from zab.simulator.ensemble.recorder import Record, Recorder
 
@@ -196,7 +196,7 @@ def test_a_run_fails_by_what_the_judge_finds(is_undecided: bool, code: int, monk
         judged.extend(records)
         return [Finding("/x", is_undecided, "is wrong")]
 
-    monkeypatch.setattr(simulation, "judge", refuse)
+    monkeypatch.setattr(linearizability, "judge", refuse)
     failure = attempt(4).failure
     assert judged
     assert failure is not None

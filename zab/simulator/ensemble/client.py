@@ -180,6 +180,13 @@ class Client:
         self.checker.connected()
         self._to_restore = None
 
+    def begin_anew(self) -> None:
+        """The lineage is over in which it had its session."""
+        self._line("begins anew")
+        self._disconnect()
+        self._forget_session()
+        self.checker = SessionChecker(self.name, self._observer.history)
+
     def disconnect(self) -> None:
         """Break the connection, and come back elsewhere."""
         self._disconnect()

@@ -35,6 +35,10 @@ class Configurations:
         """Somebody asks for this configuration: it may be outstanding from now on."""
         self._asked.append(membership)
 
+    def forget_asked(self) -> None:
+        """What was asked for has been answered."""
+        self._asked.clear()
+
     @property
     def newest(self) -> Membership:
         return self.in_force[max(self.in_force)]
@@ -48,6 +52,11 @@ class Configurations:
     def possible(self) -> list[Membership]:
         """The same."""
         return [self.newest, *self.outstanding.values(), *self._asked]
+
+    @property
+    def ever(self) -> list[Quorum]:
+        """Of all that were in force, too: somebody may know no newer one."""
+        return [*(each.quorum for each in self.in_force.values()), *self.deciding]
 
     def appended(self, memberships: Memberships) -> None:
         """Something was appended to a history whose member knows these."""

@@ -4,8 +4,8 @@ Every fault is within what the service promises to bear, so that any failure is 
 was durable may be lost. Without mercy what lasts is never over: a network that is cut or slow, a disk that is slow,
 full or hangs, a machine that is down. What is momentary still passes: a process that ended starts, a pause ends.
 
-`process_faults`, `disk_faults`, `network_faults`, `membership_faults` and `reshaping_faults` say what each of them is.
-Here is when, and which.
+`process_faults`, `disk_faults`, `network_faults`, `membership_faults`, `reshaping_faults` and `lineage_faults` say what
+each of them is. Here is when, and which.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import attrs
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.disk_faults import DISK_FAULTS
 from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.lineage_faults import LINEAGE_FAULTS, put_right
 from zab.simulator.ensemble.membership_faults import MEMBERSHIP_FAULTS
 from zab.simulator.ensemble.network_faults import NETWORK_FAULTS
 from zab.simulator.ensemble.process_faults import PROCESS_FAULTS
@@ -27,6 +28,10 @@ from zab.simulator.ensemble.scene import Cause, Scene
 
 PURGE_TICKS: Final = 3
 """Between two times that retention does its work, beside those after each snapshot."""
+PATIENCE_TICKS: Final = 20
+"""The longest that the next fault waits for clients, where it does."""
+WRITES_MIN: Final = 3
+"""It waits for so many writes that succeed."""
 
 
 @attrs.frozen
@@ -60,7 +65,9 @@ class Faults:
         self.happened: list[Happened] = []
         """What has happened so far."""
         self._is_over = False
-        self._scene = Scene(ensemble, rng)
+        self._waits_until = 0
+        self._waits_for = 0
+        self._scene = Scene(ensemble, rng, clients)
 
     def start(self) -> None:
         self._go_on()
@@ -71,6 +78,9 @@ class Faults:
 
     def _next(self) -> None:
         if self._is_over:
+            return
+        if self._ensemble.schedule.now < self._waits_until and self._acknowledged_count < self._waits_for:
+            self._ensemble.schedule.after(self._profile.tick_us, self._next)
             return
         (kind,) = self._rng.choices(self._kinds, self._weights)
         self._happens(Happened(self._ensemble.schedule.now, kind, self._rng.getstate()))
@@ -84,7 +94,14 @@ class Faults:
             if following is not None:
                 schedule.at(following.at_us, self._next_planned, following)
         elif self._kinds:
+            if self._profile.lets_clients_work and self._rng.random() < 0.6:
+                self._waits_until = schedule.now + self._profile.tick_us * PATIENCE_TICKS
+                self._waits_for = self._acknowledged_count + WRITES_MIN
             schedule.after(self._gap(), self._next)
+
+    @property
+    def _acknowledged_count(self) -> int:
+        return sum(client.acknowledged_count for client in self._clients)
 
     def _next_planned(self, fault: Happened) -> None:
         if not self._is_over:
@@ -109,7 +126,8 @@ class Faults:
         """Nothing goes wrong any more, and what is down is started. Disks that are full or hang stay so."""
         self._is_over = True
         self._ensemble.network.heal()
-        self._retire()
+        self.retire()
+        put_right(self._scene)
         for machine in self._ensemble.machines.values():
             machine.stays_down = machine.is_retired
             machine.disk_us = self._profile.disk_us
@@ -126,13 +144,14 @@ class Faults:
             client.has_faults = False
             client.wake()
 
-    def _retire(self) -> None:
-        """Servers that no configuration names, nor one that may come, are put away: nobody may need them."""
+    def retire(self) -> None:
+        """Servers that no configuration names, nor one that may come, are put away: nobody may need them. What was
+        asked for at last may come into force after the faults, and leave some out."""
         if self._profile.retires_removed:
             named = frozenset[int]().union(*(each.servers for each in self._ensemble.observer.configurations.possible))
             for machine in self._ensemble.machines.values():
-                machine.is_retired = machine.number not in named
-                if machine.is_retired:
+                if machine.number not in named and not machine.is_retired:
+                    machine.is_retired = machine.stays_down = True
                     self._ensemble.observer.count("servers retired")
                     machine.stop(with_power=True)
 
@@ -150,4 +169,5 @@ _CAUSE: Final[Mapping[str, Cause]] = {
     **NETWORK_FAULTS,
     **MEMBERSHIP_FAULTS,
     **RESHAPING_FAULTS,
+    **LINEAGE_FAULTS,
 }

@@ -21,6 +21,7 @@ Committed transactions are applied to the model (`model`) as the sequence grows.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from attrs import define
@@ -66,6 +67,8 @@ class History:
         """Server → how many batches its process has delivered."""
         self._initial: dict[int, int] = {}
         """Epoch → where the history of its primary ended when it broadcast first."""
+        self.beginning = BEFORE_ALL
+        """The zxid at which the lineage began."""
         self.told = 0
         """The highest zxid that any client was told of."""
         self._asked: dict[tuple[int, int], list[Asked]] = {}
@@ -76,6 +79,25 @@ class History:
         """Sessions whose end some leader has proposed."""
         self._last_number: dict[int, int] = {}
         """Session → the number of its newest write in the sequence."""
+
+    def next(self, txns: Iterable[Txn], position: Position, *, keeps_epochs: bool) -> History:
+        """That of the lineage which follows: it begins at this position, with what these transactions make. Where it
+        keeps the epochs, none of them is led again, and no zxid comes a second time."""
+        other = type(self)()
+        for txn in txns:
+            other.txns[txn.zxid] = txn
+            other.model.apply(txn)
+        zxid, chain = position
+        other.model.zxid = other.beginning = zxid
+        other.zxids, other.chains, other._place_of[zxid] = [zxid], [chain], 1
+        if keeps_epochs:
+            other.primaries, other.broadcasts = self.primaries, self.broadcasts
+        return other
+
+    def has_reached(self, position: tuple[int, bytes]) -> bool:
+        """Whether a delivered batch ends there."""
+        place = self._place_of.get(position[0], 0)
+        return place > 0 and self.chains[place - 1] == position[1]
 
     @property
     def end(self) -> Zxid:

@@ -1,6 +1,7 @@
 """What clients were told, judged from outside: by their questions, answers and times alone.
 
     judge(records) -> list[Finding]      empty: ZooKeeper's guarantees hold
+    demand_linearizability(records)      the same, for a run
 
 ZooKeeper's guarantees are not those of one register that is always linearizable. Judged is exactly this:
 
@@ -33,8 +34,9 @@ from attrs import frozen
 
 from zab.simulator.ensemble.recorder import Record
 from zab.simulator.ensemble.znode_order import STEPS_MAX, Interval, Stuck, order_of, says_something
+from zab.simulator.world.verdict import SafetyError, UndecidedError
 
-__all__ = ["Finding", "judge"]
+__all__ = ["Finding", "demand_linearizability", "judge"]
 
 LEFT_SHOWN_MAX: Final = 6
 _ALWAYS: Final = -(1 << 62)
@@ -75,6 +77,14 @@ def judge(records: Iterable[Record], steps_max: int = STEPS_MAX) -> list[Finding
         if stuck is not None:
             found.append(_explained(path, len(znodes[path]), stuck))
     return found
+
+
+def demand_linearizability(records: Iterable[Record]) -> None:
+    """Raises SafetyError for what is wrong, and UndecidedError."""
+    for finding in sorted(judge(records), key=lambda finding: finding.is_undecided):
+        if finding.is_undecided:
+            raise UndecidedError(str(finding))
+        raise SafetyError("linearizability", str(finding))
 
 
 def _goes_back(asked: list[Record]) -> Iterator[Finding]:

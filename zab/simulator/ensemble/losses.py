@@ -48,6 +48,7 @@ from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.restore import quorum_of
 from zab.quorum import Quorum
+from zab.simulator.ensemble.configurations import Configurations
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.spoiled import is_spoiled, is_spoiled_on_disk
@@ -62,7 +63,10 @@ class Losses:
         self._durable: Callable[[ServerId], int] = ensemble.observer.durable
         self._is_merciless = ensemble.profile.is_merciless
         self._marks_the_wiped = ensemble.profile.marks_the_wiped
-        self._configurations = ensemble.observer.configurations
+
+    @property
+    def _configurations(self) -> Configurations:
+        return self._ensemble.observer.configurations
 
     def may_do_without(self, machine: MemberMachine) -> bool:
         """Whether the others can go on if this copy is wiped or damaged, or its disk takes nothing any more."""
@@ -81,7 +85,7 @@ class Losses:
         have nothing yet are given all."""
         if not any(machine.is_wiped for machine in self._machines.values()):
             return True
-        return quorum.contains({sid for sid, machine in self._machines.items() if machine.is_synchronized})
+        return quorum.contains({sid for sid, machine in self._machines.items() if self._has_data(machine)})
 
     def _may_begin_anew(self, machine: MemberMachine, config: Config) -> bool:
         """Whether those without data, and this one with that file, could take themselves for an ensemble that was never
@@ -100,11 +104,15 @@ class Losses:
         running = {process.sid for process in self._ensemble.processes if process.durable >= kept}
         return self._is_quorum(running & self._left_without(machine))
 
+    def _has_data(self, machine: MemberMachine) -> bool:
+        """Of the lineage that counts."""
+        return machine.is_synchronized and self._ensemble.observer.lineage in (None, machine.lineage)
+
     def _left_without(self, machine: MemberMachine) -> set[ServerId]:
         return {
             sid
             for sid, other in self._machines.items()
-            if other is not machine and other.is_synchronized and not other.damaged and not other.is_impaired
+            if other is not machine and self._has_data(other) and not other.damaged and not other.is_impaired
         }
 
     def _is_quorum(self, sids: set[ServerId]) -> bool:

@@ -17,6 +17,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.restoring import drop_foreign, take_staged
 from zab.ids import ServerId
 from zab.member.damage import is_alone
 from zab.member.hole_fill import find, put
@@ -81,6 +82,8 @@ class MemberMachine(Machine):
         """What the process before ended for: the next start writes it."""
         self.hole: Hole | None = None
         """What the last start found missing, and others may have."""
+        self.is_given = False
+        """It was given a snapshot, and goes on with that from its next start on (B8 restored members)."""
         self.backup: dict[str, bytes] | None = None
         """What was on its disk once, for an operator who restores it."""
         self._count = count
@@ -132,6 +135,7 @@ class MemberMachine(Machine):
         self.disk.lose_everything()
         self.is_wiped = True
         self.damaged.clear()
+        self.filled, self.is_given = None, False
         self.is_damaged_at_end = self.has_forgotten = self.is_to_be_filled = False
 
     def _is_whole_again(self, recovered: Recovered) -> None:
@@ -148,10 +152,22 @@ class MemberMachine(Machine):
         found = scan(self.disk.read(path), first, SEGMENT_HEADER_BYTES)
         return any(isinstance(part, Bad) for part in found.parts)
 
+    def _take_given(self) -> None:
+        """As a server does at its start. Raises OSError."""
+        if drop_foreign(self.disk):
+            raise SafetyError("restore", f"server {self.number} drops what it was given")
+        taken = take_staged(self.disk, self.number)
+        self.is_given = False
+        if taken is not None:
+            self.filled = None
+            self._count("snapshots taken that were given")
+
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
         try:
             make_room(self.disk, self.config.disk_low_bytes)
+            if self.is_given:
+                self._take_given()
             filled, self.filled = self.filled, None
             if filled is not None and put(self.disk, filled):
                 self._count("holes filled")

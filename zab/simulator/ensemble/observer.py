@@ -27,7 +27,7 @@ from attrs import define
 
 from datatree.digest import MASK
 from datatree.log.batch import parse
-from datatree.log.zxid import counter_of
+from datatree.log.zxid import BEFORE_ALL, counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
@@ -41,6 +41,7 @@ from zab.quorum import Quorum
 from zab.roles import Leading
 from zab.simulator.ensemble.configurations import Configurations
 from zab.simulator.ensemble.history import History
+from zab.simulator.ensemble.linearizability import demand_linearizability
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.recorder import Recorder
@@ -85,6 +86,10 @@ class Observer:
         """Kept up to date of what clients ask and are told."""
         self._process: Callable[[ServerId], MemberProcess | None]
         self.configurations: Configurations
+        self.lineage: bytes | None = None
+        """The one that counts, once another one was ended by hand; None: the first, whichever that is."""
+        self._over: set[MemberProcess] = set()
+        """Processes that have last been seen in a lineage that is over."""
         self._promises: dict[ServerId, Promises] = {}
         self._committed = 0
         """As far as a mark has come, which a quorum had on disk."""
@@ -100,6 +105,32 @@ class Observer:
         self._acknowledged: dict[MemberProcess, tuple[Leading, dict[int, int]]] = {}
         """What learners have acknowledged to a leader, as long as it is one."""
 
+    def begin_lineage(self, lineage: bytes, history: History, of_files: Membership) -> None:
+        """An operator has ended the lineage that there was: it is judged, and another one is from now on."""
+        self.recorder.finish(self.history)
+        self.count("operations judged", len(self.recorder.records))
+        self.count("lineages ended")
+        demand_linearizability(self.recorder.records)
+        self.recorder.begin_anew(history)
+        self.lineage, self.history, self.configurations = lineage, history, Configurations(of_files)
+        self._committed = history.end
+        for judged in (
+            self._initial,
+            self._digests,
+            self._snapshots,
+            self._heard,
+            self._acknowledged,
+            self.ended_by_hand,
+        ):
+            judged.clear()
+        for sid, promises in self._promises.items():
+            # What was promised of epochs stays, where the history is not lost (B8 restored members).
+            self._promises[sid] = Promises(accepted_epoch=promises.accepted_epoch if history.primaries else 0)
+
+    def is_over(self, process: MemberProcess) -> bool:
+        """Whether this member is of a lineage that was ended: of it is judged only that it does not come to serve."""
+        return self.lineage is not None and process.peer.lineage not in (b"", self.lineage)
+
     def watch(
         self, of_files: Membership, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
     ) -> None:
@@ -113,7 +144,7 @@ class Observer:
 
     def traced(self, process: MemberProcess, text: str) -> None:
         """A sentence of the protocol: the ones that tell what a run reached."""
-        if text.startswith("ALARM") and not self.spoiled_by:
+        if text.startswith("ALARM") and not self.spoiled_by and not self.is_over(process):
             raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
         if text.startswith("session ") and "was silent" in text:
             self.history.ending.add(int(text.split()[1], 16))
@@ -134,6 +165,9 @@ class Observer:
             promises = Promises(saved_epoch=current, is_cut=is_cut, lost=lost)
             self._promises[process.sid] = promises
             machine.has_forgotten = False
+        if self.is_over(process):
+            self._over.add(process)
+            return
         if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
             reason = (
                 f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
@@ -157,7 +191,8 @@ class Observer:
 
     def process_stopped(self, process: MemberProcess, *, with_power: bool) -> None:
         """Its process is gone; its disk is as it was."""
-        self._promises[process.sid].durable = process.durable
+        self._promises[process.sid].durable = 0 if self.is_over(process) else process.durable
+        self._over.discard(process)
         self._heard.pop(process, None)
         self._acknowledged.pop(process, None)
         self.count("power lost" if with_power else "killed")
@@ -165,12 +200,26 @@ class Observer:
     def durable(self, sid: ServerId) -> int:
         """Where its log ends, durably; while it has no process: where it ended."""
         process = self._process(sid)
-        return self._promises[sid].durable if process is None else process.durable
+        if process is None:
+            return self._promises[sid].durable
+        return 0 if self.is_over(process) else process.durable
 
     # --------------------------------------------------------------------------------------------------------- the peer
 
     def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None:
         """A peer was told something and wants this done."""
+        if self.is_over(process):
+            self._over.add(process)
+            if any(
+                type(each) is ev.RoleChanged and (each.state, each.phase) == (LEADING, BROADCAST) for each in effects
+            ):
+                raise SafetyError("a lineage that is over serves nobody", f"server {process.sid} leads in it")
+            return
+        if process in self._over:
+            self._over.remove(process)
+            self._promises[process.sid] = Promises()
+            self.history.starts_at(process.sid, BEFORE_ALL, b"", [])
+            process.delivered.clear()
         if isinstance(event, ev.SnapshotInstalled):
             self.history.starts_at(process.sid, event.zxid, event.chain, [])
             process.delivered.clear()
@@ -272,6 +321,8 @@ class Observer:
     def acknowledged(self, process: MemberProcess, message: msg.Message) -> None:
         """A learner says that its log is durable up to here."""
         assert isinstance(message, msg.Ack)
+        if self.is_over(process):
+            return
         promises = self._promises[process.sid]
         promises.logged = max(promises.logged, message.zxid)
 
@@ -293,6 +344,8 @@ class Observer:
                         self._expires(process, heard, txn.session)
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
+        if zxid <= self.history.beginning:
+            return  # the operator has decided that
         holders = self._holders(zxid)
         both = self.configurations.committed(process.peer.memberships)
         if both:
@@ -364,6 +417,8 @@ class Observer:
 
     def turn_ended(self, process: MemberProcess) -> None:
         """Compare what was applied in this turn."""
+        if self.is_over(process):
+            return
         member = process.member
         delivered = process.delivered
         while delivered and delivered[0] <= member.applied:
@@ -392,6 +447,9 @@ class Observer:
 
     def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None:
         """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
+        process = self._process(ServerId(sid))
+        if process is not None and self.is_over(process):
+            return
         if self._snapshots.setdefault(zxid, data) != data and not self.spoiled_by:
             raise SafetyError("snapshots are exact", f"server {sid} has other bytes at {zxid:#x}")
         self.counts["snapshots written"] += 1
@@ -400,7 +458,7 @@ class Observer:
         """Every tree against the model, znode by znode; but those that are between two states."""
         for process in filter(None, map(self._process, self._promises)):
             tree = process.member.tree
-            if process.member.is_between_states:
+            if process.member.is_between_states or self.is_over(process):
                 continue
             if tree.recompute_digest() != tree.digest:
                 raise SafetyError("equal zxid, equal digest", f"the digest of server {process.sid} is not its tree's")

@@ -72,7 +72,7 @@ _FOCUSED = {
 _RESHAPING = {
     "reconfigure_all": 8,
     "reconfigure": 4,
-    "install": 3,
+    "install": 8,
     "hand_over": 3,
     **dict.fromkeys(("kill", "power", "outage", "depose", "partition", "kill_at_effect", "power_at_operation"), 2),
     **dict.fromkeys(("pause", "race", "wipe"), 2),
@@ -80,6 +80,8 @@ _RESHAPING = {
     **dict.fromkeys(("wrong_tree", "disk_error"), 1),
 }
 """What a run that is reshaped may have; the first of them it has."""
+_RECURRING = {"restore": 4, "recover": 3}
+"""What a run has beside that in which lineages end."""
 FAULT_NAMES = frozenset(
     {
         *FAULTS,
@@ -87,6 +89,7 @@ FAULT_NAMES = frozenset(
         *ASKED_FOR,
         *CLIENT_FAULTS,
         *_RESHAPING,
+        *_RECURRING,
         *(kind for kinds in _FOCUSED.values() for kind in kinds),
     }
 )
@@ -141,7 +144,7 @@ class Profile:
     forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
     that who lags needs a snapshot. `racing`: who comes into discovery or synchronization has an accident there, again
     and again. `changing`: servers leave, come back and change their roles, and the lead is handed over; nothing that
-    was durable is lost meanwhile. `reshaping`: see `reshaping` below. Most runs have none: anything may happen in
+    was durable is lost meanwhile. `reshaping`, `recurring`: see below. Most runs have none: anything may happen in
     them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
@@ -157,6 +160,9 @@ class Profile:
     """Configurations that come later may have groups and weights."""
     retires_removed: bool = False
     """A server of no configuration is not started again once the faults are over."""
+    lets_clients_work: bool = False
+    """After most faults the next one waits until some writes have succeeded, but not for ever: where one thing goes
+    wrong after the other, nobody leads for long enough to be asked for anything."""
     has_address_books: bool = False
     """A member dials only whom its configurations name."""
     further: tuple[tuple[str, str | int], ...] = ()
@@ -267,20 +273,33 @@ def reshaping(profile: Profile) -> Profile:
         weightless=frozenset(),
         markers=frozenset(sid for sid in profile.markers if sid <= voters),
         focus="reshaping",
+        lets_clients_work=True,
         has_groups=rng.random() < 0.4,
         has_address_books=rng.random() < 0.7,
         retires_removed=rng.random() < 0.5,
         faults={
             kind: weight for kind, weight in _RESHAPING.items() if kind == "reconfigure_all" or rng.random() < 0.55
         },
-        fault_ticks=rng.choice((20, 40, 60)),
+        fault_ticks=rng.choice((30, 45, 60)),
         fault_gap_us=profile.tick_us * rng.choice((1, 1, 2)) // rng.choice((1, 2)),
         further=(*profile.further, *further),
     )
 
 
-FOCUSES: Mapping[str, Callable[[Profile], Profile]] = {"changing": changing, "reshaping": reshaping}
-"""Those that all runs may be given, whatever their seeds say. `reshaping` is in no run of itself."""
+def recurring(profile: Profile) -> Profile:
+    """The same where one lineage ends and another one begins, again and again: a snapshot is restored, or what one copy
+    has. Servers of lineages that are over go on in them, and come back."""
+    profile = reshaping(profile)
+    faults = {**profile.faults, **_RECURRING}
+    return attrs.evolve(profile, focus="recurring", faults=faults, snap_count=min(profile.snap_count, 20))
+
+
+FOCUSES: Mapping[str, Callable[[Profile], Profile]] = {
+    "changing": changing,
+    "reshaping": reshaping,
+    "recurring": recurring,
+}
+"""Those that all runs may be given, whatever their seeds say. No run is `reshaping` or `recurring` by itself."""
 
 
 def _with_seldom(profile: Profile, rng: Random) -> Profile:

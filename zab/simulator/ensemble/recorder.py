@@ -73,6 +73,15 @@ class Recorder:
         self.records: list[Record] = []
         self._waiting: dict[tuple[int, int], tuple[Asked, list[Record]]] = {}
         """By session and number of the request."""
+        self._beginning: frozenset[str] = frozenset()
+        """The paths that were there when the lineage began."""
+
+    def begin_anew(self, history: History) -> None:
+        """What comes next is of another lineage, which began with this. Of a znode that is there already nothing is
+        recorded: whoever judges histories takes all of them for absent at first."""
+        self.records.clear()
+        self._waiting.clear()
+        self._beginning = frozenset(path.decode() for path in history.model.paths())
 
     def asked(self, client: str, asked: Asked) -> None:
         """A client sends a request."""
@@ -110,13 +119,15 @@ class Recorder:
                     continue
                 path = None if txn is None else _path_in(txn, record.part)
                 record.path = path.decode() if path is not None else ""
-        self.records = [record for record in self.records if record.path]
-        for zxid in sorted(history.txns):
+        self.records = [record for record in self.records if record.path and record.path not in self._beginning]
+        for zxid in sorted(zxid for zxid in history.txns if zxid > history.beginning):
             txn = history.txns[zxid]
             paths = txn.rest if txn.type == OpCode.CLOSE_SESSION else ()
             if txn.type == OpCode.DELETE_CONTAINER:
                 paths = (txn.path,)
             for path in paths:
+                if path.decode() in self._beginning:
+                    continue
                 self.records.append(Record(None, 0, 0, None, "delete", path.decode(), "ok", zxid=zxid))
 
 

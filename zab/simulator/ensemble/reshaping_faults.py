@@ -64,7 +64,7 @@ def _whole(rng: Random, sids: list[ServerId], *, with_groups: bool) -> list[str]
     voters = [sid for sid in chosen if rng.random() < 0.8] or chosen[:1]
     if len(voters) < 2 and rng.random() < 0.8:
         voters = chosen[:2]
-    lines = [_line(sid, "participant" if sid in voters else "observer") for sid in chosen]
+    lines = [line_of(sid, "participant" if sid in voters else "observer") for sid in chosen]
     if with_groups and len(voters) >= 3 and rng.random() < 0.6:
         groups: dict[int, list[ServerId]] = {}
         count = rng.choice((1, 3))
@@ -75,7 +75,8 @@ def _whole(rng: Random, sids: list[ServerId], *, with_groups: bool) -> list[str]
     return lines
 
 
-def _line(sid: int, role: str) -> str:
+def line_of(sid: int, role: str) -> str:
+    """Of a configuration."""
     return f"server.{sid}=10.0.0.{sid}:2888:3888:{role};2181"
 
 
@@ -86,7 +87,7 @@ def install(scene: Scene) -> bool:
     if removed and rng.random() < 0.5:
         machine = scene.ensemble.machines[rng.choice(removed)]
     once = rng.choice([each for _, each in sorted(configurations.in_force.items())])
-    config = _with_file(machine.config, once.text, "observer" if rng.random() < 0.5 else "participant")
+    config = with_file(machine.config, once.text, "observer" if rng.random() < 0.5 else "participant")
     if not scene.losses.may_be_installed(machine, config):
         return False
     machine.stop(with_power=True)
@@ -97,13 +98,13 @@ def install(scene: Scene) -> bool:
     return True
 
 
-def _with_file(config: Config, text: bytes, role: str) -> Config:
+def with_file(config: Config, text: bytes, role: str) -> Config:
     """The same server with a file that has this configuration; without text, that of its own file."""
     before = ensemble_of(text) if text else config.ensemble
     sid = config.server_id
     if sid in before.servers:
         return attrs.evolve(config, ensemble=attrs.evolve(before, version=0))
-    own = parse_dynamic([Property(f"server.{sid}", _line(sid, role).partition("=")[2], 0)]).servers
+    own = parse_dynamic([Property(f"server.{sid}", line_of(sid, role).partition("=")[2], 0)]).servers
     return attrs.evolve(config, ensemble=Ensemble({**before.servers, **own}))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
 
+from zab.membership import Membership
+from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.machine import MemberMachine
 
@@ -14,8 +17,9 @@ from zab.simulator.ensemble.machine import MemberMachine
 class Scene:
     """Of one run."""
 
-    def __init__(self, ensemble: Ensemble, rng: Random) -> None:
+    def __init__(self, ensemble: Ensemble, rng: Random, clients: Sequence[Client] = ()) -> None:
         self.ensemble = ensemble
+        self._clients = clients
         self.profile = ensemble.profile
         self.rng = rng
         self.losses = Losses(ensemble)
@@ -30,6 +34,12 @@ class Scene:
     def ticks(self, most: float) -> int:
         """A duration in microseconds: mostly short."""
         return int(self.profile.tick_us * most * self.rng.random() ** 2)
+
+    def begin_lineage(self, lineage: bytes, history: History, of_files: Membership) -> None:
+        """The one before is over; these configurations and this history are what counts from now on."""
+        self.ensemble.observer.begin_lineage(lineage, history, of_files)
+        for client in self._clients:
+            client.begin_anew()
 
     def mend_after(self, delay: int, mend: Callable[[], None]) -> None:
         """What lasts is over then. Without mercy it never is."""
