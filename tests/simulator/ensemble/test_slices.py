@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from zab.cli.servers.simulate import attempt
+from zab.member.intake import Intake
 from zab.member.processor import Processor
 
-SEEDS = 60
+SEEDS, SEEDS_OF_TURNS = 60, 20
 
 
 def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +35,19 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     failed = {seed: failure for seed in range(SEEDS) if (failure := attempt(seed).failure) is not None}
     assert not failed
     assert counts["slices"] > 50 * SEEDS
+
+
+def test_runs_are_good_whatever_the_turns_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn takes two writes, so that some are left again and again, and sessions take turns."""
+    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 2)
+    counts: Counter[str] = Counter()
+    take = Intake.take
+
+    def counting(intake: Intake, work: int = 0) -> object:
+        counts["in turn"] += bool(intake.turns)
+        return take(intake, work)
+
+    monkeypatch.setattr(Intake, "take", counting)
+    failed = {seed: failure for seed in range(SEEDS_OF_TURNS) if (failure := attempt(seed).failure) is not None}
+    assert not failed
+    assert counts["in turn"] > 2 * SEEDS_OF_TURNS
