@@ -106,6 +106,21 @@ def test_requests_that_wait_count_with_unfinished_frames(length: int, count: int
     assert not any(other.is_closed for other in others), "what was answered counts no more"
 
 
+def test_requests_that_were_answered_meanwhile_end_nobody() -> None:
+    """One that always waits for an answer is counted anew only when all together seem to be too much."""
+    ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20)
+    server, client = ensemble.servers[1], ensemble.session()
+    for number in range(20):
+        server.durable_held = True
+        client.say(client.create(b"/%d" % number) + client.exists(b"/" + bytes(300_000)))
+        ensemble.settle()
+        ensemble.release(server)
+        server.durable_held = False
+        ensemble.settle()
+        assert not client.is_closed
+    assert len(client.replies()) == 40
+
+
 def test_answers_before_writes_of_one_batch_come_over_several_turns_and_within_the_limit_of_all() -> None:
     """Reads between two writes cannot wait for anybody who is slow. With one batch for the second writes of many, each
     had twice outputLimitBytes of answers in a single turn."""

@@ -139,7 +139,7 @@ class ClientConnection:
     pending: deque[Waiting] = attrs.Factory(deque)
     """Requests in their order, from the oldest write (or sync) that is under way on."""
     asked_bytes: int = 0
-    """Of these, when they were counted last (`zab.member.limits`)."""
+    """Of these when they were counted last, and of what has come since (`zab.member.limits`)."""
     answering: Generator[None, None, bytes] | None = None
     """What is left of an answer that takes more than a slice: of the first request in `pending`, or of a four-letter
     word."""

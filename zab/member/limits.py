@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from heapq import heapify, heapreplace
 from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from datatree.slices import ENDED, NAMES
@@ -46,6 +47,9 @@ SPARE: Final = 16
 
 REQUEST_BYTES: Final = 200
 """A request that waits, besides its frame."""
+
+_FRAME: Final = itemgetter(2)
+"""Of a request that waits."""
 
 
 class Together:
@@ -94,7 +98,14 @@ def _output_of(connection: ClientConnection) -> int:
 
 
 def _input_of(connection: ClientConnection) -> int:
-    return connection.frames.kept_bytes + (connection.asked_bytes if connection.pending else 0)
+    """At least what there is: what has arrived since it was counted may be answered."""
+    pending = connection.pending
+    return connection.frames.kept_bytes + (connection.asked_bytes + REQUEST_BYTES * len(pending) if pending else 0)
+
+
+def _counted_input_of(connection: ClientConnection) -> int:
+    connection.asked_bytes = sum(map(len, map(_FRAME, connection.pending)))
+    return _input_of(connection)
 
 
 class Limits:
@@ -121,7 +132,7 @@ class Limits:
         self.full: dict[ClientConnection, None] = {}
         """Whom load, and whom their output hold: each turn sees whether that is over."""
         self._outputs = Together(config.total_output_limit_bytes, _output_of)
-        self.inputs = Together(config.total_input_limit_bytes, _input_of)
+        self.inputs = Together(config.total_input_limit_bytes, _counted_input_of)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
         """When silence is looked for again; and when anything is."""
         self._unseen: Iterator[ClientConnection] | None = None
@@ -146,10 +157,11 @@ class Limits:
 
     def keep_waiting(self, connection: ClientConnection, came_bytes: int) -> None:
         """Some of what came waits for its turn."""
-        pending = connection.pending
-        if came_bytes > NOTED_BYTES_MIN or len(pending) > NOTED_COUNT_MIN:
-            connection.asked_bytes = sum(len(frame) for _, _, frame, _ in pending) + REQUEST_BYTES * len(pending)
-            self.keep_unfinished(connection)
+        if connection.asked_bytes:
+            connection.asked_bytes += came_bytes
+        else:
+            _counted_input_of(connection)
+        self.keep_unfinished(connection)
 
     def keep_unfinished(self, connection: ClientConnection) -> None:
         """What came finished no frame."""

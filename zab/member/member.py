@@ -88,7 +88,7 @@ from zab.member.inputs import (
     WriteAudit,
 )
 from zab.member.keeper import show_features
-from zab.member.limits import Limits
+from zab.member.limits import NOTED_BYTES_MIN, NOTED_COUNT_MIN, Limits
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
 from zab.member.questions import Questions
@@ -582,8 +582,10 @@ class Member:
             return
         if frames:
             self._on_frames(connection, frames)
-            if connection.pending:
-                self.limits.keep_waiting(connection, len(event.data))
+            if waiting_count := len(connection.pending):
+                came_bytes = len(event.data)
+                if came_bytes > NOTED_BYTES_MIN or waiting_count > NOTED_COUNT_MIN:
+                    self.limits.keep_waiting(connection, came_bytes)
         else:
             self.limits.keep_unfinished(connection)
         if self.is_stalled and (connection.pending or connection.frames.kept_bytes):
