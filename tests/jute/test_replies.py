@@ -6,7 +6,7 @@ from kazoo.protocol import serialization
 from kazoo.protocol.states import ZnodeStat
 
 from datatree.errors import ErrorCode
-from datatree.jute import JuteError
+from datatree.jute import NULL, JuteError
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL
 from zab.jute.change_pages import ChangePage, PageStatus, change_bytes, page_body
@@ -23,7 +23,6 @@ from zab.jute.replies import (
     data_reply,
     decode_body,
     failed_multi_body,
-    filtered_body,
     identities_body,
     int_body,
     keepers_refused_part,
@@ -40,6 +39,7 @@ KAZOO_STAT = ZnodeStat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 STAT = serialization.stat_struct.pack(*KAZOO_STAT)
 S = STAT.hex()
 A = "00000002 2f61"
+ONE = bytes.fromhex("00000001")
 OPEN = "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
 END = "ffffffff 01 ffffffff"
 
@@ -164,13 +164,13 @@ BODIES = [
     (OpCode.FILTERED_LIST, children_body([b"/a"], STAT), f"00000001 {A} {S}", ([b"/a"], STAT)),
     (
         OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
-        filtered_body([b"/a"], STAT, [STAT], [None]),
+        children_body([b"/a"], STAT) + ONE + STAT + ONE + NULL,
         f"00000001 {A} {S} 00000001 {S} 00000001 ffffffff",
         ([b"/a"], STAT, [STAT], [None]),
     ),
     (
         OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
-        filtered_body([b"/a"], STAT, [], [b"xy"]),
+        children_body([b"/a"], STAT) + bytes(4) + ONE + bytes.fromhex("000000027879"),
         f"00000001 {A} {S} 00000000 00000001 00000002 7879",
         ([b"/a"], STAT, [], [b"xy"]),
     ),

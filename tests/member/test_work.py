@@ -23,8 +23,9 @@ from datatree.requests import (
     SetAcl,
     SetWatches,
 )
+from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
-from zab.member import reads
+from zab.member import filtered, reads
 from zab.member.four_letter import WORDS
 from zab.member.work import NAME_WORK, PROOF_WORK, REFUSED_WORK, REQUEST_WORK
 
@@ -110,6 +111,44 @@ def test_multi_read_that_is_too_large_is_refused_before_it_is_made(monkeypatch: 
     [(_, error, _)] = ensemble.do(client, client.request(OpCode.MULTI_READ, body))
     assert error == ErrorCode.BADARGUMENTS
     assert made == []
+
+
+@pytest.mark.parametrize("is_part", [False, True], ids=["alone", "part of a multiRead"])
+def test_a_long_filtered_list_is_told_in_slices_and_all_of_one_state(
+    is_part: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writes that are done meanwhile are not in it, and the event of its watch comes after it."""
+    for module in ("filtered", "listings", "reads"):
+        monkeypatch.setattr(f"zab.member.{module}.NAMES", 10)
+    monkeypatch.setattr(reads, "PATHS", 10)
+    ensemble = Ensemble(1, keeperExtensionsEnabled="true")
+    [server] = ensemble.servers.values()
+    client, other = ensemble.session(), ensemble.session()
+    ensemble.do(other, other.create(b"/d"), other.create(b"/d/large", b"x" * 20_000))
+    ensemble.do(other, *(other.create(b"/d/%02d" % number, b"old") for number in range(95)))
+    ensemble.do(client, client.children(b"/d", watch=True) if is_part else client.exists(b"/"))
+    told: list[int] = []
+    one = filtered._data
+    monkeypatch.setattr(filtered, "_data", lambda *child: told.append(0) or one(*child))
+    opcode, body = int(OpCode.FILTERED_LIST_WITH_STATS_AND_DATA), FilteredList(b"/d", not is_part, 0, True, True)
+    client.replies()
+    if is_part:
+        client.say(client.request(OpCode.MULTI_READ, Multi(((opcode, body),)).encode()))
+    else:
+        client.say(client.request(opcode, body.encode()))
+    while not told:
+        ensemble.step(server)
+    assert len(told) == 10
+    changes = [other.set(b"/d/%02d" % number, b"new") for number in range(95)]
+    ensemble.do(other, *changes, other.delete(b"/d/large"))
+    ensemble.settle()
+    (_, _, _, error, answer), event = client.take_received()
+    names, stat, stats, data = answer[0].value if is_part else answer
+    assert error == 0
+    assert dict(zip(names, data, strict=True)) == {b"%02d" % n: b"old" for n in range(95)} | {b"large": b"x" * 20_000}
+    assert {STAT_LAYOUT.unpack(each)[4] for each in stats} == {0}, "their versions"
+    assert STAT_LAYOUT.unpack(stat)[9] == 96
+    assert event[0] == "event"
 
 
 def test_writes_that_are_refused_count_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

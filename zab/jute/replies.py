@@ -78,7 +78,6 @@ __all__ = [
     "data_reply",
     "decode_body",
     "failed_multi_body",
-    "filtered_body",
     "identities_body",
     "int_body",
     "listing_reply",
@@ -169,12 +168,6 @@ def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
 
 def children_page_body(names: Iterable[bytes], has_more: bool, stat: bytes) -> bytes:
     return children_body(names, (b"\x01" if has_more else b"\x00") + stat)
-
-
-def filtered_body(names: Sequence[bytes], stat: bytes, stats: Sequence[bytes], data: Sequence[bytes | None]) -> bytes:
-    """filteredListWithStatsAndData."""
-    writer = Writer().raw(children_body(names, stat)).int(len(stats)).raw(b"".join(stats))
-    return writer.vector(data, Writer.buffer).getvalue()
 
 
 def listing_reply(xid: int, zxid: int, names: bytes, stat: bytes = b"") -> bytes:

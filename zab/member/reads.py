@@ -71,7 +71,6 @@ from zab.jute.replies import (
     children_page_body,
     data_body,
     data_reply,
-    filtered_body,
     int_body,
     keepers_refused_part,
     listing_reply,
@@ -84,6 +83,7 @@ from zab.jute.replies import (
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.connection import ClientConnection, Clients
+from zab.member.filtered import Filtered
 from zab.member.listings import LISTING_COUNT_MIN, Listings, first_page, listing
 from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
@@ -308,56 +308,61 @@ def filtered_list_with(state: ReadState, connection: ClientConnection, xid: int,
 
 
 def _filtered_list(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, opcode: OpCode) -> bytes:
-    """Children of one kind, with their stats and data where these are asked for, as they are together in one state: so
-    it is one slice, of `FILTERED_COUNT_MAX` children at most. Names alone of all children are what getChildren2 gives.
-    """
+    """Children of one kind, with their stats and data where these are asked for, as they are together in one state;
+    `FILTERED_COUNT_MAX` children at most. Names alone of all children are what getChildren2 gives."""
     connection.is_of_keeper = True
     body = decode(opcode, frame, BODY_AT)
     assert isinstance(body, FilteredList)
     if opcode == OpCode.FILTERED_LIST and body.which == ALL:
         return _listed(state, connection, xid, PathWatch(body.path, body.watch), OpCode.GET_CHILDREN2)
-    error, listed = _filtered(state, connection, body, state.config.jute_max_buffer_bytes)
-    if error:
-        return reply(xid, state.tree.applied, error)
+    zxid = state.tree.applied
+    found = _filtered(state, connection, body, state.config.jute_max_buffer_bytes)
+    if isinstance(found, ErrorCode):
+        return reply(xid, zxid, found)
     if body.watch:
         state.watches.add_child(connection, body.path or ROOT)
         check_watch_limit(state, connection)
-    return reply(xid, state.tree.applied, 0, listed)
+    return begun(_filtered_reply(xid, zxid, found), zxid)
 
 
-def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList, room: int) -> tuple[ErrorCode, bytes]:
-    """The body of the answer, of at most `room` bytes; BADARGUMENTS if that, or the number of children, is too much."""
+def _filtered_reply(xid: int, zxid: int, found: Filtered) -> Steps:
+    if len(found.children) > NAMES:
+        yield
+    return reply(xid, zxid, 0, (yield from found.written()))
+
+
+def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList, room: int) -> Filtered | ErrorCode:
+    """What is to be told, in one slice: none of it is written down yet. BADARGUMENTS if that is more than `room` bytes,
+    or if there are too many children."""
     tree, path, which = state.tree, body.path or ROOT, body.which
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
-        return error, b""
+        return error
     below = tree.children.get(path, NO_CHILDREN)
     if len(below) > FILTERED_COUNT_MAX:
-        return ErrorCode.BADARGUMENTS, b""
+        return ErrorCode.BADARGUMENTS
     state.spent += NAME_WORK * len(below)
-    start = 1 if path == ROOT else len(path) + 1
     is_secret = which != ALL or body.stats or body.data
-    names, stats, data = list[bytes](), list[bytes](), list[bytes | None]()
+    start = 1 if path == ROOT else len(path) + 1
+    each = 4 - start + (STAT_BYTES if body.stats else 0) + (4 if body.data else 0)
+    children, left, permitted, get = [], room, {OPEN: True}, tree.get
     for child in below:
-        found = tree.get(child)
+        found = get(child)
         assert found is not None, "a child is a znode"
-        if which != ALL and is_ephemeral(HEAD.unpack_from(found)[1]) != (which == EPHEMERALS):
+        acl_id, owner, _, _, kind = HEAD.unpack_from(found)
+        if which != ALL and is_ephemeral(owner) != (which == EPHEMERALS):
             continue
-        if is_secret and not may(state, connection, found, READ):
-            return ErrorCode.NOAUTH, b""
-        names.append(child[start:])
-        room -= 4 + len(child) - start
-        if body.stats:
-            stats.append(stat_of(found))
-            room -= STAT_BYTES
+        if is_secret and acl_id not in permitted:
+            permitted[acl_id] = may(state, connection, found, READ)
+        if is_secret and not permitted[acl_id]:
+            return ErrorCode.NOAUTH
+        left -= each + len(child)
         if body.data:
-            room -= 4 + length_of(found)
-            data.append(tree.data_of(child, found))
-        if room < 0:
-            return ErrorCode.BADARGUMENTS, b""
-    if body.stats is None:
-        return ErrorCode.OK, children_body(names, stat_of(znode))
-    return ErrorCode.OK, filtered_body(names, stat_of(znode), stats, data)
+            left -= length_of(found)
+        if left < 0:
+            return ErrorCode.BADARGUMENTS
+        children.append((child, found, tree.large[child] if kind == LARGE and body.data else None))
+    return Filtered(body, stat_of(znode), start, children, room - left)
 
 
 def list_recursive(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -468,50 +473,69 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
         connection.is_of_keeper = True
     children = state.tree.children
     name_count = sum(
-        len(children.get(wanted.path or ROOT, NO_CHILDREN)) for opcode, wanted in asked if opcode in _OF_CHILDREN
+        len(children.get(wanted.path or ROOT, NO_CHILDREN))
+        for opcode, wanted in asked
+        if opcode in _OF_CHILDREN or isinstance(wanted, FilteredList)
     )
-    if len(asked) + name_count >= PATHS:
+    is_long = len(asked) + name_count >= PATHS
+    if is_long:
         yield
     zxid = state.tree.applied
     found = _parts_found(state, connection, asked)
     if found is None:
         return reply(xid, zxid, ErrorCode.BADARGUMENTS)
+    if is_long:
+        connection.answering_zxid = zxid
     pieces: list[bytes] = []
     room, told_count = state.config.jute_max_buffer_bytes, 0
     for part_found in found:
-        pieces.append(piece := part_found if isinstance(part_found, bytes) else _part_told(*part_found))
+        if isinstance(part_found, bytes):
+            piece = part_found
+        elif isinstance(part_found[1], Filtered):
+            opcode, filtered = part_found
+            piece = part(opcode, (yield from filtered.written()))
+            told_count += len(filtered.children)
+        else:
+            piece = _part_told(*part_found)
+            told_count += len(part_found[3])
+        pieces.append(piece)
         room -= len(piece)
         if room < 0:
             state.spent += sum(map(len, pieces))
             return reply(xid, zxid, ErrorCode.BADARGUMENTS)
-        told_count += 1 + len(part_found[3]) if isinstance(part_found, tuple) else 1
+        told_count += 1
         if told_count >= PATHS:
-            told_count, connection.answering_zxid = 0, zxid
+            told_count = 0
             yield
     return reply(xid, zxid, 0, multi_body(pieces))
 
 
-_PartFound: TypeAlias = bytes | tuple[int, bytes, Znode, Sequence[bytes], bytes | None]
-"""What a part of a multiRead tells: all of it; or the operation, the path, the znode, its children, and its data, if
-that is kept apart. A znode never changes: another one takes its place."""
+_PartFound: TypeAlias = bytes | tuple[int, Filtered] | tuple[int, bytes, Znode, Sequence[bytes], bytes | None]
+"""What a part of a multiRead tells: all of it; or the operation, and what a filteredList has found, or the path, the
+znode, its children, and its data, if that is kept apart. A znode never changes: another one takes its place."""
 
 
 def _parts_found(
     state: ReadState, connection: ClientConnection, asked: list[tuple[int, PathWatch | FilteredList]]
 ) -> list[_PartFound] | None:
-    """All parts as they are in one state, in one slice: none of it is written down yet, but for those of Keeper. None:
-    it is too much for one answer, which is known before any of it is made."""
+    """All parts as they are in one state, in one slice: none of it is written down yet. None: it is too much for one
+    answer, which is known before any of it is made."""
     tree, room, children_left = state.tree, state.config.jute_max_buffer_bytes, FILTERED_COUNT_MAX
     found: list[_PartFound] = []
     for opcode, wanted in asked:
         path = wanted.path or ROOT
         if isinstance(wanted, FilteredList):
             children_left -= len(tree.children.get(path, NO_CHILDREN))
-            piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
-            if piece is None:
+            listed = _filtered(state, connection, wanted, room) if children_left >= 0 else ErrorCode.BADARGUMENTS
+            if listed is ErrorCode.BADARGUMENTS:
                 return None
-            room -= len(piece)
-            found.append(piece)
+            # In Keeper the type of a filteredList's answer is that of a getChildren2.
+            said_as = OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode
+            if isinstance(listed, ErrorCode):
+                found.append(_refused(state, connection, said_as, listed))
+            else:
+                room -= listed.told_bytes
+                found.append((said_as, listed))
             continue
         znode = tree.get(path)
         if znode is None:
@@ -551,17 +575,6 @@ def _refused(state: ReadState, connection: ClientConnection, opcode: int, error:
     if connection.is_of_keeper and state.config.keeper_extensions_enabled:
         return keepers_refused_part(opcode, error)
     return refused_part(error)
-
-
-def _part_filtered(
-    state: ReadState, connection: ClientConnection, opcode: int, body: FilteredList, room: int
-) -> bytes | None:
-    """None: it is too much for one answer. In Keeper the type of a filteredList's answer is that of a getChildren2."""
-    error, listed = _filtered(state, connection, body, room)
-    if error == ErrorCode.BADARGUMENTS:
-        return None
-    said_as = OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode
-    return _refused(state, connection, said_as, error) if error else part(said_as, listed)
 
 
 def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> None:
