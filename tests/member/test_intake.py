@@ -217,6 +217,41 @@ def test_a_write_waits_for_no_pipelines_of_multis(role: str, monkeypatch: pytest
     assert digests == {server.member.tree.recompute_digest()}
 
 
+@pytest.mark.parametrize("watcher_count", [0, 20])
+def test_a_write_waits_as_many_turns_where_others_are_told_of_everything(
+    watcher_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve multis are always under way at the leader. Telling many of the same changes takes little of a turn, so a
+    follower with recursive watchers applies as much in each as one without: none of them waits to be applied."""
+    for module, name in (("member", "APPLIED_COUNT_MAX"), ("processor", "DELIVERED")):
+        monkeypatch.setattr(f"zab.member.{module}.{name}", 220)
+    ensemble = Ensemble(3)
+    leader, follower = ensemble.leader, ensemble.follower
+    greedy, other = ensemble.session(leader), ensemble.session(follower)
+    ensemble.do(greedy, greedy.create(b"/m"), greedy.create(b"/own"))
+    watchers = [ensemble.session(follower) for _ in range(watcher_count)]
+    for watcher in watchers:
+        ensemble.do(watcher, watcher.add_watch(b"/m", 1))
+    for client in (greedy, other):
+        client.replies()
+    free, asked, waited = 12, 0, list[int]()
+    other.say(other.set(b"/own", b"x"))
+    for turn in range(60):
+        for _ in range(free):
+            greedy.say(multi(greedy, b"/m", 60))
+        for server in ensemble.servers.values():
+            ensemble.step(server)
+        ensemble._deliver()
+        free = len(greedy.replies())
+        if other.replies():
+            waited.append(turn + 1 - asked)
+            asked = turn + 1
+            other.say(other.set(b"/own", b"x"))
+        assert len(follower.member.committed) <= 2
+    assert max(waited) <= 7, waited
+    assert all(len(watcher.events()) > 1_000 for watcher in watchers)
+
+
 def test_multis_that_are_no_long_ones_count_with_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 100)
     ensemble = Ensemble(1)
