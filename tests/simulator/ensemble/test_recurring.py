@@ -1,26 +1,24 @@
-"""Whole members whose lineages end by an operator's hand, and begin again; and rules of that which are off."""
+"""Whole members whose lineages end by an operator's hand, and begin again."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeAlias
+from random import Random
 
 import pytest
 
+from datatree.log.epochs import DIRECTORY, MEMBER
+from datatree.log.segment import log_files
 from zab import events as ev
-from zab.membership import Memberships
 from zab.simulator.ensemble.history import History
+from zab.simulator.ensemble.lineage_faults import put_right
+from zab.simulator.ensemble.scene import Scene
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation, run
-from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+from zab.simulator.world.verdict import SafetyError
 from zab.states import BROADCAST, LEADING
 
-Patch: TypeAlias = pytest.MonkeyPatch
-Variant: TypeAlias = Callable[[Patch], None]
-
 RECURRING = Scope(focus="recurring")
-SEEDS = 300
 NEXT = bytes(range(16))
 
 
@@ -89,6 +87,23 @@ def test_nobody_serves_in_a_lineage_that_is_over() -> None:
         observer.peer_stepped(leader, ev.TimePassed(), [ev.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
 
 
+def test_once_the_faults_are_over_who_is_not_of_the_lineage_that_counts_has_an_empty_disk() -> None:
+    simulation = three()
+    scene = Scene(simulation.ensemble, Random(1))
+    amnesiac, over, given = simulation.ensemble.machines.values()
+    put_right(scene)
+    assert len(simulation.ensemble.processes) == 3, "no lineage has ended"
+    end_lineage(simulation)
+    amnesiac.disk.remove(f"{DIRECTORY}/{MEMBER}")
+    amnesiac.disk.sync_directory(DIRECTORY)
+    given.is_given = True
+    assert over.lineage is not None
+    put_right(scene)
+    assert [machine.is_wiped for machine in (amnesiac, over, given)] == [True, True, False]
+    assert [process.machine for process in simulation.ensemble.processes] == [given]
+    assert not log_files(amnesiac.disk)
+
+
 def test_clients_begin_anew_and_znodes_that_are_there_are_not_recorded() -> None:
     simulation = three()
     end_lineage(simulation)
@@ -100,26 +115,3 @@ def test_clients_begin_anew_and_znodes_that_are_there_are_not_recorded() -> None
     for client in simulation.clients:
         client.begin_anew()
         assert (client.session, client.checker.seen) == (0, 0)
-
-
-def keep_what_was_heard_of_another_lineage(patch: Patch) -> None:
-    patch.setattr(Memberships, "take_lineage", lambda _memberships, _lineage: False)
-
-
-VARIANTS: dict[Variant, int] = {
-    keep_what_was_heard_of_another_lineage: 34,
-}
-"""Each with a seed that notices; should a change of the code have moved that to another one, the search goes on."""
-
-
-@pytest.mark.hunt
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
-def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
-    variant(monkeypatch)
-    for seed in (VARIANTS[variant], *range(SEEDS)):
-        try:
-            run(seed, scope=RECURRING)
-        except (SafetyError, LivenessError, UndecidedError, AssertionError):
-            return
-    pytest.fail(f"{SEEDS} seeds did not notice")

@@ -160,16 +160,19 @@ def _begin(machine: MemberMachine, lineage: bytes, before: History) -> History:
 
 
 def put_right(scene: Scene) -> None:
-    """The faults are over: who is left in a lineage that is over is given an empty disk, and the file of the others;
-    and who holds nothing is started again, since it may wait for the servers that it has heard of."""
+    """The faults are over: who is left in a lineage that is over is given an empty disk, and the file of the others.
+    So is who counts in none, and has something of one that is over, or does not run and may have it. Any other one is
+    started again, since it may wait for the servers that it has heard of."""
     observer = scene.ensemble.observer
     for machine in scene.ensemble.machines.values():
         if observer.lineage is None or machine.lineage == observer.lineage or machine.is_given:
             continue
+        process = scene.ensemble.process(machine.number)
         machine.stop(with_power=True)
         if machine.lineage is not None:
-            machine.lose_everything()
             machine.config = with_file(machine.config, observer.configurations.newest.text, "observer")
+        if machine.lineage is not None or process is None or observer.is_over(process):
+            machine.lose_everything()
 
 
 LINEAGE_FAULTS: Final[Mapping[str, Cause]] = {"restore": restore, "recover": recover}
