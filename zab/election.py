@@ -117,6 +117,8 @@ class Election:
         self.taken_at: set[ServerId] = set()
         """Those of them that say that another process is this server; likewise."""
         self.round_trips_ms: dict[ServerId, int] = {}
+        self._spoke: set[ServerId] = set()
+        """Servers that sent a notification since ours was sent again last."""
         self._told: dict[ServerId, tuple[Notification, Notification]] = {}
         """Per server that has no vote, what it said last in this election, and what it was answered."""
         self._suspended = True
@@ -165,15 +167,20 @@ class Election:
             return None
         return self._resend_at if self._decide_at is None else min(self._resend_at, self._decide_at)
 
-    def on_timeout(self, now: int) -> None:
-        """The final wait is over, or nobody has answered for a while."""
+    def on_timeout(self, now: int) -> set[ServerId] | None:
+        """The final wait is over, or nobody has answered for a while. After the longest wait: who has said anything
+        in it; whoever elects or has a leader answers."""
         if not self._is_electing:
-            return
+            return None
         if self._decide_at is not None and now >= self._decide_at:
             self._finish(self.proposal.leader)
-        elif now >= self._resend_at:
-            self._resend_ms = min(2 * self._resend_ms, RESEND_MS_MAX)
-            self._broadcast(now)
+            return None
+        if now < self._resend_at:
+            return None
+        spoke, self._spoke = self._spoke if self._resend_ms == RESEND_MS_MAX else None, set()
+        self._resend_ms = min(2 * self._resend_ms, RESEND_MS_MAX)
+        self._broadcast(now)
+        return spoke
 
     def on_link_up(self, now: int, sid: ServerId, round_trip_ms: int) -> None:
         """A server is reachable: tell it where we stand."""
@@ -204,6 +211,7 @@ class Election:
         """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
         assert sid != self._sid
         assert not self._suspended
+        self._spoke.add(sid)
         if notification.round > self.round + ROUND_JUMP_MAX:
             return
         if self.state != LOOKING or self.winner is not None:
@@ -338,6 +346,13 @@ class Election:
         return leader is not None and leader.state == LEADING
 
     # ------------------------------------------------------------------------------------------------------- deciding
+
+    @property
+    def is_left_to_doubted(self) -> bool:
+        """Whether nobody better was heard for a while than one whose tree is wrong: then nobody is ever elected."""
+        assert self.state == LOOKING
+        candidate = self.received.get(self.proposal.leader)
+        return self._is_electing and self._resend_ms > RESEND_MS_MIN and candidate is not None and candidate.doubted
 
     def has_quorum(self, vote: Vote) -> bool:
         """Whether a quorum has sent this vote in this round."""

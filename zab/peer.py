@@ -135,10 +135,7 @@ class Peer(PeerState):
             return
         winner = self.election.winner
         if self._yields_to_nobody(winner):
-            self.trace(f"server {winner}, which is to lead, lacks history that this member has -> be a candidate again")
-            self.yields = self.makes_way = False
-            self.insists = True
-            self.election.start(now, self.standing())
+            self._insist(now, "server {}, which is to lead, lacks history that this member has")
             self._after(now)
             return
         role = LEADING if winner == self.settings.sid else OBSERVING if self.observes else FOLLOWING
@@ -169,6 +166,15 @@ class Peer(PeerState):
         position = (self.current_epoch, self.history.last[0])
         is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
         return self.is_no_candidate and not self.doubted and is_behind
+
+    def _insist(self, now: int, reason: str) -> None:
+        """Be a candidate again, though this member wanted others to lead: of those the best cannot, or must not."""
+        self.trace(f"{reason.format(self.election.proposal.leader)} -> be a candidate again")
+        assert self.is_no_candidate
+        assert not self.doubted
+        self.yields = self.makes_way = False
+        self.insists = True
+        self.election.start(now, self.standing())
 
     def _lead(self, now: int) -> None:
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
@@ -455,7 +461,11 @@ class Peer(PeerState):
             if self.following is not None and self.following.mastering is not None:
                 observer_master.on_time(self, now, self.following.mastering)
         elif not self.draining:
-            self.election.on_timeout(now)
+            spoke = self.election.on_timeout(now)
+            if spoke is not None:
+                reconfiguration.forget_silent(self, spoke)
+            if self.is_no_candidate and not self.is_tree_in_doubt and self.election.is_left_to_doubted:
+                self._insist(now, "the tree of server {}, the best that is left, is wrong")
 
 
 E = TypeVar("E", bound=ev.Event)

@@ -133,3 +133,10 @@ def forget_outstanding(peer: PeerState, sid: ServerId) -> None:
     that would let lead could never win, since others were not told of it."""
     if peer.state is LOOKING and peer.memberships.hear_outstanding(sid, None):
         peer.use_candidates()
+
+
+def forget_silent(peer: PeerState, spoke: set[ServerId]) -> None:
+    """The same, of all that have said nothing for long, though they were asked: such a one may stand still with its
+    links up, and nobody else knows what it told."""
+    for sid in peer.memberships.outstanding_at.keys() - spoke:
+        forget_outstanding(peer, sid)

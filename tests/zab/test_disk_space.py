@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from datatree.log.zxid import Epoch, Zxid
-from tests.zab.alone import FIRST, HISTORY, LAST, Alone, Follower, Leader, restored
+from tests.zab.alone import FIRST, HISTORY, LAST, LEADERS_LINK, Alone, Follower, Leader, restored
 from zab import events as ev
 from zab import message as msg
-from zab.ids import Link
+from zab.election import RESEND_MS_MIN
+from zab.ids import Link, ServerId
 from zab.roles import Stage
 from zab.states import AMPLE, DISCOVERY, EXHAUSTED, FOLLOWING, LEADING, LOOKING, LOW, Space
 
@@ -409,3 +410,17 @@ def test_a_full_member_leads_if_those_with_room_are_behind() -> None:
     for sid in (1, 2):
         leader.vote(sid, 3, zxid=LAST, epoch=leader.peer.current_epoch)
     assert leader.peer.state is LEADING
+
+
+def test_a_full_member_leads_if_the_tree_of_those_with_room_is_wrong() -> None:
+    follower = Follower()
+    follower.serve()
+    space(follower, LOW)
+    follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
+    follower.drained()
+    follower.tell(ev.ElectionLinkDown(ServerId(3)))
+    follower.vote(2, 2, zxid=Zxid(0), epoch=Epoch(0), doubted=True)
+    assert follower.peer.is_no_candidate
+    follower.wait(RESEND_MS_MIN)
+    follower.vote(2, 1, zxid=LAST, epoch=Epoch(2), doubted=True)
+    assert follower.peer.state is LEADING

@@ -8,6 +8,7 @@ from datatree.log.zxid import Epoch, Zxid
 from tests.zab.alone import LAST, Alone, Follower, Leader
 from zab import events as ev
 from zab import message as msg
+from zab.election import RESEND_MS_MIN
 from zab.ids import Link, ServerId
 from zab.states import DISCOVERY, FOLLOWING, LEADING, LOOKING
 
@@ -216,3 +217,38 @@ def test_without_the_heir_who_made_way_leads() -> None:
     assert leader.peer.state is LOOKING
     leader.vote(1, 3, zxid=LAST, epoch=Epoch(2))
     assert leader.peer.state is LEADING
+
+
+def test_who_made_way_is_a_candidate_again_where_only_wrong_trees_are_left() -> None:
+    """Server 2 is the heir, and its tree is wrong: a quorum of both is left, and would never elect."""
+    follower = Follower()
+    follower.serve()
+    follower.from_leader(msg.HandOver(ServerId(2)))
+    follower.drained()
+    follower.tell(ev.ElectionLinkDown(ServerId(3)))
+    follower.vote(2, 2, zxid=Zxid(0), epoch=Epoch(0), doubted=True)
+    follower.wait(1)
+    assert follower.peer.is_no_candidate, "somebody better may be about to vote"
+    follower.wait(RESEND_MS_MIN)
+    assert follower.said("the tree of server 2, the best that is left, is wrong -> be a candidate again")
+    follower.vote(2, 1, zxid=LAST, epoch=Epoch(2), doubted=True)
+    assert follower.peer.state is LEADING
+
+
+def test_who_made_way_waits_where_nobody_has_answered() -> None:
+    follower = Follower()
+    follower.serve()
+    follower.from_leader(msg.HandOver(ServerId(2)))
+    follower.drained()
+    follower.wait(RESEND_MS_MIN)
+    assert follower.peer.is_no_candidate
+
+
+def test_e6_whose_own_tree_may_be_wrong_is_no_candidate_beside_wrong_trees() -> None:
+    leader = three()
+    leader.tell(ev.LeadYielded("more voters have another tree"))
+    leader.drained()
+    leader.tell(ev.ElectionLinkDown(ServerId(1)))
+    leader.vote(2, 2, zxid=Zxid(0), epoch=Epoch(0), doubted=True)
+    leader.wait(RESEND_MS_MIN)
+    assert leader.peer.is_no_candidate

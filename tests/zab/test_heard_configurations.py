@@ -20,6 +20,7 @@ from tests.zab.alone import (
 )
 from zab import events as ev
 from zab import message as msg
+from zab.election import RESEND_MS_MAX, RESEND_MS_MIN
 from zab.ids import Link, ServerId
 from zab.peer_state import Restored, nothing
 from zab.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
@@ -413,3 +414,39 @@ def test_candidates_of_an_earlier_election_may_lead_no_more() -> None:
     alone.hear(30, msg.Refused("over"))
     assert alone.peer.state is LOOKING
     assert alone.peer.election.candidates == {1, 2, 3}
+
+
+def five_of_which_one_stands_still() -> Alone:
+    """Server 2 told server 1 alone of what is outstanding, and stands still then, with its link up; 5 is gone."""
+    alone = Alone(1, restored(), 5)
+    alone.tell(ev.ElectionLinkDown(ServerId(5)))
+    alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+    assert alone.peer.election.proposal.leader == 9
+    return alone
+
+
+def test_candidates_of_who_stands_still_may_lead_no_more() -> None:
+    """Servers 1, 3 and 4 are a quorum. The last two were not told of 9, and vote for 4."""
+    alone = five_of_which_one_stands_still()
+    for _ in range(8):
+        for sid in (3, 4):
+            alone.vote(sid, 4)
+        alone.wait(RESEND_MS_MAX)
+    assert alone.peer.election.candidates == {1, 2, 3, 4, 5}
+    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+
+
+def test_candidates_of_who_goes_on_telling_of_them_may_lead() -> None:
+    alone = five_of_which_one_stands_still()
+    for _ in range(8):
+        alone.vote(2, 9, outstanding=config(2 << 32 | 1, (1, 2, 9)), zxid=NEW, epoch=Epoch(2))
+        alone.wait(RESEND_MS_MAX)
+        assert alone.peer.election.candidates == {1, 2, 3, 4, 5, 9}
+
+
+def test_who_is_slow_to_answer_does_not_stand_still() -> None:
+    """It was asked a moment ago, for the first time."""
+    alone = five_of_which_one_stands_still()
+    alone.wait(RESEND_MS_MIN)
+    alone.wait(2 * RESEND_MS_MIN)
+    assert 9 in alone.peer.election.candidates
