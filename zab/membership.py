@@ -76,6 +76,8 @@ class Memberships:
         """The lineage that `heard` belongs to. Versions of two lineages say nothing of each other."""
         self.outstanding_at: dict[ServerId, Membership] = {}
         """What others said in this election to be outstanding at them, of the same lineage as this member's."""
+        self.turned_at: int | None = None
+        """When what was heard of a lineage was forgotten for that of another one: some ensemble has lived."""
         self.quorum = self._quorum()
 
     def _quorum(self) -> Quorum:
@@ -99,7 +101,7 @@ class Memberships:
     def is_any_known(self) -> bool:
         """Whether a configuration with a version above 0 is known, by the history or from others: the ensemble has
         lived."""
-        return self.is_any_in_history or bool(self.heard_of)
+        return self.is_any_in_history or bool(self.heard_of) or self.turned_at is not None
 
     @property
     def servers(self) -> frozenset[ServerId]:
@@ -192,12 +194,20 @@ class Memberships:
 
     def take_lineage(self, lineage: bytes) -> bool:
         """This member takes on a lineage; whether it had heard of another one's configurations, and forgets them."""
+        self.turned_at = None
         if self.heard_of_lineage == lineage or not self.heard_of:
             return False
         self.heard, self.heard_of_lineage = None, b""
         self.outstanding_at.clear()
         self.quorum = self._quorum()
         return True
+
+    def turn_to(self, lineage: bytes, now: int) -> None:
+        """Forget what was heard of another lineage for that of this one; nothing begins here all the same."""
+        assert self.heard_of_lineage not in (b"", lineage)
+        assert not self.is_any_in_history
+        self.take_lineage(lineage)
+        self.heard_of_lineage, self.turned_at = lineage, now
 
     def _forget_heard(self) -> None:
         if self.heard is not None and self.heard.version <= self.in_force.version:

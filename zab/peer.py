@@ -202,8 +202,8 @@ class Peer(PeerState):
         is_stranger = event.sid not in self.servers
         if event.sid == self.settings.sid or (is_stranger and not self.settings.takes_strangers):
             return
-        if event.in_force or event.outstanding or self.memberships.outstanding_at:
-            reconfiguration.hear(self, event, is_stranger=is_stranger)
+        if event.in_force or event.outstanding or self.memberships.heard_of:
+            reconfiguration.hear(self, now, event, is_stranger=is_stranger)
         self.hear_of_history(now, event.sid, tells=tells_of_history(event.notification) or bool(event.in_force))
         if event.sid not in self.servers:
             if not self.draining:

@@ -357,17 +357,22 @@ class PeerState:
         """From now on what the memberships say decides."""
         known = self.memberships
         self.quorum = self.election.quorum = known.quorum
-        self.election.candidates = known.candidates
+        self.election.candidates = self._candidates()
         self._weigh_founding()
         self.is_alone = self.quorum.contains({self.settings.sid})
         self.servers = known.servers
         self.is_membership_new = True
         self.tell_memberships()
 
+    def _candidates(self) -> frozenset[ServerId]:
+        """Who may lead. Who holds nothing asks those of its file, too: what it heard may be of a lineage that ended."""
+        known = self.memberships
+        return known.candidates | known.in_force.quorum.voters if self.holds == NOTHING else known.candidates
+
     def use_candidates(self) -> None:
         """Others may lead than before, as others say."""
         election = self.election
-        election.candidates = self.memberships.candidates
+        election.candidates = self._candidates()
         if election.proposal.leader != self.settings.sid and election.proposal.leader not in election.candidates:
             self.is_membership_new = True
         self._weigh_founding()
@@ -442,7 +447,7 @@ class PeerState:
             self.emit(ev.CloseLink(self.following.link, reason))
         self.leading = self.following = None
         self.memberships.outstanding_at.clear()
-        self.election.candidates = self.memberships.candidates
+        self.election.candidates = self._candidates()
         if self.state != LOOKING:
             self.become(LOOKING, ELECTION)
         self.election.suspend()

@@ -17,11 +17,16 @@ configurations name and that do not follow. Who is told believes the servers of 
 any other one that has proven to be of the ensemble: a committed configuration is true whoever tells it. Who holds a
 history passes it on, though it is not in that history yet (B9 told configurations).
 
+Who holds nothing hears of one lineage at a time, since versions of two say nothing of each other: of the first, until
+somebody who leads or is led tells of another one. So a server that is left of a lineage that ended keeps nobody from
+the one that goes on.
+
 Not here: what a configuration is (`membership`), who may change it, and its text.
 """
 
 from zab import broadcast, handover
 from zab import events as ev
+from zab import message as msg
 from zab.features import RECONFIGURATION
 from zab.ids import ServerId
 from zab.membership import Membership
@@ -103,14 +108,19 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 # -------------------------------------------------------------------------------------------------------- in elections
 
 
-def hear(peer: PeerState, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
+def hear(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
     """A server says what is in force, and what is outstanding there. Who elects, elects by it, if it is news."""
-    lineage = event.notification.lineage
+    memberships, lineage = peer.memberships, event.notification.lineage
     if peer.state is not LOOKING:
         return
     if is_stranger and not event.is_proven:
         return
-    if peer.holds != NOTHING and lineage != peer.lineage:
+    if peer.holds == NOTHING and _may_turn(peer, now, event.notification):
+        peer.trace(f"server {event.sid} has a leader in lineage {lineage.hex()} -> forget what another one decided")
+        memberships.turn_to(lineage, now)
+        peer.use_memberships()
+    of_whom = memberships.heard_of_lineage or lineage if peer.holds == NOTHING else peer.lineage
+    if lineage != of_whom:
         forget_outstanding(peer, event.sid)  # it may have lost its disk since it said so
         return
     try:
@@ -120,12 +130,21 @@ def hear(peer: PeerState, event: ev.NotificationReceived, *, is_stranger: bool) 
     except ValueError as error:
         peer.trace(f"server {event.sid} tells of a configuration that is none: {error}")
         return
-    memberships = peer.memberships
     if in_force is not None and memberships.hear(in_force, lineage):
         peer.trace(f"server {event.sid} says that the configuration of {in_force.version:#x} is in force")
         peer.use_memberships()
     if memberships.hear_outstanding(event.sid, outstanding):
         peer.use_candidates()
+
+
+def _may_turn(peer: PeerState, now: int, notification: msg.Notification) -> bool:
+    """Whether the lineage of which this member heard first may be over: in another one somebody leads, or is led. Where
+    both live, it stays with one of them for a tick, long enough to follow."""
+    turned_at = peer.memberships.turned_at
+    if peer.memberships.heard_of_lineage in (b"", notification.lineage):
+        return False
+    is_led = notification.state != LOOKING and notification.holds != NOTHING
+    return is_led and (turned_at is None or now - turned_at >= peer.settings.tick_ms)
 
 
 def forget_outstanding(peer: PeerState, sid: ServerId) -> None:

@@ -126,6 +126,43 @@ def test_a_session_that_came_from_such_a_server_waits_for_what_it_left_there() -
     assert taken(left_over(*asked, in_order=(2,))) == [(5, 1), (6, 1), (6, 2)]
 
 
+def test_a_session_that_came_to_such_a_server_is_in_the_order_of_that() -> None:
+    """What it has left at the other one is refused: it is not waited for. Else what server 2 forwarded would come back
+    in another order."""
+    asked = [write(6, 1, 1_000, owner=1), *(write(session, 2, session == 5, owner=2) for session in (5, 6, 7))]
+    order = taken(left_over(*asked, in_order=(2,)))
+    assert [session for session, cxid in order if cxid == 2] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sessions_that_come_and_go_leave_each_server_its_order_and_nothing_behind(seed: int) -> None:
+    """Server 3 wants its writes in the order of all, the others in that of each session."""
+    rng, intake, number = Random(seed), Intake(), 0
+    came, gone = defaultdict[tuple[int, int], list[int]](list), defaultdict[tuple[int, int], list[int]](list)
+
+    def leave() -> None:
+        (session, cxid, _, _, _), _, sid, _ = intake.queue[0]
+        assert sid is not None
+        gone[sid, session * (sid < 3)].append(cxid)
+        intake.take()
+
+    for _ in range(200):
+        for _ in range(rng.randint(0, 6)):
+            session, owner = rng.randint(1, 4), rng.randint(1, 3)
+            intake.arrived.append(write(session, number, rng.choice((0, 3, 50)), owner))
+            came[owner, session * (owner < 3)].append(number)
+            number += 1
+        if intake.turns:
+            intake.sort((ServerId(3),))
+        for _ in range(min(len(intake), rng.randint(0, 7))):
+            leave()
+        intake.stay(lambda: (ServerId(3),))
+    while intake:
+        leave()
+    assert gone == came
+    assert (intake.sessions, intake.left_count) == (set(), number)
+
+
 def test_of_a_role_that_is_over_nothing_is_left_and_numbers_go_on() -> None:
     intake = left_over(write(1, 1), write(2, 1), write(2, 2))
     intake.take()
@@ -147,6 +184,8 @@ def test_order_and_numbers_are_those_of_a_plain_list(seed: int) -> None:
     for _ in range(200):
         for _ in range(rng.randint(0, 6)):
             session, owner = rng.randint(1, 6), rng.randint(1, 3)
+            if any(session == other for _, other, _ in waiting):
+                owner = min(owner, 2)  # a session comes to another server when its writes have left
             intake.arrived.append(write(session, came, rng.choice((0, 0, 3, 50)), owner))
             waiting.append((came, session, came))
             came += 1

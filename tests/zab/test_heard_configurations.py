@@ -178,6 +178,71 @@ def test_b3_nobody_was_heard_of_and_all_are_empty() -> None:
 # ------------------------------------------------------------------------------- what is heard belongs to a lineage
 
 
+def follow(alone: Alone, leader: int, follower: int, text: bytes = b"", **fields: object) -> None:
+    """Both say who leads, and say it again to whoever elects anew because of that."""
+    for _ in range(2):
+        alone.vote(leader, leader, LEADING, config=text, **{**BEYOND, **fields})
+        alone.vote(follower, leader, FOLLOWING, config=text, **{**BEYOND, **fields})
+
+
+def left_of_an_ended_lineage(alone: Alone, state: object = LOOKING) -> None:
+    """Server 4 tells of a configuration whose version is above all of the lineage that goes on."""
+    text = config(5 << 32 | 16, (1, 4, 5))
+    alone.vote(4, 4, state, config=text, is_proven=True, **{**BEYOND, "lineage": OTHER_LINEAGE})
+
+
+@pytest.mark.parametrize("text", [b"", config(NEW, (1, 2, 3))])
+def test_what_is_left_of_an_ended_lineage_keeps_nobody_from_the_one_that_goes_on(text: bytes) -> None:
+    """Server 1 lost its disk. Servers 2 and 3 began anew, and have changed nothing yet, or have."""
+    alone = empty(1)
+    left_of_an_ended_lineage(alone)
+    assert voters(alone) == {1, 4, 5}
+    alone.forget()
+    alone.wait(10_000)
+    assert {effect.sid for effect in alone.did(ev.SendNotification)} >= {2, 3}, "those of its file are asked, too"
+    follow(alone, 2, 3, text)
+    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(2))]
+    assert voters(alone) == {1, 2, 3}
+
+
+def test_who_has_no_leader_tells_an_empty_member_of_no_second_lineage() -> None:
+    alone = empty(1)
+    alone.vote(2, 2, config=config(NEW, (1, 2)), **BEYOND)
+    left_of_an_ended_lineage(alone)
+    assert voters(alone) == {1, 2}
+
+
+def test_who_has_a_leader_and_holds_nothing_does_neither() -> None:
+    """It follows one that is about to begin."""
+    alone = empty(1)
+    left_of_an_ended_lineage(alone)
+    alone.vote(2, 3, FOLLOWING, **{**EMPTY, "lineage": LINEAGE})
+    assert voters(alone) == {1, 4, 5}
+
+
+def test_where_two_lineages_live_an_empty_member_stays_with_one_for_a_tick() -> None:
+    alone = empty(1)
+    left_of_an_ended_lineage(alone, LEADING)
+    alone.vote(2, 2, LEADING, **BEYOND)
+    assert voters(alone) == {1, 2, 3}
+    left_of_an_ended_lineage(alone, LEADING)
+    assert voters(alone) == {1, 2, 3}
+    alone.wait(alone.peer.settings.tick_ms)
+    left_of_an_ended_lineage(alone, LEADING)
+    assert voters(alone) == {1, 4, 5}
+
+
+def test_b3_who_turned_from_one_lineage_to_another_founds_none() -> None:
+    alone = empty(1)
+    left_of_an_ended_lineage(alone)
+    alone.vote(2, 2, LEADING, **BEYOND)
+    alone.vote(4, 4, is_proven=True, **EMPTY)
+    all_empty(alone, leader=3)
+    alone.wait(10_000)
+    assert alone.peer.state is LOOKING
+    assert not alone.did(ev.SaveEpochs)
+
+
 def test_what_was_heard_of_another_lineage_is_forgotten_with_a_lineage() -> None:
     alone = empty(1)
     alone.vote(2, 2, config=config(5 << 32 | 16, (1, 2)), lineage=OTHER_LINEAGE)
@@ -195,11 +260,10 @@ def test_what_was_heard_of_the_same_lineage_stays() -> None:
 
 
 def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
-    """It takes the lineage on without setting anything aside, since there is nothing."""
+    """It takes the lineage on and sets nothing aside, since there is nothing. Its leader has just begun anew."""
     alone = empty(1)
     alone.vote(2, 2, config=config(5 << 32 | 16, (2, 3)), lineage=OTHER_LINEAGE)
-    alone.vote(3, 3, LEADING, **BEYOND)
-    alone.vote(2, 3, FOLLOWING, **BEYOND)
+    follow(alone, 3, 2, lineage=OTHER_LINEAGE)
     assert alone.peer.state is FOLLOWING
     alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
     alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
@@ -212,6 +276,7 @@ def member_of_an_empty_lineage_that_heard_of_another_one() -> Alone:
     """Nothing is written yet. Somebody left over from another ensemble says that 1 alone decides."""
     alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
     stranger(alone, 4, config(5 << 32 | 16, (1,)), is_proven=True, lineage=OTHER_LINEAGE)
+    alone.wait(1_000)
     return alone
 
 
@@ -226,8 +291,7 @@ def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> Non
     alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
     stranger(alone, 4, config(5 << 32 | 16, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
     assert voters(alone) == {2, 3}
-    alone.vote(3, 3, LEADING, **BEYOND)
-    alone.vote(2, 3, FOLLOWING, **BEYOND)
+    follow(alone, 3, 2)
     alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
     alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
     assert alone.peer.state is FOLLOWING

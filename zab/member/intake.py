@@ -12,7 +12,8 @@ turns, so that nobody waits for everything that others have in their pipelines (
 What a write counts as is known once it is prepared; until then its bytes stand for it (`zab.member.work`).
 
 Some servers want their writes back in the order in which they forwarded them (`in_order`): those before
-`zab.features.FAIR_TURNS`, and observers behind a master, of which nobody knows. Each of them is one lane.
+`zab.features.FAIR_TURNS`, and observers behind a master, of which nobody knows. Each of them is one lane, also for a
+session that has left writes elsewhere: those that are not refused have gone before it writes there (`questions`).
 
 Every write has a number, that of its arrival: `left_count` is how many of the first ones have all left, so whoever has
 to wait for all that came before waits for that (`questions`).
@@ -72,9 +73,9 @@ class Intake:
         self._order = count()
         self._time = 0.0
         self._lane_of: dict[SessionId | int, _Lane] = {}
-        """By session."""
-        self._counts: defaultdict[SessionId | int, int] = defaultdict(int)
-        """How many writes of a session are in its lane."""
+        """By session: where those go that no server wants in order."""
+        self._counts: defaultdict[tuple[SessionId | int, ServerId | None], int] = defaultdict(int)
+        """How many writes of a session are in its own lane, and in that of a server."""
         self._lane_of_server: dict[ServerId, _Lane] = {}
         self._numbered = 0
         """While there are lanes: those that ever came before the ones in `arrived`."""
@@ -135,9 +136,12 @@ class Intake:
         work = max(work, least)
         lane.ends += work
         self._time += work / len(turns)
-        self._counts[session] -= 1
-        if not self._counts[session]:
-            del self._counts[session], self._lane_of[session]
+        counted = session, lane.server
+        self._counts[counted] -= 1
+        if not self._counts[counted]:
+            del self._counts[counted]
+            if self._lane_of.get(session) is lane:
+                del self._lane_of[session]
         if lane.waiting:
             heapreplace(turns, (lane.ends + lane.waiting[0][1], next(self._order), lane))
         else:
@@ -158,6 +162,9 @@ class Intake:
             lane = self._lane_of.get(session)
             if lane is None:
                 lane = self._lane_of[session] = self._new_lane(owner if owner in in_order else None)
+            if owner in in_order and lane.server != owner:
+                lane = self._new_lane(owner)
+            self._counts[session, lane.server] += 1
             least = 1 + len(body) // BYTES_FOR_ONE
             if not lane.writes:
                 is_first = self._is_begun and not self.turns
@@ -165,7 +172,6 @@ class Intake:
             lane.writes.append(write)
             lane.waiting.append((self._numbered, least))
             self._numbered += 1
-            self._counts[session] += 1
         self.arrived.clear()
         self.queue = self.turns[0][2].writes if self.turns else self.arrived
 
