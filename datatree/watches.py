@@ -103,10 +103,13 @@ class Znodes(Protocol):
 class _Holding:
     """The watches of one connection: the paths in each table."""
 
-    __slots__ = ("bytes", "count", "paths")
+    __slots__ = ("alone", "bytes", "count", "paths")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.count = self.bytes = 0
+        self.alone: _Watchers = {connection: None}
+        """The watchers of all paths that nobody else watches: one dict, so that they cost none each, and the collector
+        has none to look at."""
         self.paths: tuple[set[bytes], ...] = tuple(set() for _ in range(_TABLES_COUNT))
 
 
@@ -264,9 +267,9 @@ class WatchTable:
         told: _Watchers = {}
         is_open = acl is None or may_read is None
         for table, taken, kept in fired:
-            for watchers in (taken, kept):
+            for watchers, is_taken in ((taken, True), (kept, False)):
                 for connection in watchers:
-                    if watchers is taken:
+                    if is_taken:
                         self._consume(table, connection, path)
                     if connection not in told:
                         told[connection] = None
@@ -316,7 +319,7 @@ class WatchTable:
     def _add(self, table: int, connection: Connection, path: bytes) -> None:
         holding = self._holdings.get(connection)
         if holding is None:
-            holding = self._holdings[connection] = _Holding()
+            holding = self._holdings[connection] = _Holding(connection)
         paths = holding.paths[table]
         if path in paths:
             return
@@ -328,7 +331,9 @@ class WatchTable:
         self.total_bytes += size
         watchers = self._tables[table].get(path)
         if watchers is None:
-            self._tables[table][path] = {connection: None}
+            self._tables[table][path] = holding.alone
+        elif len(watchers) == 1:
+            self._tables[table][path] = {**watchers, connection: None}
         else:
             watchers[connection] = None
 
@@ -336,9 +341,11 @@ class WatchTable:
         holding = self._holdings[connection]
         holding.paths[table].remove(path)
         watchers = self._tables[table][path]
-        del watchers[connection]
-        if not watchers:
+        assert connection in watchers
+        if len(watchers) == 1:
             del self._tables[table][path]
+        else:
+            del watchers[connection]
         self._uncount(connection, holding, path)
 
     def _uncount(self, connection: Connection, holding: _Holding, path: bytes) -> None:

@@ -1,5 +1,7 @@
 """Watches: ZooKeeper's rules one by one, then anything at all against a twin that keeps a plain list."""
 
+import gc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -316,6 +318,30 @@ def test_an_unknown_type_of_watcher_is_a_marshalling_error(kind):
     assert table.check("c", b"/a", kind) == ErrorCode.MARSHALLINGERROR
     assert table.remove("c", b"/a", kind) == ErrorCode.MARSHALLINGERROR
     assert table.count("c") == 4
+
+
+def test_who_watches_one_path_beside_another_connection_watches_its_other_paths_alone():
+    table = WatchTable()
+    for path in (b"/a", b"/b"):
+        table.add_mode("c", path, PERSISTENT)
+    table.add_mode("d", b"/a", PERSISTENT)
+    assert fire(table, changed(b"/b")) == [("c", NODE_DATA_CHANGED, b"/b")]
+    assert fire(table, changed(b"/a")) == [("c", NODE_DATA_CHANGED, b"/a"), ("d", NODE_DATA_CHANGED, b"/a")]
+    table.close("d")
+    assert fire(table, changed(b"/a")) == [("c", NODE_DATA_CHANGED, b"/a")]
+    table.close("c")
+    assert not table.any
+
+
+def test_a_path_that_nobody_else_watches_gives_the_collector_nothing_to_look_at():
+    """A full collection holds up everybody; it comes when a member is quiet, and once in so many objects."""
+    table, connection, paths = WatchTable(), WatchTable(), [b"/%d" % number for number in range(1_000)]
+    gc.collect()
+    before = len(gc.get_objects())
+    for path in paths:
+        table.add_data(connection, path)
+        table.add_mode(connection, path, PERSISTENT)
+    assert len(gc.get_objects()) - before < 100
 
 
 def test_a_closed_connection_is_forgotten_bit_by_bit():
