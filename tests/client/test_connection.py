@@ -138,7 +138,7 @@ def test_auth_and_watches_have_xids_of_their_own_and_do_not_disturb_the_order() 
 
 BROKEN = {
     "a length that cannot be": (b"\xff\xff\xff\x00", "frame length"),
-    "a length above the limit": ((10_001).to_bytes(4, "big"), "frame length"),
+    "a length above the limit": ((10_001).to_bytes(4, "big"), "announced an answer of 10,001 bytes"),
     "a reply without a header": (frame(b"abc"), "garbage"),
     "an answer to nothing": (reply(9, 1) + reply(9, 1), "xid 9"),
     "an answer to a later request": (reply(2, 1), "xid 2 instead of 1"),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.simulator.ensemble import simulation
+from zab.simulator.ensemble import linearizability
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.recorder import Recorder
 
@@ -31,7 +31,7 @@ def bend_the_values_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         next(one for one in recorder.records if one.kind == "get" and one.status == "ok").value = b"never written"
 
     monkeypatch.setattr(Recorder, "finish", bent)
-    monkeypatch.setattr(simulation, "judge", lambda records: [])
+    monkeypatch.setattr(linearizability, "judge", lambda records: [])
 
 
 def test_both_judges_judge_a_run(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
