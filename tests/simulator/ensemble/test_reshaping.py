@@ -58,7 +58,7 @@ def decide_by_what_is_in_force_alone(patch: Patch) -> None:
 
 
 VARIANTS: dict[Variant, int] = {
-    decide_by_what_is_in_force_alone: 0,
+    decide_by_what_is_in_force_alone: 60,
 }
 """Each with a seed that notices."""
 
