@@ -46,6 +46,7 @@ __all__ = [
     "STAT_BYTES",
     "STAT_LAYOUT",
     "TTL_MS_MAX",
+    "TTL_TOP",
     "Znode",
     "acl_id_of",
     "data_of",
@@ -101,7 +102,8 @@ CONTAINER_OWNER: Final = -(1 << 63)
 TTL_MS_MAX: Final = (1 << 40) - 1
 
 INT_MAX: Final = (1 << 31) - 1
-_TTL_TOP: Final = -(1 << 56)
+TTL_TOP: Final = -(1 << 56)
+"""Stored owners from here up to -1 are of TTL znodes."""
 
 
 def acl_id_of(znode: Znode) -> int:
@@ -148,18 +150,18 @@ def visible_cversion(cversion: int, children_count: int) -> int:
 
 def is_ttl(owner: int) -> bool:
     """The top byte of `owner` is ff. Sessions with such an id are refused, so this needs no setting to decide."""
-    return _TTL_TOP <= owner < 0
+    return TTL_TOP <= owner < 0
 
 
 def is_ephemeral(owner: int) -> bool:
     """`owner` is a session."""
-    return owner > 0 or CONTAINER_OWNER < owner < _TTL_TOP
+    return owner > 0 or CONTAINER_OWNER < owner < TTL_TOP
 
 
 def ttl_owner(ttl: int) -> int:
     """The stored owner of a znode with a TTL of `ttl` ms."""
     assert 0 < ttl <= TTL_MS_MAX, ttl
-    return _TTL_TOP + ttl
+    return TTL_TOP + ttl
 
 
 def ttl_ms(owner: int) -> int:

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from datatree.opcodes import OpCode
+from tests.client.resolving import SystemResolver
 from zab.client import State, aio, connect, sync
 from zab.jute.handshake import ConnectResponse
 from zab.wire.frames import frame
@@ -92,15 +93,8 @@ def test_asyncio_asks_who_is_there_now(hosts: str) -> None:
 
 
 def test_trio_asks_who_is_there_now(hosts: str) -> None:
-    class Resolver(trio.abc.HostnameResolver):
-        async def getaddrinfo(self, host: Any, port: Any, *given: Any, **options: Any) -> Any:
-            return socket.getaddrinfo(host, port, *given, **options)
-
-        async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-            raise AssertionError
-
     async def main() -> None:
-        trio.socket.set_custom_hostname_resolver(Resolver())
+        trio.socket.set_custom_hostname_resolver(SystemResolver())
         with trio.fail_after(30):
             async with connect(hosts, read_only=True) as zk:
                 async for state in zk.states():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.client.resolving import SystemResolver
 from zab.client import aio, connect, sync
 from zab.testing import Ensemble
 
@@ -66,15 +67,8 @@ def test_asyncio_finds_the_one_that_serves(hosts: str) -> None:
 
 
 def test_trio_finds_the_one_that_serves(hosts: str) -> None:
-    class Resolver(trio.abc.HostnameResolver):
-        async def getaddrinfo(self, host: Any, port: Any, *given: Any, **options: Any) -> Any:
-            return socket.getaddrinfo(host, port, *given, **options)
-
-        async def getnameinfo(self, sockaddr: Any, flags: int) -> Any:
-            raise AssertionError
-
     async def main() -> None:
-        trio.socket.set_custom_hostname_resolver(Resolver())
+        trio.socket.set_custom_hostname_resolver(SystemResolver())
         for _ in range(3):
             async with connect(hosts) as zk:
                 assert await zk.exists("/") is not None

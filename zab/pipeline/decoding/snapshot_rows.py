@@ -41,6 +41,7 @@ from datatree.zookeeper.snapshot import UNKNOWN_ACL, uncompressed
 from datatree.zookeeper.snapshot import SnapshotReader as ZooKeeperReader
 from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text
 from zab.pipeline.decoding.slices import Integers, nullable, parents, records, slices, text, timestamps
+from zab.pipeline.decoding.znode_layouts import DIGESTED, NATIVE_ZNODE, ZOOKEEPER_STAT
 
 __all__ = [
     "Examined",
@@ -65,28 +66,6 @@ _SNAPPY: Final = b"\x82SNAPPY\x00"
 _NATIVE_MAGIC: Final = b"ZSNP"
 _ZOOKEEPER_MAGIC: Final = b"ZKSN"
 
-_NATIVE_STAT: Final = [
-    ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"), ("cversion", ">i4"),
-    ("aversion", ">i4"), ("visible_owner", ">i8"), ("length", ">i4"), ("num_children", ">i4"), ("pzxid", ">i8"),
-]  # fmt: skip
-_NATIVE_ZNODE: Final = np.dtype(
-    [
-        ("kind", "u1"), ("path_length", ">u4"), ("data_length", ">i4"), ("acl", ">u4"), ("owner", ">i8"),
-        ("children_created", ">i4"), *_NATIVE_STAT,
-    ]
-)  # fmt: skip
-_ZOOKEEPER_STAT: Final = np.dtype(
-    [
-        ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
-        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
-    ]
-)  # fmt: skip
-_DIGESTED: Final = np.dtype(
-    [
-        ("czxid", ">i8"), ("mzxid", ">i8"), ("pzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
-        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"),
-    ]
-)  # fmt: skip
 _LENGTH: Final = np.dtype(">i4")
 _HEAD: Final = struct.Struct(">BIi")
 _SESSION: Final = struct.Struct(">Bqi")
@@ -94,9 +73,6 @@ _LIST: Final = struct.Struct(">BII")
 _ENTRY: Final = struct.Struct(">iII")
 _IS_SESSION, _IS_LIST, _IS_ZNODE = 1, 2, 3
 _DIGEST_MASK: Final = (1 << 64) - 1
-
-assert _NATIVE_ZNODE.itemsize == 93
-assert _ZOOKEEPER_STAT.itemsize == 68
 
 
 class SnapshotDamageError(Exception):
@@ -296,8 +272,8 @@ class NativeRows:
     def _znode_batch(
         self, schema: pa.Schema, label: Label, data: bytes, starts: Integers, offset: int, lists: list[str]
     ) -> pa.RecordBatch:
-        znodes = records(data, starts, _NATIVE_ZNODE)
-        path_starts = starts + _NATIVE_ZNODE.itemsize
+        znodes = records(data, starts, NATIVE_ZNODE)
+        path_starts = starts + NATIVE_ZNODE.itemsize
         path_ends = path_starts + znodes["path_length"]
         lengths = znodes["data_length"].astype(np.int64)
         if int(znodes["acl"].max()) >= len(lists):
@@ -345,7 +321,7 @@ class _NativeScan:
         """Where each znode begins. Lists and sessions are taken in."""
         starts: list[int] = []
         at, size = 0, len(data)
-        unpack, fixed = _HEAD.unpack_from, _NATIVE_ZNODE.itemsize
+        unpack, fixed = _HEAD.unpack_from, NATIVE_ZNODE.itemsize
         try:
             while at < size:
                 kind = data[at]
@@ -504,7 +480,7 @@ class _Window:
 
     def stat(self) -> NDArray[Any]:
         """The fixed part after the data."""
-        return records(self.data, self._stats(), _ZOOKEEPER_STAT)
+        return records(self.data, self._stats(), ZOOKEEPER_STAT)
 
     def _stats(self) -> Integers:
         return self.path_ends + 4 + np.maximum(self.lengths, 0)
@@ -512,10 +488,10 @@ class _Window:
 
 def _digest(paths: list[str], contents: list[bytes], stat: NDArray[Any]) -> int:
     """These znodes' part of ZooKeeper's digest of a tree (`datatree.zookeeper.state`)."""
-    ordered = np.empty(len(stat), _DIGESTED)
-    for name in _DIGESTED.names or ():
+    ordered = np.empty(len(stat), DIGESTED)
+    for name in DIGESTED.names or ():
         ordered[name] = stat[name]
-    raw, width = ordered.tobytes(), _DIGESTED.itemsize
+    raw, width = ordered.tobytes(), DIGESTED.itemsize
     total = 0
     for number, (path, content) in enumerate(zip(paths, contents, strict=True)):
         if not path.startswith("/zookeeper/"):

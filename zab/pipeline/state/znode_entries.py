@@ -22,53 +22,25 @@ from attrs import define
 
 from datatree.acl import OPEN, AclTable
 from datatree.digest import SUFFIX
-from datatree.snapshot import IS_ZNODE, ZNODE_BYTES, pack_list
-from datatree.znode import CONTAINER_OWNER, STAT_BYTES, is_ephemeral
-from datatree.zookeeper.snapshot import OPEN_ACL_ID, STAT_ENTRY_BYTES
-from datatree.zookeeper.state import DIGESTED_BYTES, RESERVED
+from datatree.snapshot import IS_ZNODE, pack_list
+from datatree.znode import CONTAINER_OWNER, STAT_BYTES, TTL_TOP
+from datatree.zookeeper.snapshot import OPEN_ACL_ID
+from datatree.zookeeper.state import RESERVED
 from zab.pipeline.decoding.acl_text import parse_acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
+from zab.pipeline.decoding.znode_layouts import DIGESTED, NATIVE_ZNODE, ZOOKEEPER_STAT
 
 __all__ = ["Entries", "NativeEntries", "Version2Entries", "are_ephemeral"]
 
 _US_PER_MS: Final = 1000
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 _ROOT: Final = pa.scalar(b"/", pa.binary())
-_TTL_TOP: Final = next(-1 << bits for bits in range(64) if is_ephemeral((-1 << bits) - 1))
-
-_STAT: Final = [
-    ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
-    ("visible_cversion", ">i4"), ("aversion", ">i4"), ("visible_owner", ">i8"), ("length", ">i4"),
-    ("num_children", ">i4"), ("pzxid", ">i8"),
-]  # fmt: skip
-_NATIVE: Final = np.dtype(
-    [
-        ("kind", "u1"), ("path_length", ">i4"), ("data_length", ">i4"), ("acl", ">i4"), ("owner", ">i8"),
-        ("children_created", ">i4"), *_STAT,
-    ]
-)  # fmt: skip
 _LENGTH: Final = np.dtype([("length", ">i4")])
-_VERSION_2: Final = np.dtype(
-    [
-        ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
-        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
-    ]
-)  # fmt: skip
-_DIGESTED: Final = np.dtype(
-    [
-        ("czxid", ">i8"), ("mzxid", ">i8"), ("pzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
-        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"),
-    ]
-)  # fmt: skip
-
-assert _NATIVE.itemsize == ZNODE_BYTES
-assert _VERSION_2.itemsize == STAT_ENTRY_BYTES
-assert _DIGESTED.itemsize == DIGESTED_BYTES
 
 
 def are_ephemeral(owners: Integers) -> Mask:
     """As `datatree.znode.is_ephemeral`, for each."""
-    return (owners > 0) | ((owners > CONTAINER_OWNER) & (owners < _TTL_TOP))
+    return (owners > 0) | ((owners > CONTAINER_OWNER) & (owners < TTL_TOP))
 
 
 class Entries(Protocol):
@@ -96,7 +68,7 @@ class NativeEntries:
         heads, lists = self._heads(batch)
         values = _joined(_paths(batch), _data(batch))
         checksums = list(map(crc32, values))
-        stats = _pieces(heads, _NATIVE.itemsize - STAT_BYTES)
+        stats = _pieces(heads, NATIVE_ZNODE.itemsize - STAT_BYTES)
         sums = list(map(crc32, stats, checksums))
         acl_checksums = np.array([self.acls.checksums[number] for number in lists.tolist()], np.int64)
         is_null = heads["data_length"] < 0
@@ -117,7 +89,7 @@ class NativeEntries:
 
     def _heads(self, batch: pa.RecordBatch) -> tuple[Any, Integers]:
         """What stands in front of the path of each, and the id of its list."""
-        heads = _numbers(batch, _NATIVE)
+        heads = _numbers(batch, NATIVE_ZNODE)
         lists = _lists(batch, self.acls)
         heads["kind"] = IS_ZNODE
         heads["acl"] = np.where(lists == OPEN, 0, lists)
@@ -128,7 +100,7 @@ class NativeEntries:
         count_of = self.children.get
         counts = np.array([count_of(path, 0) for path in paths.to_pylist()], np.int64)
         heads["num_children"] = counts
-        heads["visible_cversion"] = (2 * heads["children_created"].astype(np.int64) - counts).astype(np.int32)
+        heads["cversion"] = (2 * heads["children_created"].astype(np.int64) - counts).astype(np.int32)
         heads["visible_owner"] = np.where(are_ephemeral(heads["owner"]), heads["owner"], 0)
         return heads, lists
 
@@ -143,11 +115,11 @@ class Version2Entries:
     def digest(self, batch: pa.RecordBatch) -> int:
         counted = batch.filter(pc.invert(pc.starts_with(_paths(batch), RESERVED)))
         values = _joined(_short(_paths(counted)), _data(counted))
-        stats = _pieces(_numbers(counted, _DIGESTED), 0)
+        stats = _pieces(_numbers(counted, DIGESTED), 0)
         return sum(map(crc32, stats, map(crc32, values)))
 
     def of(self, batch: pa.RecordBatch) -> list[bytes]:
-        ends = _numbers(batch, _VERSION_2)
+        ends = _numbers(batch, ZOOKEEPER_STAT)
         lists = _lists(batch, self.acls)
         ends["acl"] = np.where(lists == OPEN, OPEN_ACL_ID, lists)
         paths = _short(_paths(batch))

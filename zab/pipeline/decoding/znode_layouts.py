@@ -1,0 +1,39 @@
+"""How the numbers of a znode lie in snapshot files, as records of numpy: for whoever reads or writes them."""
+
+from typing import Final
+
+import numpy as np
+
+from datatree.snapshot import ZNODE_BYTES
+from datatree.zookeeper.snapshot import STAT_ENTRY_BYTES
+from datatree.zookeeper.state import DIGESTED_BYTES
+
+__all__ = ["DIGESTED", "NATIVE_ZNODE", "ZOOKEEPER_STAT"]
+
+NATIVE_ZNODE: Final = np.dtype(
+    [
+        ("kind", "u1"), ("path_length", ">u4"), ("data_length", ">i4"), ("acl", ">u4"), ("owner", ">i8"),
+        ("children_created", ">i4"),
+        ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"), ("cversion", ">i4"),
+        ("aversion", ">i4"), ("visible_owner", ">i8"), ("length", ">i4"), ("num_children", ">i4"), ("pzxid", ">i8"),
+    ]
+)  # fmt: skip
+"""Ours: in front of path and data. The last eleven are the stat as a client sees it (`datatree.znode`)."""
+ZOOKEEPER_STAT: Final = np.dtype(
+    [
+        ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
+        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
+    ]
+)  # fmt: skip
+"""ZooKeeper's: after path and data."""
+DIGESTED: Final = np.dtype(
+    [
+        ("czxid", ">i8"), ("mzxid", ">i8"), ("pzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
+        ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"),
+    ]
+)  # fmt: skip
+"""What ZooKeeper's digest sums of a znode, after path and data (`datatree.zookeeper.state`)."""
+
+assert NATIVE_ZNODE.itemsize == ZNODE_BYTES
+assert ZOOKEEPER_STAT.itemsize == STAT_ENTRY_BYTES
+assert DIGESTED.itemsize == DIGESTED_BYTES
