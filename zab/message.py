@@ -361,7 +361,7 @@ class Compared:
     zxid: Zxid = checked(ZXID)
     digest: int = checked(DIGEST)
     known: bool = checked(is_bool)
-    """False: I do not know; `digest` means nothing."""
+    """False: it counts for nobody. With a digest: my tree is known to be wrong; with 0: I do not know."""
     replay: bool = checked(is_bool)
 
 

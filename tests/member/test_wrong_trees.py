@@ -506,6 +506,34 @@ def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     assert lost.halted is None
 
 
+@pytest.mark.parametrize("is_replay", [False, True])
+def test_who_is_known_to_be_wrong_is_no_evidence(monkeypatch: pytest.MonkeyPatch, is_replay: bool) -> None:
+    """By itself it may be a quorum of the servers that decide now: a reconfiguration may have made it one."""
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    wrong, _ = ensemble.others(leader)
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    assert wrong.member.check.wrong is not None
+    link, zxid = wrong.member.peer.link_to_leader, Zxid(wrong.member.applied)
+    assert link is not None
+    answers: list[object] = []
+    monkeypatch.setattr(wrong.member, "send", lambda _link, message: answers.append(message))
+    wrong_trees.on_compare(wrong.member, link, leader.sid, msg.Compare(zxid, is_replay))
+    assert answers == [msg.Compared(zxid, wrong.member.digests.at(zxid), known=False, replay=is_replay)]
+    # Another leader learns it so: it does not ask at each ping.
+    check = leader.member.check
+    check.mending.clear()
+    comparison = check.compare(zxid)
+    assert comparison is not None
+    wrong_trees.on_compared(leader.member, link, wrong.sid, msg.Compared(zxid, 0, known=False, replay=False))
+    assert not check.mending, "that one does not remember"
+    wrong_trees.on_compared(leader.member, link, wrong.sid, msg.Compared(zxid, 5, known=False, replay=False))
+    assert check.mending == {wrong.sid}
+    assert comparison.told == {wrong.sid: None}
+
+
 def test_who_comes_over_another_link_is_asked_again() -> None:
     """The question went with the link, also where the leader heard of no end of it before there was a new one."""
     ensemble, client = ensemble_of(5)

@@ -109,7 +109,9 @@ def on_suspect(member: Member, _link: Link, _sid: ServerId, message: msg.Suspect
 
 
 def on_compared(member: Member, _link: Link, sid: ServerId, message: msg.Compared) -> None:
-    """A learner's digest, as it was asked for."""
+    """A learner's digest, as it was asked for. One that is known to be wrong is no evidence."""
+    if message.digest and not message.known:
+        member.check.mending.add(sid)
     told(member, sid, message.zxid, message.digest if message.known else None, is_replay=message.replay)
 
 
@@ -186,16 +188,15 @@ def on_chosen(member: Member, event: SnapshotChosen) -> None:
 
 def on_compare(member: Member, link: Link, sid: ServerId, message: msg.Compare) -> None:
     """The leader asks for this tree's digest."""
-    is_wrong = member.check.wrong is not None
-    if message.zxid > member.applied and not is_wrong:
+    if member.check.wrong is not None:  # it may wait for its tree for long: the others are not to wait with it
+        member.send(link, msg.Compared(message.zxid, member.digests.at(member.applied), False, message.replay))
+    elif message.zxid > member.applied:
         member.compare_later = ev.MemberMessage(link, sid, message)
-        return
-    if message.replay and not is_wrong:
+    elif message.replay:
         tree_repair.replay(member, message.zxid)
-        return
-    # Who waits for its tree may wait for long: the others are not to wait with it.
-    own = member.digests.find(message.zxid)
-    member.send(link, msg.Compared(message.zxid, own or 0, own is not None, message.replay))
+    else:
+        own = member.digests.find(message.zxid)
+        member.send(link, msg.Compared(message.zxid, own or 0, own is not None, False))
 
 
 def compare_now(member: Member) -> None:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import DIRECTORY, MEMBER
 from datatree.log.segment import log_files
 from zab import events as ev
@@ -96,12 +97,22 @@ def test_once_the_faults_are_over_who_is_not_of_the_lineage_that_counts_has_an_e
     end_lineage(simulation)
     amnesiac.disk.remove(f"{DIRECTORY}/{MEMBER}")
     amnesiac.disk.sync_directory(DIRECTORY)
-    given.is_given = True
+    given.given = simulation.observer.lineage
     assert over.lineage is not None
     put_right(scene)
     assert [machine.is_wiped for machine in (amnesiac, over, given)] == [True, True, False]
     assert [process.machine for process in simulation.ensemble.processes] == [given]
     assert not log_files(amnesiac.disk)
+
+
+def test_who_was_given_a_snapshot_in_a_lineage_that_is_over_has_an_empty_disk() -> None:
+    simulation = three()
+    end_lineage(simulation)
+    given = simulation.ensemble.machines[1]
+    given.given = bytes(LINEAGE_BYTES)
+    put_right(Scene(simulation.ensemble, Random(1)))
+    assert given.is_wiped
+    assert not log_files(given.disk)
 
 
 def test_clients_begin_anew_and_znodes_that_are_there_are_not_recorded() -> None:

@@ -69,7 +69,7 @@ def _give(machine: MemberMachine, zxid: int, snapshot: bytes, in_force: bytes) -
     machine.disk.replace(path, snapshot)
     header = stage(machine.disk, path, before.lineage, in_force)
     machine.disk.remove(path)
-    machine.is_given = True
+    machine.given = header.lineage
     return header.lineage, header.chain
 
 
@@ -89,7 +89,7 @@ def _takes_snapshots(scene: Scene, process: MemberProcess, in_force: Membership)
 def _may_be_written(machine: MemberMachine) -> bool:
     machine.disk.crash_after(None)
     machine.disk.fail_after(None)
-    return not (machine.damaged or machine.is_impaired or machine.is_given)
+    return not (machine.damaged or machine.is_impaired or machine.given)
 
 
 def _snapshot(scene: Scene) -> tuple[int, bytes] | None:
@@ -165,7 +165,7 @@ def put_right(scene: Scene) -> None:
     started again, since it may wait for the servers that it has heard of."""
     observer = scene.ensemble.observer
     for machine in scene.ensemble.machines.values():
-        if observer.lineage is None or machine.lineage == observer.lineage or machine.is_given:
+        if observer.lineage is None or observer.lineage in (machine.lineage, machine.given):
             continue
         process = scene.ensemble.process(machine.number)
         machine.stop(with_power=True)

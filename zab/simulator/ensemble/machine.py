@@ -82,8 +82,8 @@ class MemberMachine(Machine):
         """What the process before ended for: the next start writes it."""
         self.hole: Hole | None = None
         """What the last start found missing, and others may have."""
-        self.is_given = False
-        """It was given a snapshot, and goes on with that from its next start on (B8 restored members)."""
+        self.given: bytes | None = None
+        """Of which lineage it was given a snapshot, with which its next start goes on (B8 restored members)."""
         self.backup: dict[str, bytes] | None = None
         """What was on its disk once, for an operator who restores it."""
         self._count = count
@@ -135,7 +135,7 @@ class MemberMachine(Machine):
         self.disk.lose_everything()
         self.is_wiped = True
         self.damaged.clear()
-        self.filled, self.is_given = None, False
+        self.filled = self.given = None
         self.is_damaged_at_end = self.has_forgotten = self.is_to_be_filled = False
 
     def _is_whole_again(self, recovered: Recovered) -> None:
@@ -157,7 +157,7 @@ class MemberMachine(Machine):
         if drop_foreign(self.disk):
             raise SafetyError("restore", f"server {self.number} drops what it was given")
         taken = take_staged(self.disk, self.number)
-        self.is_given = False
+        self.given = None
         if taken is not None:
             self.filled = None
             self._count("snapshots taken that were given")
@@ -166,7 +166,7 @@ class MemberMachine(Machine):
         trace = self.world.trace
         try:
             make_room(self.disk, self.config.disk_low_bytes)
-            if self.is_given:
+            if self.given is not None:
                 self._take_given()
             filled, self.filled = self.filled, None
             if filled is not None and put(self.disk, filled):
