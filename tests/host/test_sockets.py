@@ -1,5 +1,6 @@
 """Client sockets on the loopback interface; the test plays the service. One turn is one call of `turn`."""
 
+import contextlib
 import errno
 import socket
 import time
@@ -122,23 +123,91 @@ def test_one_receive_takes_at_most_64_kib(server):
     assert sent_all
 
 
-def test_budget_is_shared_round_robin(server, monkeypatch):
+def until(is_so, turn):
+    for _ in range(20_000):
+        if is_so():
+            return
+        turn()
+    raise AssertionError("it never is")
+
+
+def ready(server, *connections):
+    """All of them have something to be read."""
+    found = [server.socket_of(each) for each in connections]
+    until(lambda: all(each in each.line for each in found), lambda: tell_what_is_ready(server.loop))
+
+
+@pytest.mark.parametrize("size", [100, RECEIVE_BYTES], ids=["little", "much"])
+def test_budget_is_shared_round_robin(server, size):
     """Who was not served in this turn is first in the next one, however much the others have."""
     clients = [server.client() for _ in range(4)]
-    for sock, _ in clients:
-        sock.sendall(bytes(RECEIVE_BYTES))
-    time.sleep(0.05)
-    server.clients._budget_bytes = RECEIVE_BYTES
+    server.clients._budget_bytes = size
+    for sock, connection in clients:
+        sock.sendall(bytes(size))
+        ready(server, connection)
     served = []
     for _ in range(4):
-        [given] = server.turn()
-        served.append(given.connection)
+        first, *_ = server.turn()
+        served.append(first.connection)
         # Whoever was served has more at once.
-        [sock] = [sock for sock, connection in clients if connection is given.connection]
+        [sock] = [sock for sock, connection in clients if connection is first.connection]
         sock.sendall(b"more")
-        time.sleep(0.01)
+        ready(server, first.connection)
     assert set(served) == {connection for _, connection in clients}
     assert server.clients.has_news
+
+
+def stands_in_the_long_line(server, connection):
+    return server.socket_of(connection).line is server.clients.long
+
+
+def in_the_long_line(server, count):
+    """Clients who gave all that was asked of them, and have more to say."""
+    found = []
+    for sock, connection in [server.client() for _ in range(count)]:
+        sock.setblocking(False)
+
+        def say(sock=sock):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    sock.send(bytes(1 << 20))
+
+        until(lambda it=connection: stands_in_the_long_line(server, it), lambda say=say: (say(), server.turn()))
+        say()
+        found.append(connection)
+    ready(server, *found)
+    return found
+
+
+def test_who_has_little_to_say_does_not_wait_for_those_with_much(server):
+    """Forty clients with megabytes under way were read from first, 64 KiB each and one or two in a turn."""
+    server.clients._budget_bytes = RECEIVE_BYTES
+    sock, connection = server.client()
+    in_the_long_line(server, 8)
+    sock.sendall(b"little")
+    ready(server, connection)
+    assert server.turn()[0] == Received(connection, b"little")
+
+
+def test_who_has_much_to_say_goes_on_beside_any_number_with_little(server):
+    small = [server.client() for _ in range(8)]
+    many = in_the_long_line(server, 2)
+    server.clients._budget_bytes = 4
+    for sock, _ in small:
+        sock.sendall(b"little")
+    ready(server, *[connection for _, connection in small])
+    served = [given.connection for _ in range(2) for given in server.turn()]
+    assert set(many) <= set(served)
+    assert len(served) == 4
+
+
+def test_whoever_gives_less_is_back_in_the_short_line(server):
+    server.clients._budget_bytes = RECEIVE_BYTES
+    sock, connection = server.client()
+    sock.sendall(bytes(RECEIVE_BYTES))
+    until(lambda: stands_in_the_long_line(server, connection), server.turn)
+    sock.sendall(b"little")
+    until(lambda: not stands_in_the_long_line(server, connection), server.turn)
 
 
 def test_turn_that_is_late_already_takes_in_one_connection_only(server):

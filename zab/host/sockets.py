@@ -1,6 +1,6 @@
 """Client connections: their sockets inside the loop's poller. What the bytes mean is the service's.
 
-    receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
+    receive(inputs)         64 KiB a connection, until the turn's budget of bytes is used up
     notice_ends(inputs)     who is gone, while nobody may be read from
     flush(dirty)            one send of the joined output for each connection that has some
     accept()                at the end of a turn; the newcomers are inputs of the next one, those of a port with TLS
@@ -11,11 +11,15 @@ now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken y
 what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
 
 The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the service does with bytes costs far more than
-receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was
-not served this time is first next time.
+receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took.
+
+Two lines: whoever gave all that a turn asked of him has more to say, and stands in the long line until he gives less;
+the others stand in the short line. The short line is read first, and leaves a share of the budget for the long one. So
+a small request does not wait for the megabytes of others, and they go on, too. In each line, whoever was not served
+this time is first next time.
 
 A connection over TLS is driven as any other: its socket gives and takes what is in clear. What it has decrypted and not
-given yet wakes no poller, so it stays among the readable ones, and the loop takes another turn at once.
+given yet wakes no poller, so it stays in its line, and the loop takes another turn at once.
 
 Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the
@@ -47,11 +51,13 @@ RECEIVE_BYTES_MIN = 4 << 10
 TURN_MS = 4
 BUDGET_BYTES_MIN = 16 << 10
 BUDGET_BYTES_MAX = 1 << 20
+LONG_SHARE = 4
+"""The long line has at least this part of the budget."""
 CLOSING_MS = 2_000
 CLOSED_MAX = 250
 """Connections that are closed in a turn; the others in the next ones."""
 ENDS_MAX = 16
-"""Connections that a turn looks at for their end while nobody is read from."""
+"""Connections of a line that a turn looks at for their end while nobody is read from."""
 
 
 C = TypeVar("C", bound=Connection)
@@ -68,6 +74,8 @@ class ClientSocket(Watched, Generic[C]):
         self.is_finished = False
         """All is sent and the other side was told that nothing follows."""
         self._clients = clients
+        self.line = clients.readable
+        """Where it stands while there is something to read."""
 
     receive: Callable[[int], bytes]
     """As `recv` of a socket."""
@@ -82,11 +90,18 @@ class ClientSocket(Watched, Generic[C]):
 
     def on_ready(self, mask: int) -> None:
         if mask & READ:
-            self._clients.readable[self] = None
+            self.line[self] = None
             self._clients.has_news = True
         if mask & WRITE:
             self._clients.writable.append(self)
             self._clients.has_unsent = True
+
+    def stand_in(self, line: dict[ClientSocket[C], None]) -> None:
+        """From now on, and now if there is something to read."""
+        if self in self.line:
+            del self.line[self]
+            line[self] = None
+        self.line = line
 
     def push(self) -> None:
         """Send of `sealed_bytes` what the kernel takes."""
@@ -131,7 +146,7 @@ class TlsSocket(ClientSocket[C]):
             return self._tls.receive(count_max)
         finally:
             if self._tls.has_more:
-                self._clients.readable[self] = None
+                self.line[self] = None
             if self._tls.sealed_bytes:
                 self._clients.wait_for_room(self)
 
@@ -172,7 +187,8 @@ class ClientSockets(Generic[C, Input]):
         self._room_for_ends = 0
         """So many connections may be closed in this turn yet."""
         self.readable: dict[ClientSocket[C], None] = {}
-        """Connections with something to read, longest wait first."""
+        self.long: dict[ClientSocket[C], None] = {}
+        """The short line and the long one: connections with something to read, longest wait first."""
         self.writable: list[ClientSocket[C]] = []
 
     @property
@@ -234,7 +250,7 @@ class ClientSockets(Generic[C, Input]):
         self._loop.watch(client, READ)
         self._report(self._manners.connected(connection))
         if client.has_more:
-            self.readable[client] = None
+            client.line[client] = None
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -242,12 +258,27 @@ class ClientSockets(Generic[C, Input]):
         """Append what clients sent, until the budget is used up or the monotonic clock says `until_ns`."""
         inputs += self._news
         self._news.clear()
+        budget_bytes, has_long = self._budget_bytes, bool(self.long)
+        spared_bytes = budget_bytes // LONG_SHARE if has_long else 0
+        taken_bytes = self._receive_from(self.readable, budget_bytes - spared_bytes, inputs, until_ns)
+        if has_long:
+            taken_bytes += self._receive_from(self.long, max(budget_bytes - taken_bytes, 1), inputs, until_ns)
+        self._was_short = taken_bytes >= budget_bytes
+        self.has_news = bool(self.readable or self.long)
+        if self.handshakes.waiting:
+            self.handshakes.step()
+            self.has_news = bool(self.readable or self.long or self._news or self.handshakes.waiting)
+
+    def _receive_from(
+        self, line: dict[ClientSocket[C], None], budget_bytes: int, inputs: list[Input], until_ns: int
+    ) -> int:
+        """From those who stand there. How much of the budget that took."""
         taken_bytes = 0
-        readable, budget_bytes = self.readable, self._budget_bytes
+        short, long = self.readable, self.long
         received, monotonic_ns = self._manners.received, time.monotonic_ns
-        while readable and taken_bytes < budget_bytes:
-            client = next(iter(readable))
-            del readable[client]
+        while line and taken_bytes < budget_bytes:
+            client = next(iter(line))
+            del line[client]
             if not client.interest & READ:
                 continue
             room_bytes = budget_bytes - taken_bytes
@@ -262,6 +293,9 @@ class ClientSockets(Generic[C, Input]):
                 data = b""
             if data:
                 taken_bytes += len(data)
+                has_more = len(data) >= count_max or client.has_more
+                if has_more != (line is long):
+                    client.stand_in(long if has_more else short)
                 # What still comes where a connection is closing is dropped: only its end is waited for.
                 if client not in self._closing:
                     inputs.append(received(client.connection, data))
@@ -269,19 +303,15 @@ class ClientSockets(Generic[C, Input]):
                 self._at_end(client, inputs)
             if monotonic_ns() >= until_ns:
                 break
-        self._was_short = taken_bytes >= self._budget_bytes
-        self.has_news = bool(readable)
-        if self.handshakes.waiting:
-            self.handshakes.step()
-            self.has_news = bool(readable or self._news or self.handshakes.waiting)
+        return taken_bytes
 
     def notice_ends(self, inputs: list[Input]) -> None:
         """Read nobody, but append newcomers, and those who are gone and left nothing to be read: a few in a turn, those
         first who were not looked at the last time."""
         inputs += self._news
         self._news.clear()
-        for client in list(islice(self.readable, ENDS_MAX)):
-            del self.readable[client]
+        for client in [*islice(self.readable, ENDS_MAX), *islice(self.long, ENDS_MAX)]:
+            del client.line[client]
             if not client.interest & READ:
                 continue
             try:
@@ -293,8 +323,8 @@ class ClientSockets(Generic[C, Input]):
             if is_at_end and not client.has_more:
                 self._at_end(client, inputs)
             else:
-                self.readable[client] = None
-        self.has_news = bool(self.readable)
+                client.line[client] = None
+        self.has_news = bool(self.readable or self.long)
 
     def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
         """The other side sends nothing any more, or the connection is broken."""
@@ -365,7 +395,7 @@ class ClientSockets(Generic[C, Input]):
             if interest != client.interest:
                 self._loop.watch(client, interest)
                 if interest & READ and client.has_more:
-                    self.readable[client] = None
+                    client.line[client] = None
                     self.has_news = True
 
     def wait_for_room(self, client: ClientSocket[C]) -> None:
@@ -401,5 +431,5 @@ class ClientSockets(Generic[C, Input]):
     def _drop(self, client: ClientSocket[C]) -> None:
         del self._sockets[client.connection]
         self._closing.pop(client, None)
-        self.readable.pop(client, None)
+        client.line.pop(client, None)
         self._loop.discard(client)
