@@ -88,6 +88,19 @@ def test_nobody_serves_in_a_lineage_that_is_over() -> None:
         observer.peer_stepped(leader, ev.TimePassed(), [ev.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
 
 
+def test_who_comes_to_lead_by_the_last_words_of_those_that_were_stopped_for_the_end_of_a_lineage_serves_nobody() -> (
+    None
+):
+    simulation = three()
+    leader = simulation.ensemble.leader
+    assert leader is not None
+    end_lineage(simulation)
+    for machine in simulation.ensemble.machines.values():
+        if machine.number != leader.sid:
+            machine.stop(with_power=True)
+    simulation.observer.peer_stepped(leader, ev.TimePassed(), [ev.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
+
+
 def test_once_the_faults_are_over_who_is_not_of_the_lineage_that_counts_has_an_empty_disk() -> None:
     simulation = three()
     scene = Scene(simulation.ensemble, Random(1))

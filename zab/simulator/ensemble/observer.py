@@ -131,6 +131,11 @@ class Observer:
         """Whether this member is of a lineage that was ended: of it is judged only that it does not come to serve."""
         return self.lineage is not None and process.peer.lineage not in (b"", self.lineage)
 
+    def _has_quorum(self, leader: MemberProcess) -> bool:
+        """Whether a quorum runs in the lineage of this leader. One may be gone whose last acknowledgement comes now."""
+        processes = filter(None, map(self._process, self._promises))
+        return leader.peer.quorum.contains({each.sid for each in processes if each.peer.lineage == leader.peer.lineage})
+
     def watch(
         self, of_files: Membership, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
     ) -> None:
@@ -212,7 +217,7 @@ class Observer:
             self._over.add(process)
             if any(
                 type(each) is ev.RoleChanged and (each.state, each.phase) == (LEADING, BROADCAST) for each in effects
-            ):
+            ) and self._has_quorum(process):
                 raise SafetyError("a lineage that is over serves nobody", f"server {process.sid} leads in it")
             return
         if process in self._over:
