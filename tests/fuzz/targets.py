@@ -59,6 +59,7 @@ from zab.member.long_requests import LongRequests
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
 from zab.simulator.world.disk import FaultyDisk
 from zab.tls.java_key_store import JavaKeyStoreError, read_java_key_store
+from zab.tls.key_derivation import rounds_of
 from zab.wire import plain
 from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
@@ -101,6 +102,10 @@ def target(examples: Callable[[], Sequence[bytes]], *errors: type[Exception]) ->
 # --------------------------------------------------------------------------------------------------------------- stores
 
 
+_PKCS12 = "named-only.jks", "named-only-trusted.jks"
+"""A keytool of today writes PKCS#12, whatever the file is called."""
+
+
 @target(
     lambda: [path.read_bytes()[:-20] for path in sorted(java_key_stores.KEPT.glob("*.jks"))],
     JavaKeyStoreError,
@@ -110,6 +115,12 @@ def java_stores(data: bytes) -> None:
     found = read_java_key_store(java_key_stores.signed_by(java_key_stores.PASSWORD, data), java_key_stores.PASSWORD)
     for key in found.keys:
         assert len(key.opened(java_key_stores.PASSWORD)) < len(data)
+
+
+@target(lambda: [(java_key_stores.KEPT / name).read_bytes() for name in _PKCS12], ValueError)
+def rounds(data: bytes) -> None:
+    """Of PKCS#12, before it is opened."""
+    assert rounds_of(data) >= 0
 
 
 # -------------------------------------------------------------------------------------------------------------- clients

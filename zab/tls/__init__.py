@@ -1,2 +1,3 @@
-"""TLS as servers and clients have it in common: who one is and whom one believes (`stores`, and those of Java,
-`java_key_store`), whom a certificate names (`subjects`), and for which hosts it is good (`certificate_names`)."""
+"""TLS as servers and clients have it in common: who one is and whom one believes (`stores`; those of Java are read by
+`java_key_store`, and `key_derivation` says what PKCS#12 costs), whom a certificate names (`subjects`), and for which
+hosts it is good (`certificate_names`)."""

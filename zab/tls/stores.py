@@ -12,8 +12,9 @@ the name `.jks`. Java's other formats are refused, with the command that makes P
 a file only: one out of PKCS#12 or JKS goes through a temporary file of its owner's alone, encrypted under a password
 made for that moment.
 
-Limits: `STORE_BYTES_MAX` and `PASSWORD_BYTES_MAX`. Files are read where this is called: a store of the greatest size
-takes seconds, so a loop that serves calls it from another thread.
+Limits: `STORE_BYTES_MAX`, `PASSWORD_BYTES_MAX`, and `ROUNDS_MAX` of PKCS#12. JKS has no rounds, and OpenSSL lets Python
+go on while it opens PEM. Files are read where this is called: a store of the greatest size takes seconds, so a loop
+that serves calls it from another thread.
 
 Not here: versions, ciphers and whether the other side needs a certificate, which are the context's.
 """
@@ -49,13 +50,26 @@ from zab.tls.java_key_store import (
     is_java_key_store,
     read_java_key_store,
 )
+from zab.tls.key_derivation import rounds_of
 from zab.tls.revocation import RevocationError, current_lists, lists_in
 
-__all__ = ["PASSWORD_BYTES_MAX", "STORE_BYTES_MAX", "Store", "StoreError", "StoreKeys", "kind_of", "read_password"]
+__all__ = [
+    "PASSWORD_BYTES_MAX",
+    "ROUNDS_MAX",
+    "STORE_BYTES_MAX",
+    "Store",
+    "StoreError",
+    "StoreKeys",
+    "kind_of",
+    "read_password",
+]
 
 STORE_BYTES_MAX: Final = 4 << 20
 PASSWORD_BYTES_MAX: Final = 1023
 """OpenSSL's, for PEM."""
+ROUNDS_MAX: Final = 1_000_000
+"""In which the keys of PKCS#12 are derived, of all its parts together: 100 ms. For a store of one key openssl takes
+6,144 by itself, keytool 30,000, and that of Java 8 to 15 200,000."""
 
 _KINDS: Final = {".pem": "pem", ".p12": "pkcs12", ".pfx": "pkcs12", ".jks": "jks", ".bcfks": "bcfks"}
 
@@ -143,11 +157,16 @@ class Store:
 
     def _open(self, data: bytes) -> pkcs12.PKCS12KeyAndCertificates:
         try:
-            return pkcs12.load_pkcs12(data, self._password.encode() or None)
+            if rounds_of(data) <= ROUNDS_MAX:
+                return pkcs12.load_pkcs12(data, self._password.encode() or None)
         except (ValueError, TypeError):
             told = "the password does not open it" if self._password else "it needs a password"
             wanted = "no PKCS#12" if self._kind == "pkcs12" else "neither JKS nor PKCS#12"
             raise self._error(f"{told}, or it is {wanted}: see {self._keys.password}") from None
+        raise self._error(
+            f"its keys are derived in more than {ROUNDS_MAX} rounds, in which a server would stand still: write it "
+            "with fewer, as `openssl pkcs12 -export` and keytool do by themselves"
+        )
 
     def _open_java(self, data: bytes) -> JavaKeyStore:
         try:
