@@ -26,18 +26,18 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import field, frozen
 
-__all__ = ["DEFAULT", "KEYS", "SECRET_KEYS", "Profile", "ProfileError", "check_private", "default_path", "read_profile"]
+from zab.tls.private import why_not_private
+
+__all__ = ["DEFAULT", "KEYS", "SECRET_KEYS", "Profile", "ProfileError", "default_path", "read_profile"]
 
 BYTES_MAX: Final = 65536
 DEFAULT: Final = "default"
 _PROFILES: Final = "profiles"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _HEADER: Final = re.compile(r"\s*\[")
 
 
@@ -108,7 +108,9 @@ def read_profile(path: Path, wanted: str | None) -> Profile:
     for name, values in profiles.items():
         _check(path, text, name, values)
     if any(SECRET_KEYS & values.keys() for values in profiles.values()):
-        check_private(path, status)
+        reason = why_not_private(str(path), status)
+        if reason is not None:
+            raise ProfileError(reason)
     name = DEFAULT if wanted is None else wanted
     if name not in profiles and wanted is not None:
         raise ProfileError(f"{path}: there is no profile {wanted}{_instead(wanted, list(profiles))}")
@@ -147,14 +149,6 @@ def _tables(path: Path, text: str, found: dict[str, Any]) -> dict[str, dict[str,
         if not isinstance(values, dict):
             raise ProfileError(f"{path}:{_line_of(text, None, name)}: {name} is no profile: write [{_PROFILES}.NAME]")
     return profiles
-
-
-def check_private(path: Path, status: os.stat_result) -> None:
-    """Raises ProfileError where others than the user may read or change a file with a secret in it."""
-    if status.st_mode & _OTHERS:
-        raise ProfileError(f"{path}: it is about secrets, and others may use it: run `chmod 600 {path}`")
-    if status.st_uid not in (0, os.geteuid()):
-        raise ProfileError(f"{path}: it is about secrets, and belongs to another user")
 
 
 def _check(path: Path, text: str, profile: str, values: dict[str, Any]) -> None:

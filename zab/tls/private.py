@@ -1,7 +1,7 @@
 """Whether a file with a secret is for its owner alone.
 
-Not here: what becomes of one that is not: a server refuses it (`zab.server.private_file`), a client warns of it
-(`zab.client.tls_context`).
+Not here: what becomes of one that is not: a server and the command line refuse it (`zab.server.private_file`,
+`zab.cli.profiles`), a client warns of it (`zab.client.tls_context`).
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_a_password_file_is_for_its_owner_alone(run: Run, tmp_path: Path) -> Non
     file = written(tmp_path / "password", SECRET)
     file.chmod(0o640)
     assert run("--sasl-user", "alice", "--sasl-password-file", file, "ls", "/") == 2
-    assert run.err == f"zab: {file}: it is about secrets, and others may use it: run `chmod 600 {file}`\n"
+    assert run.err == f"zab: {file}: others than its owner may use it: run `chmod 600 {file}`\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", tmp_path / "none", "ls", "/") == 2
     assert run.err == f"zab: {tmp_path / 'none'}: it cannot be read: No such file or directory\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", written(tmp_path / "empty", ""), "ls", "/") == 2

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.connection_options import PASSWORD_VARIABLE
-from zab.cli.profiles import ProfileError, check_private
 from zab.client import Client, SaslLogin, Settings, Tls, connect
+from zab.tls.private import why_not_private
 
 __all__ = ["Opener", "login_of", "opener", "tls_of"]
 
@@ -84,11 +84,12 @@ def _password_in(path: Path) -> str:
     """The first line of a file that is for nobody else. Raises ValueError."""
     try:
         with path.open(encoding="utf-8") as file:
-            check_private(path, os.fstat(file.fileno()))
-            return file.readline(_PASSWORD_CHARACTERS_MAX).rstrip("\r\n")
+            reason = why_not_private(str(path), os.fstat(file.fileno()))
+            password = file.readline(_PASSWORD_CHARACTERS_MAX).rstrip("\r\n")
     except OSError as error:
         raise ValueError(f"{path}: it cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: it is not UTF-8") from None
-    except ProfileError as error:
-        raise ValueError(str(error)) from None
+    if reason is not None:
+        raise ValueError(reason)
+    return password

@@ -2,6 +2,7 @@
 
     slices(buffer, starts, ends)        buffer[starts[k]:ends[k]] as row k of a binary column
     records(buffer, starts, dtype)      the fixed-width record at starts[k], all of them as one array
+    pieces(records)                     the other way round: the bytes of each
 
 A buffer with cut points is already an Arrow column of binary, without a copy: its value k lies between the cuts k and
 k + 1. `take` of every second value gathers what is wanted, in C++. Offsets are 32 bits wide, so a buffer stays below
@@ -10,6 +11,7 @@ k + 1. `take` of every second value gathers what is wanted, in C++. Offsets are 
 Deliberately not here: what the bytes are.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Integers", "nullable", "parents", "records", "slices", "text", "timestamps"]
+__all__ = ["Integers", "nullable", "parents", "pieces", "records", "slices", "text", "timestamps"]
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -47,6 +49,12 @@ def records(buffer: bytes | memoryview | pa.Buffer, starts: Integers, dtype: np.
         return np.empty(0, dtype)
     gathered = slices(buffer, starts, starts + dtype.itemsize)
     return np.frombuffer(gathered.buffers()[2], dtype, len(starts))
+
+
+def pieces(records: NDArray[Any], begin: int = 0) -> Iterator[bytes]:
+    """The bytes of each record from `begin` on."""
+    size, data = records.dtype.itemsize, records.tobytes()
+    return (data[at + begin : at + size] for at in range(0, len(data), size))
 
 
 def text(values: pa.BinaryArray) -> pa.StringArray:

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, Protocol, TypeAlias, cast
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +40,8 @@ from datatree.zookeeper.snapshot import UNKNOWN_ACL, uncompressed
 from datatree.zookeeper.snapshot import SnapshotReader as ZooKeeperReader
 from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text
 from zab.pipeline.decoding.slices import Integers, nullable, parents, records, slices, text, timestamps
-from zab.pipeline.decoding.znode_layouts import DIGESTED, NATIVE_ZNODE, ZOOKEEPER_STAT
+from zab.pipeline.decoding.version2_digest import digest_of
+from zab.pipeline.decoding.znode_layouts import NATIVE_ZNODE, ZOOKEEPER_STAT
 
 __all__ = [
     "Examined",
@@ -447,7 +447,7 @@ class Version2Rows:
             stat = window.stat()
             count += len(stat)
             latest = max(latest, *(int(stat[name].max()) for name in ("czxid", "mzxid", "pzxid")))
-            digest += _digest(window.paths().to_pylist(), window.contents().to_pylist(), stat)
+            digest += digest_of(window.paths().cast(pa.binary()), window.contents(), stat)
         if not count:
             raise SnapshotDamageError(self.file, reader.offset, "a snapshot without a root")
         exact_from = max(self.zxid, latest)
@@ -484,20 +484,6 @@ class _Window:
 
     def _stats(self) -> Integers:
         return self.path_ends + 4 + np.maximum(self.lengths, 0)
-
-
-def _digest(paths: list[str], contents: list[bytes], stat: NDArray[Any]) -> int:
-    """These znodes' part of ZooKeeper's digest of a tree (`datatree.zookeeper.state`)."""
-    ordered = np.empty(len(stat), DIGESTED)
-    for name in DIGESTED.names or ():
-        ordered[name] = stat[name]
-    raw, width = ordered.tobytes(), DIGESTED.itemsize
-    total = 0
-    for number, (path, content) in enumerate(zip(paths, contents, strict=True)):
-        if not path.startswith("/zookeeper/"):
-            at = number * width
-            total += crc32(raw[at : at + width], crc32(content, crc32(path.encode())))
-    return total
 
 
 class _ListTexts:

@@ -11,7 +11,7 @@ side by side and joined with paths and data by Arrow. What is left to do for eac
 Invariant: acls were interned by rising path, so the ids of their table are those of the file, 1, 2, 3, …
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from zlib import crc32
 
@@ -25,9 +25,10 @@ from datatree.digest import SUFFIX
 from datatree.snapshot import IS_ZNODE, pack_list
 from datatree.znode import CONTAINER_OWNER, STAT_BYTES, TTL_TOP
 from datatree.zookeeper.snapshot import OPEN_ACL_ID
-from datatree.zookeeper.state import RESERVED
 from zab.pipeline.decoding.acl_text import parse_acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
+from zab.pipeline.decoding.slices import pieces
+from zab.pipeline.decoding.version2_digest import digest_of
 from zab.pipeline.decoding.znode_layouts import DIGESTED, NATIVE_ZNODE, ZOOKEEPER_STAT
 
 __all__ = ["Entries", "NativeEntries", "Version2Entries", "are_ephemeral"]
@@ -68,7 +69,7 @@ class NativeEntries:
         heads, lists = self._heads(batch)
         values = _joined(_paths(batch), _data(batch))
         checksums = list(map(crc32, values))
-        stats = _pieces(heads, NATIVE_ZNODE.itemsize - STAT_BYTES)
+        stats = pieces(heads, NATIVE_ZNODE.itemsize - STAT_BYTES)
         sums = list(map(crc32, stats, checksums))
         acl_checksums = np.array([self.acls.checksums[number] for number in lists.tolist()], np.int64)
         is_null = heads["data_length"] < 0
@@ -113,10 +114,7 @@ class Version2Entries:
     children: Mapping[bytes, int]
 
     def digest(self, batch: pa.RecordBatch) -> int:
-        counted = batch.filter(pc.invert(pc.starts_with(_paths(batch), RESERVED)))
-        values = _joined(_short(_paths(counted)), _data(counted))
-        stats = _pieces(_numbers(counted, DIGESTED), 0)
-        return sum(map(crc32, stats, map(crc32, values)))
+        return digest_of(_short(_paths(batch)), _data(batch), _numbers(batch, DIGESTED))
 
     def of(self, batch: pa.RecordBatch) -> list[bytes]:
         ends = _numbers(batch, ZOOKEEPER_STAT)
@@ -177,9 +175,3 @@ def _fixed(records: Any) -> pa.BinaryArray:
     return pa.Array.from_buffers(
         pa.binary(), len(records), [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
     )
-
-
-def _pieces(records: Any, begin: int) -> Iterator[bytes]:
-    """The bytes of each record from `begin` on."""
-    size, data = records.dtype.itemsize, records.tobytes()
-    return (data[at + begin : at + size] for at in range(0, len(data), size))
