@@ -51,7 +51,10 @@ def test_the_program_prints_what_the_page_shows() -> None:
         ("a session that has no connection here", {"sessions": 1}),
         ("a connection with its session, plain", {"sessions": 1, "connections": 1}),
         ("a connection with its session, in TLS", {"sessions": 1, "tls": 1}),
-        *((f"a {kind}watch", {"watches": 1}) for kind in ("", "persistent ", "recursive ")),
+        *(
+            (f"a {kind}watch, where another connection has one", {"watches": 1})
+            for kind in ("", "persistent ", "recursive ")
+        ),
     ],
 )
 def test_what_is_reckoned_is_above_what_was_measured_and_not_by_much(row: str, values: dict[str, float]) -> None:
