@@ -420,3 +420,34 @@ def test_creates_of_many_sessions_are_all_done_whatever_the_turns(monkeypatch: p
         client.say(client.request(OpCode.MULTI, Multi(parts).encode()))
     ensemble.settle()
     assert [[error for _, error, _ in client.replies()] for client in clients] == [[0] * 6] * 9
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_small_writes_find_few_of_the_megabytes_of_others_before_them(role: str) -> None:
+    """Twenty clients of a server write a megabyte each. Those that are under way are 1 MiB and what goes beyond it with
+    the last one; the others wait, and small ones do not wait for them."""
+    ensemble = Ensemble(3)
+    server, leader = getattr(ensemble, role), ensemble.leader
+    others, small = [ensemble.session(server) for _ in range(20)], ensemble.session(server)
+    ensemble.do(small, small.create(b"/large"), small.create(b"/small"))
+    small.replies()
+    for each in ensemble.servers.values():
+        each.durable_held = True
+    for client in others:
+        client.say(client.set(b"/large", bytes(1_000_000)))
+    ensemble.settle()
+    for _ in range(3):
+        small.say(small.set(b"/small", b"x"))
+        ensemble.settle()
+        assert not small.connection.paused
+    asked = [txn[2] for batch in leader.member.processor.proposing.proposed for txn in batch.txns]
+    assert asked[2:] == [small.connection.session] * 3
+    others[-1].say(others[-1].set(b"/large", bytes(10_000)))
+    ensemble.settle()
+    assert others[-1].connection.paused
+    for each in ensemble.servers.values():
+        ensemble.release(each)
+    ensemble.settle()
+    assert [error for _, error, _ in small.replies()] == [0, 0, 0]
+    assert [len(client.replies()) for client in others] == [1] * 19 + [2]
+    assert not any(client.connection.paused for client in others)

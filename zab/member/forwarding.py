@@ -17,6 +17,7 @@ from zab.ids import ServerId
 from zab.member.connection import Identity
 from zab.member.intake import Intake
 from zab.member.under_way import Write, size_of_run
+from zab.member.work import LARGE_BYTES, LARGE_UNDER_WAY_BYTES_MAX
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
@@ -58,11 +59,14 @@ class Forwarded:
         was elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted
         long enough or too short, and none for ever."""
         self.bytes = 0
+        self.passes_small = True
+        """Those that the last turn left wait because they are large; small ones would not."""
 
     def clear(self) -> None:
         """The role is over."""
         self.writes.clear()
         self.bytes = 0
+        self.passes_small = True
 
     def take(self, intake: Intake) -> Iterator[msg.Request]:
         """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
@@ -74,6 +78,8 @@ class Forwarded:
         queue, arrived, passed = intake.queue, intake.arrived, 0
         while queue and self.bytes < FORWARDED_BYTES_MAX:
             (session, cxid, opcode, body, proven), connection, _, _ = queue[0]
+            if self.bytes >= LARGE_UNDER_WAY_BYTES_MAX and len(body) >= LARGE_BYTES:
+                break
             if queue is arrived:
                 queue.popleft()
                 passed += 1
@@ -96,6 +102,7 @@ class Forwarded:
             self.writes.setdefault(session, deque()).append((cxid, taken))
             self.bytes += taken
         intake.left_count += passed
+        self.passes_small = self.bytes < FORWARDED_BYTES_MAX
         if intake.queue:
             intake.stay()
         if rows:

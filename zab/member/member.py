@@ -104,6 +104,7 @@ from zab.member.times import Times
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
 from zab.member.waiting import Waiting
+from zab.member.work import LARGE_BYTES
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.session_keys import keys_of
@@ -125,6 +126,9 @@ class Member:
     serves_from: Zxid = BEFORE_ALL
     """The zxid before all of the epoch in which serving began, where nothing has happened since the history did: who
     has seen one of an earlier epoch has seen it in the history before (B8 restored members)."""
+
+    passes_small = False
+    """The writes that are left wait because they are large; small ones would not."""
 
     def __init__(
         self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int, make_peer: MakePeer = Peer
@@ -193,7 +197,7 @@ class Member:
         self.heir = reconfiguring.Heir()
         self.lacks_configuration = False
         self.is_stalled = False
-        """Writes are left from the last turn, since nothing may be proposed."""
+        """Writes are left from the last turn, since nothing may be proposed, or nothing large."""
         self._install(tree)
         self.processor.proposing.newest_time = newest_time_of(recovered)
 
@@ -589,6 +593,10 @@ class Member:
         else:
             self.limits.keep_unfinished(connection)
         if self.is_stalled and (connection.pending or connection.frames.kept_bytes):
+            self._hold_stalled(connection, len(event.data))
+
+    def _hold_stalled(self, connection: ClientConnection, came_bytes: int) -> None:
+        if not self.passes_small or max(came_bytes, connection.frames.kept_bytes) >= LARGE_BYTES:
             self.limits.hold_loaded(connection)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
@@ -608,7 +616,9 @@ class Member:
             waits = bool(connection.pending)
             self.sessions.touch(connection, self.now)
             self.receive(connection, frames)
-            if waits and self.limits.is_loaded(self.processor.outstanding_count, self.is_stalled):
+            if waits and self.limits.is_loaded(
+                self.processor.outstanding_count, self.is_stalled and not self.passes_small
+            ):
                 self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
             connection.held += frames

@@ -118,7 +118,7 @@ class Clients(Protocol):
     has_knocks: bool
 
     def receive(self, inputs: list[Input], until_ns: int) -> None:
-        """Append what clients sent, round robin, until the budget is used up or the monotonic clock says `until_ns`."""
+        """Append what clients sent, until the budget is used up or the monotonic clock says `until_ns`."""
         ...
 
     def notice_ends(self, inputs: list[Input]) -> None:

@@ -32,7 +32,13 @@ from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed
-from zab.member.work import PREPARED_BYTES_MAX, PREPARED_WORK_MAX, REFUSED_WORK
+from zab.member.work import (
+    LARGE_BYTES,
+    LARGE_UNDER_WAY_BYTES_MAX,
+    PREPARED_BYTES_MAX,
+    PREPARED_WORK_MAX,
+    REFUSED_WORK,
+)
 
 TIME_AHEAD_MS_MAX = 600_000
 """How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
@@ -63,10 +69,14 @@ class Proposing:
         """The leader's view of the state with everything in flight; None on learners."""
         self.proposed: deque[Proposed] = deque()
         self._long: Long | None = None
+        self._takes_large = True
+        """The batch may have large writes."""
         self._work = self._refused_bytes = 0
         """Of this turn: what was prepared; bytes of the writes that were refused, and had to be read all the same."""
         self.is_due = False
         """Writes are left that can be proposed: the turn was long enough."""
+        self.passes_small = False
+        """Those that are left wait because they are large; small ones would not."""
         self.now = 0
         """Monotonic ms of the turn."""
         self.refuses_writes = False
@@ -79,18 +89,22 @@ class Proposing:
     def drop_role(self) -> None:
         """Nothing of it goes to the next leader (G2 former roles)."""
         self.prepare = self._long = None
-        self.is_due = False
+        self.is_due = self.passes_small = False
         self.proposed.clear()
 
     def proposals(
-        self, next_zxid: Callable[[], int | None], wall: int, in_order: Callable[[], Collection[ServerId]] = tuple
+        self,
+        next_zxid: Callable[[], int | None],
+        wall: int,
+        in_order: Callable[[], Collection[ServerId]] = tuple,
+        under_way_bytes: Callable[[], int] = int,
     ) -> Iterator[Propose]:
         """The writes of the turn as transactions, in batches.
 
-        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
-        `in_order`: see `Intake.stay`.
+        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays. So is
+        `under_way_bytes`: what was proposed and is not committed. `in_order`: see `Intake.stay`.
         """
-        self.is_due = False
+        self.is_due = self.passes_small = False
         size = self._work = self._refused_bytes = 0
         intake = self._intake
         if intake.turns:
@@ -100,6 +114,10 @@ class Proposing:
             self.is_due = zxid is not None
             is_over = self._work >= PREPARED_WORK_MAX or size + self._refused_bytes >= PREPARED_BYTES_MAX
             if zxid is None or is_over:
+                break
+            self._takes_large = under_way_bytes() < LARGE_UNDER_WAY_BYTES_MAX or self._long is not None
+            if not self._takes_large and len(intake.queue[0][0][3]) >= LARGE_BYTES:
+                self.is_due, self.passes_small = False, True
                 break
             if wall != self.newest_time and (wall > self.newest_time or self.is_ahead_of(wall)):
                 self.newest_time = wall
@@ -136,6 +154,8 @@ class Proposing:
             asked, connection, owner, refused = queue[0]
             session, cxid, opcode, body, _ = asked
             if txns and (size + len(body) > bytes_max or opcode == _RECONFIG):
+                break
+            if len(body) >= LARGE_BYTES and not self._takes_large:
                 break
             if self.refuses_writes or self.is_short:
                 refused = refused or self._refused_now(opcode, body)

@@ -4,7 +4,7 @@ server on trio, the simulator and the tests hand in ports (`zab.member.ports`) a
 A turn, in this order (H2 turn budget):
 
     1  quorum links are read, all of them; answers of the storage and of tasks are taken
-    2  clients are read, round robin, within the budget; while a batch is applied in part, only who is gone is noticed
+    2  clients are read, within the budget; while a batch is applied in part, only who is gone is noticed
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,

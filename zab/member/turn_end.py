@@ -51,6 +51,7 @@ class Member(between_members.Member, Protocol):
     serving: bool
     halted: bool
     is_stalled: bool
+    passes_small: bool
     lacks_configuration: bool
     look_at: int
     sequences: Sequences
@@ -142,10 +143,13 @@ def _lead(member: Member) -> None:
                 "-> the times of batches go back to the clock"
             )
         next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
-        for proposal in proposing.proposals(next_zxid, member.wall, lambda: _in_order(member.peer)):
+        for proposal in proposing.proposals(
+            next_zxid, member.wall, lambda: _in_order(member.peer), lambda: _under_way_bytes(member.peer)
+        ):
             member.metrics.proposal_count += 1
             member.tell(proposal)
         member.is_stalled = bool(intake.queue) and not proposing.is_due
+        member.passes_small = proposing.passes_small
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
         questions.sync(None, tag, intake.arrived_count)
@@ -171,6 +175,7 @@ def _follow(member: Member) -> None:
     for message in processor.forwarded.take(intake) if intake.queue else ():
         member.send(link, message)
     member.is_stalled = bool(intake.queue)
+    member.passes_small = processor.forwarded.passes_small
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
         questions.sync(None, tag, intake.arrived_count)
@@ -185,6 +190,12 @@ def _follow(member: Member) -> None:
                 sessions.revalidations.append(question)
             else:
                 member.send(link, question)
+
+
+def _under_way_bytes(peer: Peer) -> int:
+    """What this leader has proposed and no quorum has."""
+    assert peer.leading is not None
+    return peer.leading.outstanding_bytes
 
 
 def _in_order(peer: Peer) -> set[ServerId]:

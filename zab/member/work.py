@@ -15,6 +15,9 @@ are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers,
 What is answered at once, whatever waits (`local.PROMPT`), waits itself when a turn has no room for it, with all that
 comes after it on its connection: a write behind an `auth` is done as whom it proved.
 
+Of writes, `LARGE_UNDER_WAY_BYTES_MAX` are under way at a time, and small ones beside them: what is proposed leaves in
+the order of the log, whoever asked.
+
 Writes count as they are prepared (`proposing`): a multi and the end of a session with their parts, lists of permissions
 with each entry that is looked at; refused ones also with the bytes of their requests.
 
@@ -26,6 +29,8 @@ from typing import Final
 __all__ = [
     "ANSWERED_BYTES",
     "BYTES_FOR_ONE",
+    "LARGE_BYTES",
+    "LARGE_UNDER_WAY_BYTES_MAX",
     "NAME_WORK",
     "PREPARED_BYTES_MAX",
     "PREPARED_WORK_MAX",
@@ -41,6 +46,10 @@ PREPARED_BYTES_MAX: Final = 512 << 10
 next one."""
 BYTES_FOR_ONE: Final = 64
 """Of a write that is not prepared yet: it counts as one, and as one more for so many bytes."""
+LARGE_BYTES: Final = 4 << 10
+LARGE_UNDER_WAY_BYTES_MAX: Final = 1 << 20
+"""A write of so many bytes waits while so many are under way already: to the leader, or to the disks of a quorum. A
+smaller one goes on, and finds no more than that before it."""
 REFUSED_WORK: Final = 4
 """So many bytes of these for each byte of a request that is refused: it is read, checked, and leaves no record."""
 ANSWERED_BYTES: Final = 2 << 20
