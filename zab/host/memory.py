@@ -7,6 +7,10 @@ the memory is wanted again at once.
 
 Measured after the benchmark's creates (260,000 znodes made and deleted): 107 MB resident before, 81 MB after.
 
+Python collects all at once or nothing: 36 ms where two clients watch the same 80,000 paths in three ways. It is done
+all the same, since what is quiet waits least: Python would do it by itself in the middle of a turn. To freeze what is
+left would shorten the next one, and keep every cycle in it for ever.
+
 Not here: the limits on what a service keeps.
 """
 

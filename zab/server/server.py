@@ -114,7 +114,9 @@ STOP_SECONDS = 5.0
 STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
-GC_THRESHOLDS = (5_000, 50, 100)
+GC_THRESHOLDS = (5_000, 10, 500)
+"""Containers that are new, and collections of each kind before one that looks at more: at 60,000 containers, which takes
+a turn less than 20 ms; at all of them after 30 million."""
 
 journal = Journal("server")
 
