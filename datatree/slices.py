@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = [
+    "CONSUMED",
     "DECODED_BYTES",
     "DELIVERED",
     "ENDED",
@@ -21,6 +22,8 @@ __all__ = [
     "PATHS",
     "PATH_BYTES",
     "RECORD_BYTES",
+    "SENT",
+    "SENT_BYTES",
     "SLICE_BYTES",
     "TOLD",
     "TOLD_FOR_ONE",
@@ -30,12 +33,17 @@ __all__ = [
 
 PARTS: Final = 250
 """Of a multi, prepared or applied; ephemerals of a session that is closed."""
-TOLD: Final = 4_000
+TOLD: Final = 16_000
 """Connections that are told of changes."""
+CONSUMED: Final = 4
+"""One whose watch ends with that counts as so many of these."""
 DELIVERED: Final = 500
 """Transactions of a batch that are applied and answered; each part of one counts as one more."""
 TOLD_FOR_ONE: Final = TOLD // DELIVERED
 """So many connections that are told count as one of these."""
+SENT: Final = 250
+SENT_BYTES: Final = 1 << 20
+"""Connections that are sent their watch events in a turn, or so many bytes of events."""
 PATHS: Final = 1_000
 """Of a setWatches; parts of a multiRead."""
 ENDED: Final = 250

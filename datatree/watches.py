@@ -54,7 +54,7 @@ from datatree.outcome import (
 from datatree.path_map import PathMap
 from datatree.paths import ROOT
 from datatree.record import AclList
-from datatree.slices import TOLD as SLICE
+from datatree.slices import CONSUMED, TOLD
 from datatree.znode import STAT_AT, STAT_LAYOUT, Znode
 
 __all__ = ["WATCH_BYTES", "Connection", "WatchTable", "Znodes"]
@@ -82,6 +82,8 @@ _KINDS: Final[Mapping[int, tuple[int, ...]]] = {
     4: (_PERSISTENT,),
     5: (_RECURSIVE,),
 }
+SLICE: Final = TOLD // CONSUMED
+"""So many connections are found at once, of those that one change concerns."""
 _ALL: Final = sys.maxsize
 _MZXID: Final = 1
 _PZXID: Final = 10

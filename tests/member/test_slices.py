@@ -256,7 +256,8 @@ def test_session_with_many_ephemerals_is_closed_over_several_turns() -> None:
 
 
 def test_many_watchers_are_told_over_several_turns_before_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 10)
+    """Each watch ends with its event, so a watcher counts as four."""
+    monkeypatch.setattr("zab.member.watch_events.TOLD", 40)
     monkeypatch.setattr("datatree.watches.SLICE", 10)
     ensemble = Ensemble(1)
     writer, *watchers = [ensemble.session() for _ in range(36)]

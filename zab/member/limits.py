@@ -124,6 +124,7 @@ class Limits:
         self._clients = state.clients
         self._metrics = state.metrics
         self._watches = state.watches
+        self._telling = state.telling
         self._throttle = throttle
         self._touch = touch
         self._outstanding_count_of_all = config.global_outstanding_limit_count
@@ -207,6 +208,8 @@ class Limits:
 
     def limit_output(self) -> None:
         """At the end of a turn, or of a slice of a batch, which answers as it goes."""
+        if self._telling.waiting:
+            self._telling.send_some(self._clients.dirty)
         limit = self._config.output_limit_bytes
         note = self._outputs.note
         for connection in self._clients.dirty:

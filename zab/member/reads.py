@@ -89,6 +89,7 @@ from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.member.spans import Spans
+from zab.member.telling import Telling
 from zab.member.work import NAME_WORK
 
 BODY_AT = 8
@@ -158,6 +159,11 @@ class ReadState:
     """Of this turn: bytes of answers, and the work that counts as such (`work`)."""
     listings: Listings = attrs.field(factory=Listings)
     local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
+    telling: Telling = attrs.field(init=False)
+
+    @telling.default
+    def _telling_of_config(self) -> Telling:
+        return Telling(self.config.total_output_limit_bytes // 2)
 
     @spans.default
     def _spans_of_config(self) -> Spans | None:

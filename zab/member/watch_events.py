@@ -1,13 +1,13 @@
 """Watch events: what a transaction has changed, told to every connection that watches it and may read it.
 
-They go out before the reply of the transaction (A1 output order), in slices, since ten thousand may watch one znode (H5
-slices). Where an answer is being made of an older state they wait for it.
+They are put into outputs before the reply of the transaction (A1 output order), in slices, since ten thousand may watch
+one znode (H5 slices). Where an answer is being made of an older state they wait for it.
 
 One transaction may change thousands of znodes that the same thousand connections watch. So changes that follow each
 other and concern the very same watchers are told together: each watcher is looked up once for all of them, and its
 output takes their frames as one piece, which all of them share.
 
-Not here: who watches what (`datatree.watches`), and when this is done (`processor`).
+Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent (`telling`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ from typing import Final
 
 from datatree.acl import READ, AclList, permits
 from datatree.outcome import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Trigger
-from datatree.slices import PATH_BYTES, TOLD, TOLD_FOR_ONE, WATCHES
+from datatree.slices import CONSUMED, PATH_BYTES, TOLD, TOLD_FOR_ONE, WATCHES
 from datatree.watches import WatchTable
 from zab.jute.replies import notification
 from zab.member.connection import ClientConnection
 from zab.member.reads import ReadState
-
-_TOGETHER_BYTES: Final = 4096
-"""So many bytes that a watcher is told together cost, with what it takes to send them, as much as a watcher more."""
 
 
 def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generator[None, None, int]:
@@ -67,8 +64,8 @@ def _tell(
     """Send all frames to all of them; each frame tells of a change of this kind."""
     piece = frames[0] if len(frames) == 1 else b"".join(frames)
     size, more = len(piece), len(frames) - 1
-    each = 1 + len(piece) // _TOGETHER_BYTES
-    dirty = state.clients.dirty
+    each = 1 if isinstance(watchers, Mapping) else CONSUMED
+    wait = state.telling.add
     told_count = 0
     for connection in watchers:
         if connection.answering_zxid:
@@ -77,7 +74,7 @@ def _tell(
             connection.out.append(piece)
             connection.out_bytes += size
             connection.sent_count += more
-            dirty[connection] = None
+            wait(connection, size)
         told_count += 1
         work += each
         if work >= TOLD:

@@ -16,7 +16,7 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     for place in ("datatree.slices", "datatree.prepare", "zab.member.writes"):
         monkeypatch.setattr(f"{place}.PARTS", 1)
     monkeypatch.setattr("zab.member.processor.RECORD_BYTES", 0)
-    for place in ("datatree.watches.SLICE", "zab.member.watch_events.TOLD"):
+    for place in ("datatree.watches.SLICE", "zab.member.watch_events.TOLD", "zab.member.telling.SENT"):
         monkeypatch.setattr(place, 1)
     for place in ("processor.DELIVERED", "limits.ENDED", "connection.ENDED"):
         monkeypatch.setattr(f"zab.member.{place}", 1)
