@@ -6,7 +6,7 @@ import trio.testing
 
 from tests.client.recipes.workers import Together, again_and_again, until
 from tests.client.recipes.world import KINDS, World, run, trials
-from zab.client import Acl, Client, NoAuthError, Permission, SessionExpiredError
+from zab.client import OPEN_ACL, Acl, Client, NoAuthError, Permission, SessionExpiredError
 from zab.client.recipes.discovery import Discovery, Instance
 from zab.client.recipes.party import Party
 
@@ -152,6 +152,36 @@ def test_who_may_not_be_registered_again_is_told_and_who_leaves_too() -> None:
                     assert isinstance(await discovery.lost("web", instance), NoAuthError)
 
     run(scenario, World())
+
+
+@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+def test_what_was_refused_before_is_told_no_more_once_it_is_tried_again_whatever_is_lost(kind: str) -> None:
+    """A registration is refused; then another one's znode has its path, which goes, and it is made again."""
+
+    async def is_lost(discovery: Discovery, instance: Instance) -> bool:
+        with trio.move_on_after(1):
+            await discovery.lost("web", instance)
+            return True
+        return False
+
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            discovery, instance = Discovery(one, "/s"), Instance(id="i", port=1)
+            async with discovery.register("web", instance):
+                await two.set_acl("/s/web", WITHOUT_CREATE)
+                await two.delete("/s/web/i")
+                assert isinstance(await discovery.lost("web", instance), NoAuthError)
+                await two.set_acl("/s/web", OPEN_ACL)
+                await two.create("/s/web/i")
+                await trio.sleep(1)
+                assert not await is_lost(discovery, instance)
+                await two.delete("/s/web/i")
+                await until(lambda: world.below("/s") == ["web", "web/i"])
+                await trio.sleep(1)
+                assert not await is_lost(discovery, instance)
+
+    for _ in trials(scenario, kind, ("one",)):
+        pass
 
 
 def test_a_member_whose_session_is_over_is_told() -> None:

@@ -5,7 +5,8 @@
     CREATE --its parent is not there--> the parent is created before
 
 Where another one's znode has the path, the presence waits, and comes back when that goes. A create that is refused is
-tried again after the next event there; until then `refusal` says why, and `bell` rings.
+tried again after the next event there; until then `refusal` says why, and `bell` rings. With that event the refusal
+ends: only what is answered after it tells whether the presence can be there.
 
 Invariants:
 - Nothing is created once its owner left; a create that is under way then is known to the debt of leaving, by `asks`.
@@ -85,7 +86,6 @@ class Keeping:
             return
         self._missing.pop()
         if error is None and path == self._path:
-            self.refusal = None
             self._made(result[1])
         elif error is not None and not isinstance(error, NodeExistsError):
             # Refused: the watch tells when something happens there.
@@ -96,7 +96,7 @@ class Keeping:
 
     def deliver(self, event: WatchEvent) -> None:
         if event.type is not EventType.SESSION:
-            self._is_watched = False
+            self._is_watched, self.refusal = False, None
 
     def end(self, reason: ZabError) -> None:
         self.ended(reason)
