@@ -143,6 +143,21 @@ def test_apply_waits_once_too_many_events_do(monkeypatch: pytest.MonkeyPatch) ->
     assert (telling.bytes, telling.waiting) == (0, {})
 
 
+def test_apply_does_not_wait_for_who_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a socket does not take is output, and waits for no turn any more."""
+    monkeypatch.setattr("zab.member.telling.SENT", 1)
+    ensemble = Ensemble(3)
+    follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
+    ensemble.do(writer, writer.create(b"/a"))
+    watchers = watching(ensemble, follower, 5)
+    follower.member.state.telling.bytes_max = 200
+    follower.keep_output = True
+    ensemble.do(writer, *(writer.set(b"/a", b"x") for _ in range(30)))
+    assert follower.member.applied == ensemble.leader.member.applied
+    assert [watcher.received for watcher in watchers] == [[]] * 5
+    assert len({watcher.connection.unsent_bytes for watcher in watchers} - {0}) == 1
+
+
 def test_limit_is_half_of_what_outputs_of_all_may_have() -> None:
     ensemble = Ensemble(1, totalOutputLimitBytes=64 << 20)
     [server] = ensemble.servers.values()

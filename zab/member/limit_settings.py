@@ -51,7 +51,8 @@ class LimitSettings:
         128 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Unsent output of all connections; beyond, those with most of it are closed.",
+        "Ours. Unsent output of all connections; beyond, those with most of it are closed. Half as much in watch "
+        "events may wait to be sent before apply waits for them.",
     )
     total_input_limit_bytes: int = setting(
         "totalInputLimitBytes",

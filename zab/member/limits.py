@@ -8,6 +8,8 @@
     watches  those of all connections together above totalWatchLimitBytes: likewise
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
 
+Watch events that wait for their turn to be sent (`telling`) count as output from then on.
+
 Those with most: connections of the address with most, so that one client with many connections closes its own, and of
 these the largest.
 
