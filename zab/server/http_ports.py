@@ -27,7 +27,7 @@ from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 from zab.server.dial import numeric
 from zab.server.private_file import Watched
-from zab.server.tls_stores import context_that_speaks, load_key, store_of
+from zab.server.tls_stores import context_that_speaks, stores_for_members
 
 if TYPE_CHECKING:
     from zab.host.http_server import HttpServer
@@ -37,37 +37,18 @@ journal = Journal("http")
 
 def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
     """The stores of members, as ZooKeeper's admin server has them. Raises StoreError."""
-    others = (
-        config.ssl_quorum_key_store_password_path,
-        config.ssl_quorum_trust_store,
-        config.ssl_quorum_trust_store_password_path,
-    )
-    assert config.ssl_quorum_key_store is not None, "config.validate sees to that"
-    paths = [path for path in others if path is not None]
-    return Watched(config.ssl_quorum_key_store, lambda _: _context(config), *paths)
+    return stores_for_members(config).watched(lambda: _context(config))
 
 
 def _context(config: Config) -> ssl.SSLContext:
+    stores = stores_for_members(config)
     context = context_that_speaks(
         ssl.PROTOCOL_TLS_SERVER, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites
     )
-    load_key(
-        context,
-        "ssl.quorum.keyStore",
-        config.ssl_quorum_key_store,
-        config.ssl_quorum_key_store_type,
-        config.ssl_quorum_key_store_password,
-        config.ssl_quorum_key_store_password_path,
-    )
+    stores.load_key(context)
     if config.admin_needs_client_auth:
         context.verify_mode = ssl.CERT_REQUIRED
-        store_of(
-            "ssl.quorum.trustStore",
-            config.ssl_quorum_trust_store,
-            config.ssl_quorum_trust_store_type,
-            config.ssl_quorum_trust_store_password,
-            config.ssl_quorum_trust_store_password_path,
-        ).load_trusted(context, with_lists=config.ssl_quorum_crl)
+        stores.load_trusted(context)
     return context
 
 

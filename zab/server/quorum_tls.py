@@ -28,8 +28,7 @@ from zab.host.tls import TlsError, TlsSide
 from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.member.settings import Config
 from zab.server.address_book import AddressBook
-from zab.server.private_file import Watched
-from zab.server.tls_stores import context_that_speaks, load_key, store_of
+from zab.server.tls_stores import context_that_speaks, stores_for_members
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
@@ -59,14 +58,8 @@ class QuorumTls:
         """Which servers a certificate is good for that is for these hosts."""
         self.dials = config.ssl_quorum
         self.takes_plain = config.takes_plain_members
-        paths = (
-            config.ssl_quorum_key_store,
-            config.ssl_quorum_trust_store,
-            config.ssl_quorum_key_store_password_path,
-            config.ssl_quorum_trust_store_password_path,
-        )
-        [first, *others] = [path for path in paths if path is not None]
-        self.watched = Watched(first, self._read, *others)
+        self._stores = stores_for_members(config)
+        self.watched = self._stores.watched(self._read)
         self.door = Door(self.watched.content.accepting, self.takes_plain)
         self._steps = trio.Lock()
 
@@ -98,7 +91,7 @@ class QuorumTls:
         """The same of a stream from somebody who has dialled us."""
         return await accepted_tls(stream, self.door.context, self._steps)
 
-    def _read(self, _path: str) -> Contexts:
+    def _read(self) -> Contexts:
         accepting, trusted = self._context(ssl.PROTOCOL_TLS_SERVER)
         dialling, _ = self._context(ssl.PROTOCOL_TLS_CLIENT)
         contexts = Contexts(accepting, dialling, trusted)
@@ -117,22 +110,8 @@ class QuorumTls:
         # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
-        load_key(
-            context,
-            "ssl.quorum.keyStore",
-            config.ssl_quorum_key_store,
-            config.ssl_quorum_key_store_type,
-            config.ssl_quorum_key_store_password,
-            config.ssl_quorum_key_store_password_path,
-        )
-        trusted = store_of(
-            "ssl.quorum.trustStore",
-            config.ssl_quorum_trust_store,
-            config.ssl_quorum_trust_store_type,
-            config.ssl_quorum_trust_store_password,
-            config.ssl_quorum_trust_store_password_path,
-        ).load_trusted(context, with_lists=config.ssl_quorum_crl)
-        return context, trusted
+        self._stores.load_key(context)
+        return context, self._stores.load_trusted(context)
 
 
 def _check_host(side: TlsSide, host: str) -> None:

@@ -1,4 +1,5 @@
-"""The client port with TLS as an `ssl.SSLContext`: versions, stores (`zab.tls.stores`), whom it asks who he is.
+"""The client port with TLS as an `ssl.SSLContext`: versions, stores (`zab.tls.stores`), whom it asks who he is. The
+stores of members have their names in zoo.cfg here, too.
 
 `client_port_stores` may be read again (`client.certReload`): handshakes that begin after that are under what is in them
 then. Who is in stays in.
@@ -12,14 +13,17 @@ guesses another group first is asked once more (HelloRetryRequest). Stores are r
 
 A key that others may read is refused, as any other secret (`zab.server.private_file`).
 
-Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings`).
+Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings`), what members ask of each
+other (`zab.server.quorum_tls`).
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from attrs import field, frozen
 
 from zab.member.cipher_suites import TLS_1_2
 from zab.member.settings import Config
@@ -28,39 +32,118 @@ from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, rea
 
 GROUP: Final = "prime256v1"
 
+Content = TypeVar("Content")
+
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
-def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
-    """Raises StoreError, as does reading them again."""
-    key_store = config.ssl_key_store
-    assert key_store is not None, "config.validate sees to that"
-    others = config.ssl_key_store_password_path, config.ssl_trust_store, config.ssl_trust_store_password_path
-    paths = [path for path in others if path is not None]
-    return Watched(key_store, lambda _: client_port_context(config), *paths)
+@frozen
+class NamedStore:
+    """A store, as zoo.cfg has it."""
+
+    prefix: str
+    path: str | None
+    kind: str | None
+    password: str | None = field(repr=False)
+    password_path: str | None
+
+    @property
+    def files(self) -> list[str]:
+        """On which it depends."""
+        return [path for path in (self.path, self.password_path) if path is not None]
+
+    def opened(self) -> Store:
+        """The file with the password counts, as in ZooKeeper. Raises StoreError."""
+        assert self.path is not None, "config.validate sees to that"
+        keys, password = StoreKeys.beginning(self.prefix), self.password or ""
+        if self.password_path is not None:
+            password = read_password(self.password_path, keys.password)
+        elif len(password.encode()) > PASSWORD_BYTES_MAX:
+            raise StoreError(f"{self.prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
+        return Store(keys, self.path, self.kind, password)
 
 
-def client_port_context(config: Config) -> ssl.SSLContext:
-    """Raises StoreError."""
-    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.tls_versions, config.ssl_cipher_suites)
-    load_key(
-        context,
+@frozen
+class NamedStores:
+    """What is shown, and who is believed."""
+
+    key: NamedStore
+    trust: NamedStore
+    with_lists: bool
+
+    def watched(self, read: Callable[[], Content]) -> Watched[Content]:
+        """What `read` makes of them. It raises StoreError, as does reading them again."""
+        first, *others = self.key.files + self.trust.files
+        return Watched(first, lambda _: read(), *others)
+
+    def load_key(self, context: ssl.SSLContext) -> None:
+        """The key is a secret: where it is not encrypted its file is for its owner alone; where it is, the file with
+        its password is. Raises StoreError."""
+        is_encrypted = self.key.opened().load_key(context)
+        secret, key = (self.key.password_path, "passwordPath") if is_encrypted else (self.key.path, "location")
+        if secret is not None:
+            try:
+                demand_private(secret)
+            except PrivateFileError as error:
+                raise StoreError(f"{self.key.prefix}.{key}: {error}") from None
+
+    def load_trusted(self, context: ssl.SSLContext) -> frozenset[bytes]:
+        """As `Store.load_trusted`."""
+        return self.trust.opened().load_trusted(context, with_lists=self.with_lists)
+
+
+def stores_for_clients(config: Config) -> NamedStores:
+    """Of the client port."""
+    key = NamedStore(
         "ssl.keyStore",
         config.ssl_key_store,
         config.ssl_key_store_type,
         config.ssl_key_store_password,
         config.ssl_key_store_password_path,
     )
+    trust = NamedStore(
+        "ssl.trustStore",
+        config.ssl_trust_store,
+        config.ssl_trust_store_type,
+        config.ssl_trust_store_password,
+        config.ssl_trust_store_password_path,
+    )
+    return NamedStores(key, trust, config.ssl_crl)
+
+
+def stores_for_members(config: Config) -> NamedStores:
+    """Of the ports for other members, and of the admin server."""
+    key = NamedStore(
+        "ssl.quorum.keyStore",
+        config.ssl_quorum_key_store,
+        config.ssl_quorum_key_store_type,
+        config.ssl_quorum_key_store_password,
+        config.ssl_quorum_key_store_password_path,
+    )
+    trust = NamedStore(
+        "ssl.quorum.trustStore",
+        config.ssl_quorum_trust_store,
+        config.ssl_quorum_trust_store_type,
+        config.ssl_quorum_trust_store_password,
+        config.ssl_quorum_trust_store_password_path,
+    )
+    return NamedStores(key, trust, config.ssl_quorum_crl)
+
+
+def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
+    """Raises StoreError, as does reading them again."""
+    return stores_for_clients(config).watched(lambda: client_port_context(config))
+
+
+def client_port_context(config: Config) -> ssl.SSLContext:
+    """Raises StoreError."""
+    stores = stores_for_clients(config)
+    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.tls_versions, config.ssl_cipher_suites)
+    stores.load_key(context)
     context.verify_mode = _CLIENT_AUTH[config.ssl_client_auth]
     if context.verify_mode != ssl.CERT_NONE:
-        store_of(
-            "ssl.trustStore",
-            config.ssl_trust_store,
-            config.ssl_trust_store_type,
-            config.ssl_trust_store_password,
-            config.ssl_trust_store_password_path,
-        ).load_trusted(context, with_lists=config.ssl_crl)
+        stores.load_trusted(context)
     return context
 
 
@@ -77,33 +160,3 @@ def context_that_speaks(protocol: int, versions: Iterable[str], suites: Iterable
         context.num_tickets = 0
     context.set_ecdh_curve(GROUP)
     return context
-
-
-def load_key(
-    context: ssl.SSLContext,
-    prefix: str,
-    path: str | None,
-    kind: str | None,
-    password: str | None,
-    password_path: str | None,
-) -> None:
-    """The key of a server. It is a secret: where it is not encrypted its file is for its owner alone; where it is, the
-    file with its password is. Raises StoreError."""
-    is_encrypted = store_of(prefix, path, kind, password, password_path).load_key(context)
-    secret, key = (password_path, "passwordPath") if is_encrypted else (path, "location")
-    if secret is not None:
-        try:
-            demand_private(secret)
-        except PrivateFileError as error:
-            raise StoreError(f"{prefix}.{key}: {error}") from None
-
-
-def store_of(prefix: str, path: str | None, kind: str | None, password: str | None, password_path: str | None) -> Store:
-    """The file with the password counts, as in ZooKeeper. Raises StoreError."""
-    assert path is not None, "config.validate sees to that"
-    keys = StoreKeys.beginning(prefix)
-    if password_path is not None:
-        password = read_password(password_path, keys.password)
-    elif len((password or "").encode()) > PASSWORD_BYTES_MAX:
-        raise StoreError(f"{prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
-    return Store(keys, path, kind, password or "")
