@@ -215,18 +215,7 @@ def cp_command(
 
     async def work(zk: Client, caller: Caller) -> None:
         copy = _copy_of(source, destination, skip_ephemerals)
-        reading = patient(zk)
-        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
-        if parents:
-            await reading.ensure_path(destination.rpartition("/")[0] or "/")
-        if found is not None:
-            await _commit_one(reading, copy, found, is_move=False)
-            _tell(copy, 1, json=json)
-            return
-        batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
-        with progress("copied", tells_end=False) as told:
-            await _copy_in_several(reading, copy, batches, told)
-        _tell(copy, batches.transaction_count, json=json)
+        _tell(copy, await _carry_out(zk, caller, copy, parents=parents), json=json)
 
     perform(context, work)
 
@@ -246,25 +235,33 @@ def mv_command(
 
     async def work(zk: Client, caller: Caller) -> None:
         copy = _copy_of(source, destination, skip_ephemerals)
-        reading = patient(zk)
-        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
-        if found is None and not not_atomic:
-            detail = "it has no room in one transaction; --not-atomic copies it, and deletes it after that"
-            raise BadArgumentsError(source, detail=detail)
-        if parents:
-            await reading.ensure_path(destination.rpartition("/")[0] or "/")
-        if found is not None:
-            await _commit_one(reading, copy, found, is_move=True)
-            _tell(copy, 1, json=json)
-            return
-        batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
-        with progress("copied", tells_end=False) as told:
-            await _copy_in_several(reading, copy, batches, told)
-        with progress("deleted", tells_end=False) as told:
-            await _delete_in_several(copy, batches, told)
-        _tell(copy, batches.transaction_count, json=json)
+        count = await _carry_out(zk, caller, copy, parents=parents, is_move=True, may_be_several=not_atomic)
+        _tell(copy, count, json=json)
 
     perform(context, work)
+
+
+async def _carry_out(
+    zk: Client, caller: Caller, copy: _Copy, *, parents: bool, is_move: bool = False, may_be_several: bool = True
+) -> int:
+    """In how many transactions."""
+    reading, bytes_max = patient(zk), caller.options.jute_maxbuffer_bytes
+    found = await _read_for_one(reading, copy, bytes_max)
+    if found is None and not may_be_several:
+        detail = "it has no room in one transaction; --not-atomic copies it, and deletes it after that"
+        raise BadArgumentsError(copy.source, detail=detail)
+    if parents:
+        await reading.ensure_path(copy.destination.rpartition("/")[0] or "/")
+    if found is not None:
+        await _commit_one(reading, copy, found, is_move=is_move)
+        return 1
+    batches = Batches(reading, bytes_max)
+    with progress("copied", tells_end=False) as told:
+        await _copy_in_several(reading, copy, batches, told)
+    if is_move:
+        with progress("deleted", tells_end=False) as told:
+            await _delete_in_several(copy, batches, told)
+    return batches.transaction_count
 
 
 async def _read_for_one(zk: Znodes, copy: _Copy, bytes_max: int) -> list[Source] | None:
