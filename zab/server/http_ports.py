@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from zab.member.inputs import SnapshotAsked
 from zab.member.reconfiguring import in_force
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
+from zab.server.being_read import BeingRead
 from zab.server.dial import numeric
 from zab.server.private_file import Watched
 from zab.server.tls_stores import context_that_speaks, stores_for_members
@@ -59,8 +60,7 @@ class AskedSnapshots:
     member: Inspected
     disk: Disk
     put: Callable[[SnapshotAsked], None]
-    being_read: dict[int, int]
-    """How many read the snapshot of a zxid."""
+    being_read: BeingRead
     _ended: trio.Event = attrs.Factory(trio.Event)
     _failed: bool = False
 
@@ -82,15 +82,8 @@ class AskedSnapshots:
             if self._failed:
                 return None
 
-    @contextlib.contextmanager
-    def hold(self, zxid: int) -> Iterator[None]:
-        self.being_read[zxid] = self.being_read.get(zxid, 0) + 1
-        try:
-            yield
-        finally:
-            self.being_read[zxid] -= 1
-            if not self.being_read[zxid]:
-                del self.being_read[zxid]
+    def hold(self, zxid: int) -> contextlib.AbstractContextManager[None]:
+        return self.being_read.hold(zxid)
 
 
 class HttpPorts:

@@ -12,8 +12,7 @@ Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import trio
 
@@ -39,6 +38,7 @@ from zab.member.snapshot_request import (
     refused,
     size_of,
 )
+from zab.server.being_read import BeingRead
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
@@ -69,8 +69,7 @@ class TransferServer:
         self._believes = believes
         self._places = trio.CapacityLimiter(concurrent_count_max)
         self._stall_seconds = stall_seconds
-        self.being_read: dict[int, int] = {}
-        """How many transfers read the snapshot of this zxid: retention spares it."""
+        self.being_read = BeingRead()
 
     async def serve(self, sock: socket.socket, side: TlsSide | None, agreed: Agreed, received: bytes) -> None:
         """Answer on an accepted connection, after its handshake. Owns the socket from here on."""
@@ -96,7 +95,7 @@ class TransferServer:
 
     async def _send(self, talk: Conversation, request: SnapshotRequest) -> None:
         path, offset = snapshot_path(request.zxid), request.offset
-        with self._reading(request.zxid):
+        with self.being_read.hold(request.zxid):
             size_bytes = await trio.to_thread.run_sync(size_of, self._disk, request)
             sid = talk.agreed.sid
             journal.info("snapshot transfer begins", sid=sid, path=path, offset=offset, size_bytes=size_bytes)
@@ -122,16 +121,6 @@ class TransferServer:
     def _demand_belief(self, talk: Conversation) -> None:
         if not self._believes(talk.agreed):
             raise MessageError("the secret by which it was proven was taken away")
-
-    @contextmanager
-    def _reading(self, zxid: int) -> Iterator[None]:
-        self.being_read[zxid] = self.being_read.get(zxid, 0) + 1
-        try:
-            yield
-        finally:
-            self.being_read[zxid] -= 1
-            if not self.being_read[zxid]:
-                del self.being_read[zxid]
 
     async def _send_all(self, talk: Conversation, payload: bytes) -> None:
         with trio.fail_after(self._stall_seconds):
