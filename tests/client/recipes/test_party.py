@@ -68,6 +68,7 @@ def test_who_is_a_member_stays_one() -> None:
             await party.join()
             assert await party.members() == ["one"]
             await party.leave()
+            assert world.below(PATH) == []
             await party.leave()
             assert await party.members() == []
 

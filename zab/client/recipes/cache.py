@@ -18,19 +18,18 @@ path need not exist: then the cache is empty.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ClientClosedError
 from zab.client.recipes.copy import Copy, Delta, DeltaKind, Depth, Entry
+from zab.client.recipes.followed import Followed
 from zab.client.recipes.paths import checked
 
 __all__ = ["Cache", "Delta", "DeltaKind", "Deltas", "Depth", "Entry"]
 
 
-class Cache(Mapping[str, Entry]):
+class Cache(Followed, Mapping[str, Entry]):
     """See the module: path -> `Entry`."""
 
     def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
@@ -44,12 +43,7 @@ class Cache(Mapping[str, Entry]):
         return self._copy.is_current
 
     async def start(self) -> None:
-        """Returns when all of it is there."""
         await self._copy.begin()
-
-    def close(self) -> None:
-        """Keeps what it has, and follows nothing any more."""
-        self._copy.stop()
 
     async def settled(self) -> None:
         """Returns when it is current; begins where it was not started."""
@@ -67,18 +61,6 @@ class Cache(Mapping[str, Entry]):
         prefix = path.rstrip("/") + "/"
         below = (found[len(prefix) :] for found in self if found.startswith(prefix))
         return sorted(name for name in below if name and "/" not in name)
-
-    async def __aenter__(self) -> Self:
-        with ExitStack() as undo:
-            undo.callback(self.close)
-            await self.start()
-            undo.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __getitem__(self, path: str) -> Entry:
         return self._copy.entries[path]

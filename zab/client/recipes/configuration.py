@@ -20,14 +20,13 @@ of its own, and leaves `value` and the iterators.
 import json
 import tomllib
 from collections.abc import Callable
-from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ClientClosedError, NoNodeError
 from zab.client.recipes.copy import Copy, Depth
 from zab.client.recipes.errors import BadDataError
+from zab.client.recipes.followed import Followed
 from zab.client.recipes.paths import checked
 
 __all__ = ["NO_DEFAULT", "Configuration", "Values", "from_json", "from_toml"]
@@ -48,7 +47,7 @@ def from_toml(data: bytes) -> dict[str, Any]:
     return tomllib.loads(data.decode())
 
 
-class Configuration(Generic[T]):
+class Configuration(Followed, Generic[T]):
     """See the module."""
 
     def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = NO_DEFAULT) -> None:
@@ -85,10 +84,6 @@ class Configuration(Generic[T]):
         if self._value is NO_DEFAULT:
             raise self.error or NoNodeError(self.path)
 
-    def close(self) -> None:
-        """Keeps its value, and follows nothing any more."""
-        self._copy.stop()
-
     @property
     def value(self) -> T:
         """The last good value, as far as this client has heard."""
@@ -100,18 +95,6 @@ class Configuration(Generic[T]):
     def following(self) -> "Values[T]":
         """`async for value in config.following()`: the value now, and each that is another one."""
         return Values(self, self._copy)
-
-    async def __aenter__(self) -> Self:
-        with ExitStack() as undo:
-            undo.callback(self.close)
-            await self.start()
-            undo.pop_all()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _look(self) -> None:
         """Parses what is there, where it is not what was parsed last."""

@@ -19,16 +19,16 @@ Raised beside what requests raise: LostError, when somebody else deleted the zno
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import NamedTuple
 
 from zab.client.attempts import Attempts
 from zab.client.client import Client
-from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, RequestError, ZabError
+from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, RequestError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.debts import Debt
 from zab.client.recipes.errors import LostError
 from zab.client.recipes.paths import checked
+from zab.client.recipes.standing import Standing
 
 __all__ = ["Contender", "Rival", "mark_of", "on_circle", "rivals"]
 
@@ -74,7 +74,7 @@ def anybody(_rival: Rival) -> bool:
     return True
 
 
-class Contender:
+class Contender(Standing):
     """See the module. `kinds` are those of its rivals; the first is its own. `path` and `czxid` are set when it
     stands in the queue."""
 
@@ -203,23 +203,9 @@ class Contender:
 
     # Out of the queue.
 
-    def abandon(self) -> Debt | None:
-        """Its znode is not wanted any more: the session owes its removal. None where there is nothing to remove."""
+    def _owed(self) -> Debt | None:
         paths = [] if self.path is None else [self.path]
         if not paths and not self._may_be_unknown:
             return None
         marked = (self._parent, self._mark) if self._may_be_unknown else None
-        debt = Debt(self._zk.operations, self._zk.waiter(), paths, marked, is_sure=True)
-        # Where the session is over, so are its ephemerals.
-        with suppress(ZabError):
-            self._zk.undertake(debt)
-            return debt
-        return None
-
-    async def leave(self) -> None:
-        """Out of the queue when this returns; while no server is there, as soon as one is. Raises what forbids it."""
-        debt = self.abandon()
-        if debt is not None and self._zk.state.is_connected:
-            await debt.heard()
-            if debt.error is not None:
-                raise debt.error
+        return Debt(self._zk.operations, self._zk.waiter(), paths, marked, is_sure=True)

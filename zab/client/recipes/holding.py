@@ -20,25 +20,17 @@ Invariants:
 - A hold that is lost or let go of asks for nothing more.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent
-from zab.client.debts import Debt
 from zab.client.recipes.bell import Bell
 from zab.client.recipes.errors import LostError
+from zab.client.recipes.standing import Standing
 
-__all__ = ["Held", "Hold", "Standing"]
-
-
-class Standing(Protocol):
-    """The znode by which something is held: a contender's, or a presence."""
-
-    def abandon(self) -> Debt | None: ...
-
-    async def leave(self) -> None: ...
+__all__ = ["Held", "Hold"]
 
 
 class Hold:

@@ -6,7 +6,6 @@ more. Since its path is known, a lost answer is found out by what is there. Wher
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from zab.client.attempts import Attempts
 from zab.client.client import Client
@@ -15,11 +14,12 @@ from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.debts import Debt, Sign
 from zab.client.recipes.keeping import Keeping
 from zab.client.recipes.paths import checked
+from zab.client.recipes.standing import Standing
 
 __all__ = ["Presence"]
 
 
-class Presence:
+class Presence(Standing):
     """See the module. `czxid` is that of the znode when it has been entered."""
 
     def __init__(
@@ -94,25 +94,11 @@ class Presence:
         """It was removed by other means."""
         self._may_exist = False
 
-    def abandon(self) -> Debt | None:
-        """It is not wanted any more: the session owes its removal. None where there is nothing to remove."""
+    def _owed(self) -> Debt | None:
         if self._keeping is not None:
             self._keeping.stop()
         if not self._may_exist:
             return None
         self._may_exist = False
         sign = Sign(self._zk.session_id, self.data, self.czxid) if self._is_shared else None
-        debt = Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure, sign=sign)
-        # Where the session is over, so are its ephemerals.
-        with suppress(ZabError):
-            self._zk.undertake(debt)
-            return debt
-        return None
-
-    async def leave(self) -> None:
-        """Gone when this returns; while no server is there, as soon as one is. Raises what forbids it."""
-        debt = self.abandon()
-        if debt is not None and self._zk.state.is_connected:
-            await debt.heard()
-            if debt.error is not None:
-                raise debt.error
+        return Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure, sign=sign)
