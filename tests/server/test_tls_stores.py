@@ -236,6 +236,21 @@ def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path,
     assert not stores.read_again()
 
 
+def test_stores_that_take_too_many_rounds_are_not_read_again(member, tmp_path, monkeypatch):
+    """Python stands still while PKCS#12 is opened: the server would, too."""
+    here = shutil.copytree(member, tmp_path / "member")
+    lines = [f"{key}={value}" for key, value in client_store_lines(here, "p12").items()]
+    stores = client_port_stores(parse("\n".join(["dataDir=/d", "secureClientPort=2281", *lines]), "zoo.cfg"))
+    before = stores.content
+    os.utime(here / "keystore.p12", ns=(1, 1))
+    monkeypatch.setattr("zab.tls.stores.ROUNDS_MAX", 1)
+    with pytest.raises(
+        StoreError, match=r"^ssl\.keyStore\.location: .*keystore\.p12: its keys are derived in more than 1"
+    ):
+        stores.read_again()
+    assert stores.content is before
+
+
 def test_who_is_revoked_is_refused_and_told(certificates, member, holder, tmp_path):
     store = tmp_path / "truststore.pem"
     shutil.copy(member / "truststore.pem", store)
