@@ -56,6 +56,7 @@ ATTACKS: dict[str, Attack] = {
     "writes forwarded without end": work.test_writes_forwarded_without_end,
     "the end of three hundred clients": connections.test_crowd_that_ends_at_once,
     "readers of nothing": connections.test_readers_of_nothing,
+    "requests of a megabyte from 450 clients": connections.test_requests_of_a_megabyte_from_hundreds,
     "writes of a megabyte from 80 clients": connections.test_writes_of_a_megabyte_from_many,
 }
 ROUNDS = 3

@@ -26,6 +26,7 @@ SECURE_TOO = (
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 HELLO = frame(ConnectRequest(0, 40_000, 0, bytes(16)).encode())
+NO_NODE = -101
 PORTS = ("client_port", "quorum_port", "election_port")
 ELSEWHERE = [f"127.0.0.{number}" for number in range(2, 12)]
 
@@ -183,6 +184,29 @@ def test_requests_that_do_not_end(target: Target) -> None:
             say(client.sock, struct.pack(">i", 1_000_000) + bytes(950_000))
         with contextlib.closing(Client(target.leader.client_port)) as other:
             assert other.get_data("/")[0] == 0
+
+
+def test_requests_of_a_megabyte_from_hundreds(target: Target) -> None:
+    """Four hundred and fifty clients from eleven addresses send a megabyte each at the same time. Half of them were
+    closed at totalInputLimitBytes. They wait for each other before that, and all are answered."""
+    body = text(b"/nowhere") + struct.pack(">i", 1_000_000) + bytes(1_000_000) + struct.pack(">i", -1)
+    errors: list[int] = []
+
+    def ask(client: Client) -> None:
+        client.sock.sendall(client.request(5, body))
+        errors.append(client.reply()[0])
+
+    with target.attacked(memory_mb=250), contextlib.ExitStack() as stack:
+        threads = []
+        for number in range(450):
+            client = Client(target.leader.client_port, source=("127.0.0.1", *ELSEWHERE)[number % 11])
+            stack.callback(client.close)
+            threads.append(threading.Thread(target=ask, args=(client,)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == [NO_NODE] * 450
 
 
 def test_writes_of_a_megabyte_from_many(target: Target) -> None:

@@ -258,30 +258,22 @@ class ClientSockets(Generic[C, Input]):
         """Append what clients sent, until the budget is used up or the monotonic clock says `until_ns`."""
         inputs += self._news
         self._news.clear()
-        budget_bytes, has_long = self._budget_bytes, bool(self.long)
-        spared_bytes = budget_bytes // LONG_SHARE if has_long else 0
-        taken_bytes = self._receive_from(self.readable, budget_bytes - spared_bytes, inputs, until_ns)
-        if has_long:
-            taken_bytes += self._receive_from(self.long, max(budget_bytes - taken_bytes, 1), inputs, until_ns)
-        self._was_short = taken_bytes >= budget_bytes
-        self.has_news = bool(self.readable or self.long)
-        if self.handshakes.waiting:
-            self.handshakes.step()
-            self.has_news = bool(self.readable or self.long or self._news or self.handshakes.waiting)
-
-    def _receive_from(
-        self, line: dict[ClientSocket[C], None], budget_bytes: int, inputs: list[Input], until_ns: int
-    ) -> int:
-        """From those who stand there. How much of the budget that took."""
         taken_bytes = 0
-        short, long = self.readable, self.long
+        short, long, budget_bytes = self.readable, self.long, self._budget_bytes
+        has_long = bool(long)
+        line, until_bytes = short, budget_bytes - budget_bytes // LONG_SHARE if has_long else budget_bytes
         received, monotonic_ns = self._manners.received, time.monotonic_ns
-        while line and taken_bytes < budget_bytes:
+        while True:
+            if not line or taken_bytes >= until_bytes:
+                if line is long or not has_long:
+                    break
+                line, until_bytes = long, max(budget_bytes, taken_bytes + 1)
+                continue
             client = next(iter(line))
             del line[client]
             if not client.interest & READ:
                 continue
-            room_bytes = budget_bytes - taken_bytes
+            room_bytes = until_bytes - taken_bytes
             count_max = RECEIVE_BYTES if room_bytes > RECEIVE_BYTES else max(room_bytes, RECEIVE_BYTES_MIN)
             data: bytes | None
             try:
@@ -302,8 +294,13 @@ class ClientSockets(Generic[C, Input]):
             elif data is not None:
                 self._at_end(client, inputs)
             if monotonic_ns() >= until_ns:
-                break
-        return taken_bytes
+                # The long line comes to its turn, too.
+                until_bytes = taken_bytes
+        self._was_short = taken_bytes >= budget_bytes
+        self.has_news = bool(short or long)
+        if self.handshakes.waiting:
+            self.handshakes.step()
+            self.has_news = bool(short or long or self._news or self.handshakes.waiting)
 
     def notice_ends(self, inputs: list[Input]) -> None:
         """Read nobody, but append newcomers, and those who are gone and left nothing to be read: a few in a turn, those

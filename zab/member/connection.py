@@ -95,6 +95,8 @@ class Hold(IntFlag):
     """A request of it waits in front of the processor."""
     WORK = 16
     """What it asked for did not find room in its turn."""
+    ROOM = 32
+    """It has begun a large request, and others have the room for it (`zab.member.large_frames`)."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -140,6 +142,8 @@ class ClientConnection:
     """Requests in their order, from the oldest write (or sync) that is under way on."""
     asked_bytes: int = 0
     """Of these when they were counted last, and of what has come since (`zab.member.limits`)."""
+    large_frame_bytes: int = 0
+    """Of the large request that has begun, if there is one (`zab.member.large_frames`)."""
     answering: Generator[None, None, bytes] | None = None
     """What is left of an answer that takes more than a slice: of the first request in `pending`, or of a four-letter
     word."""

@@ -72,6 +72,8 @@ class Intake:
         """The lanes, a heap: when the first write of each would end; a number that tells them apart."""
         self._order = count()
         self._time = 0.0
+        self._waiting_work = 0
+        """Of those in lanes, the least that they count as."""
         self._lane_of: dict[SessionId | int, _Lane] = {}
         """By session: where those go that no server wants in order."""
         self._counts: defaultdict[tuple[SessionId | int, ServerId | None], int] = defaultdict(int)
@@ -98,6 +100,11 @@ class Intake:
     def arrived_count(self) -> int:
         """Writes that have ever come in."""
         return (self._numbered if self.turns else self.left_count) + len(self.arrived)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of the writes that turns have left, somewhat more than there are."""
+        return self._waiting_work * BYTES_FOR_ONE
 
     @property
     def sessions(self) -> set[SessionId | int]:
@@ -129,6 +136,7 @@ class Intake:
         lane = turns[0][2]
         session = lane.writes.popleft()[0][0]
         number, least = lane.waiting.popleft()
+        self._waiting_work -= least
         gone.add(number)
         while self.left_count in gone:
             gone.remove(self.left_count)
@@ -170,6 +178,7 @@ class Intake:
                 is_first = self._is_begun and not self.turns
                 heappush(self.turns, (_BEGUN if is_first else lane.ends + least, next(self._order), lane))
             lane.writes.append(write)
+            self._waiting_work += least
             lane.waiting.append((self._numbered, least))
             self._numbered += 1
         self.arrived.clear()

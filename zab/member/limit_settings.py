@@ -59,5 +59,6 @@ class LimitSettings:
         256 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Unfinished and waiting requests of all connections; beyond, those with most are closed.",
+        "Ours. Unfinished and waiting requests of all connections; beyond, those with most are closed. "
+        "Large ones wait for each other at half of it.",
     )

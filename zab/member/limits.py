@@ -4,7 +4,8 @@
              not propose: a connection that waits for an answer and sends more is not read from until that is over
     output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice
              that it is closed. Of all connections together above totalOutputLimitBytes: those with most are closed
-    input    unfinished frames and waiting requests of all connections together above totalInputLimitBytes: likewise
+    input    unfinished frames and waiting requests of all connections together above totalInputLimitBytes: likewise;
+             large ones wait for each other before that (`large_frames`)
     watches  those of all connections together above totalWatchLimitBytes: likewise
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
 
@@ -33,10 +34,13 @@ from typing import Final
 
 from datatree.slices import ENDED, NAMES
 from zab.member.connection import ClientConnection, Hold, Stage
+from zab.member.intake import Intake
+from zab.member.large_frames import LargeFrames
 from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
+from zab.member.work import LARGE_BYTES
 
-_OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK
+_OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK | Hold.ROOM
 """Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
 
 NOTED_BYTES_MIN: Final = 4096
@@ -117,6 +121,7 @@ class Limits:
         self,
         state: ReadState,
         throttle: RequestThrottle | None,
+        intake: Intake,
         touch: Callable[[ClientConnection, int], None],
         voter_count: int,
         now: int,
@@ -136,6 +141,7 @@ class Limits:
         """Whom load, and whom their output hold: each turn sees whether that is over."""
         self._outputs = Together(config.total_output_limit_bytes, _output_of)
         self.inputs = Together(config.total_input_limit_bytes, _counted_input_of)
+        self.large = LargeFrames(state.clients, intake, config.total_input_limit_bytes // 2, config.tick_time_ms)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
         """When silence is looked for again; and when anything is."""
         self._unseen: Iterator[ClientConnection] | None = None
@@ -154,6 +160,11 @@ class Limits:
         self._clients.hold(connection, Hold.LOAD)
         self.loaded[connection] = None
 
+    def hold_stalled(self, connection: ClientConnection, came_bytes: int, *, passes_small: bool) -> None:
+        """Likewise while writes are left, all of them large if small ones pass: then whoever sends little is read."""
+        if not passes_small or max(came_bytes, connection.frames.kept_bytes) >= LARGE_BYTES:
+            self.hold_loaded(connection)
+
     def has_room(self, connection: ClientConnection) -> bool:
         """Whether its unsent output is within the limit."""
         return _output_of(connection) <= self._config.output_limit_bytes
@@ -171,10 +182,10 @@ class Limits:
         size = _input_of(connection)
         if size > NOTED_BYTES_MIN:
             self.inputs.note(connection, size)
+            self.large.has_unfinished(connection)
         if self.inputs.bytes > self.inputs.bytes_max:
             for beyond in self.inputs.beyond():
-                self._metrics.connections_closed_for_input += 1
-                self._drop(beyond)
+                self._drop_for_input(beyond)
 
     @property
     def is_any_with_room_again(self) -> bool:
@@ -192,7 +203,11 @@ class Limits:
             for connection in self.loaded:
                 self._clients.release(connection, Hold.LOAD)
             self.loaded.clear()
+        if self.large.waiting:
+            self.large.let_in()
         if now >= self._silence_at:
+            if self._unseen is None:
+                self._close_unfinished()
             if not self._close_silent(now):
                 self._silence_at = now + self._config.tick_time_ms
             self.next_deadline = self._silence_at
@@ -207,6 +222,8 @@ class Limits:
         self.full.pop(connection, None)
         self._outputs.forget(connection)
         self.inputs.forget(connection)
+        if connection.large_frame_bytes:
+            self.large.forget(connection)
 
     def limit_output(self) -> None:
         """At the end of a turn, or of a slice of a batch, which answers as it goes."""
@@ -237,6 +254,14 @@ class Limits:
             for connection in [connection for connection in self.full if self.has_room(connection)]:
                 del self.full[connection]
                 self._clients.release(connection, Hold.OUTPUT)
+
+    def _close_unfinished(self) -> None:
+        for connection in self.large.tick():
+            self._drop_for_input(connection)
+
+    def _drop_for_input(self, connection: ClientConnection) -> None:
+        self._metrics.connections_closed_for_input += 1
+        self._drop(connection)
 
     def _limit_watches(self) -> None:
         watching = Together(self._config.total_watch_limit_bytes, self._watches.bytes_of)

@@ -104,7 +104,6 @@ from zab.member.times import Times
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
 from zab.member.waiting import Waiting
-from zab.member.work import LARGE_BYTES
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.session_keys import keys_of
@@ -147,7 +146,7 @@ class Member:
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
         voter_count = len(self.peer.quorum.voters)
-        self.limits = Limits(self.state, self.throttle, self.sessions.touch, voter_count, now)
+        self.limits = Limits(self.state, self.throttle, self.processor.intake, self.sessions.touch, voter_count, now)
         self.read_only = ReadOnlyMode(config, now)
         self.server_id, self.digests = ServerId(config.server_id), Digests()
         self.check = TreeCheck(self.peer.quorum)
@@ -589,6 +588,8 @@ class Member:
             self._on_no_frame(connection, error)
             return
         if frames:
+            if connection.large_frame_bytes:
+                self.limits.large.forget(connection)
             self._on_frames(connection, frames)
             if waiting_count := len(connection.pending):
                 came_bytes = len(event.data)
@@ -597,11 +598,7 @@ class Member:
         else:
             self.limits.keep_unfinished(connection)
         if self.is_stalled and (connection.pending or connection.frames.kept_bytes):
-            self._hold_stalled(connection, len(event.data))
-
-    def _hold_stalled(self, connection: ClientConnection, came_bytes: int) -> None:
-        if not self.passes_small or max(came_bytes, connection.frames.kept_bytes) >= LARGE_BYTES:
-            self.limits.hold_loaded(connection)
+            self.limits.hold_stalled(connection, len(event.data), passes_small=self.passes_small)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
         """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""

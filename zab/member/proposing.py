@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
 
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
@@ -55,6 +56,13 @@ _PERHAPS_LONG = frozenset({_MULTI, int(OpCode.REMOVE_RECURSIVE), _CLOSE_SESSION}
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
 _SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
+
+
+class UnderWay(Protocol):
+    """See `zab.roles.Leading`."""
+
+    outstanding_bytes: int
+    """What was proposed and is not committed."""
 
 
 class Proposing:
@@ -97,12 +105,12 @@ class Proposing:
         next_zxid: Callable[[], int | None],
         wall: int,
         in_order: Callable[[], Collection[ServerId]] = tuple,
-        under_way_bytes: Callable[[], int] = int,
+        under_way: UnderWay | None = None,
     ) -> Iterator[Propose]:
         """The writes of the turn as transactions, in batches.
 
-        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays. So is
-        `under_way_bytes`: what was proposed and is not committed. `in_order`: see `Intake.stay`.
+        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
+        `in_order`: see `Intake.stay`.
         """
         self.is_due = self.passes_small = False
         size = self._work = self._refused_bytes = 0
@@ -115,7 +123,8 @@ class Proposing:
             is_over = self._work >= PREPARED_WORK_MAX or size + self._refused_bytes >= PREPARED_BYTES_MAX
             if zxid is None or is_over:
                 break
-            self._takes_large = under_way_bytes() < LARGE_UNDER_WAY_BYTES_MAX or self._long is not None
+            is_full = under_way is not None and under_way.outstanding_bytes >= LARGE_UNDER_WAY_BYTES_MAX
+            self._takes_large = not is_full or self._long is not None
             if not self._takes_large and len(intake.queue[0][0][3]) >= LARGE_BYTES:
                 self.is_due, self.passes_small = False, True
                 break

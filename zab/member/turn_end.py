@@ -98,7 +98,7 @@ def end_turn(member: Member) -> None:
     if changes.asked and member.serving:
         for wanted in changes.turn(now, member.peer.history, history_id_of(member.peer.lineage), member.applied):
             member.want(wanted)
-    is_any_held = limits.loaded or limits.full or member.throttle is not None
+    is_any_held = limits.loaded or limits.full or limits.large.waiting or member.throttle is not None
     if member.clients.dirty or processor.state.telling.waiting or is_any_held or now >= limits.next_deadline:
         limits.end_turn(now, processor.outstanding_count, member.is_stalled)
     if now >= member.look_at and member.config.disk_low_bytes:
@@ -144,7 +144,7 @@ def _lead(member: Member) -> None:
             )
         next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
         for proposal in proposing.proposals(
-            next_zxid, member.wall, lambda: _in_order(member.peer), lambda: _under_way_bytes(member.peer)
+            next_zxid, member.wall, lambda: _in_order(member.peer), member.peer.leading
         ):
             member.metrics.proposal_count += 1
             member.tell(proposal)
@@ -190,12 +190,6 @@ def _follow(member: Member) -> None:
                 sessions.revalidations.append(question)
             else:
                 member.send(link, question)
-
-
-def _under_way_bytes(peer: Peer) -> int:
-    """What this leader has proposed and no quorum has."""
-    assert peer.leading is not None
-    return peer.leading.outstanding_bytes
 
 
 def _in_order(peer: Peer) -> set[ServerId]:

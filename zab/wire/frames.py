@@ -85,6 +85,12 @@ class FrameReader:
         """How many bytes were fed and are in no frame yet."""
         return len(self._kept) if self._long is None else self._long.kept_bytes
 
+    @property
+    def wanted_bytes(self) -> int:
+        """How many bytes that are in no frame yet there are to be, as far as that is known: of a frame that is not too
+        long, all of it, with its length."""
+        return self._needed if self._kept else 0
+
     def rest(self) -> bytes:
         """The bytes that were fed and are in no frame yet, between two frames or in one that is not too long."""
         return bytes(self._kept)
