@@ -18,7 +18,7 @@ every member can check it, nothing of it is stored, and a password of another en
 that one member alone knows are keyed with a key that follows from it: so every member can tell that such a session was
 never begun by the ensemble.
 
-Deliberately not here: the clock, the keys (`zab.session_keys`), and whether the session of an id is alive
+Deliberately not here: the clock, the keys (`zab.protocol.session_keys`), and whether the session of an id is alive
 (`session.tracker`).
 """
 

@@ -8,7 +8,7 @@ The one in use is the first. They are good in one lineage only. The checksum is 
 A member that has a history and no such file comes from a time when there was one key, which follows from the lineage. A
 history that a tool makes has the file, without a key: no session of it can be taken up.
 
-Not here: who makes a key, and when (`zab.session_keys`).
+Not here: who makes a key, and when (`zab.protocol.session_keys`).
 """
 
 from collections.abc import Sequence

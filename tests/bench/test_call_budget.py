@@ -21,10 +21,10 @@ from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.host import test_links
 from tests.host.service import Server as ClientService
 from tests.host.service import give, running
-from zab.events import MessageReceived
 from zab.member.storage import Storage
 from zab.member.turn import Turn
-from zab.message import Ack, Commit
+from zab.protocol.events import MessageReceived
+from zab.protocol.message import Ack, Commit
 from zab.server.exposition import Figures
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 
 from datatree.log.batch import Batch
-from zab.events import AppendBatches, Durable
 from zab.member.storage import Answer, Storage, StorageEffect
+from zab.protocol.events import AppendBatches, Durable
 from zab.server.__main__ import main
 
 DELAY_SECONDS = 0.3

@@ -30,9 +30,6 @@ from datatree.recovery.recover import Recovered, examine, recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from tests.direct.ports import DirectClients, DirectLinks
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link, ServerId
 from zab.member.inputs import (
     Answer,
     ChooseSnapshot,
@@ -54,8 +51,11 @@ from zab.member.ports import Ports
 from zab.member.restore import restored_of, tree_of
 from zab.member.storage import Storage
 from zab.member.turn import Turn
-from zab.peer import Peer
-from zab.peer_state import Settings
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import Settings
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.world.disk import FaultyDisk
 
 LOG_READ_BYTES_MAX: Final = 300

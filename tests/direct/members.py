@@ -20,10 +20,6 @@ from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
 from datatree.snapshot import snapshot_path, tree_fetch_path
 from tests.direct.ports import DirectClients, DirectLinks
-from zab import events as ev
-from zab import message as msg
-from zab.features import ALL
-from zab.ids import Link, ServerId
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
@@ -58,8 +54,12 @@ from zab.member.space import DiskSpace
 from zab.member.storage import Storage
 from zab.member.surroundings import Surroundings
 from zab.member.turn import Turn
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.features import ALL
+from zab.protocol.states import FOLLOWING, LEADING
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import FOLLOWING, LEADING
 from zab.wire.frames import FrameReader, frame
 
 TICK_MS = 1000

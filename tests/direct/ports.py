@@ -5,9 +5,9 @@ What both rigs need; each adds where its messages and answers go.
 
 from collections.abc import Iterable
 
-from zab.ids import Link
 from zab.member.connection import ClientConnection
 from zab.member.inputs import Input
+from zab.quorum.ids import Link
 
 
 class DirectLinks:

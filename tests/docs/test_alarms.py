@@ -15,8 +15,8 @@ import yaml
 
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.tidy.sources import ROOT
+from zab.protocol.states import LEADING, LOOKING
 from zab.server.exposition import registry_of
-from zab.states import LEADING, LOOKING
 
 ALARMS = ROOT / "docs" / "deploy" / "alarms.yaml"
 [GROUP] = yaml.safe_load(ALARMS.read_text(encoding="utf-8"))["groups"]

@@ -41,11 +41,9 @@ from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.test_record import TXNS
 from tests.datatree.test_requests import TABLE as REQUESTS_TABLE
 from tests.direct.members import Ensemble
+from tests.protocol.test_message import EXAMPLES
 from tests.rigs import java_key_stores
-from tests.zab.test_message import EXAMPLES
-from zab import message as msg
 from zab.configuration.properties import PropertiesError, parse_properties
-from zab.ids import ServerId
 from zab.jute.change_pages import read_page
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
@@ -57,6 +55,8 @@ from zab.member.four_letter import WORDS
 from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.long_requests import LongRequests
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
+from zab.protocol import message as msg
+from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk
 from zab.tls.java_key_store import JavaKeyStoreError, read_java_key_store
 from zab.tls.key_derivation import rounds_of

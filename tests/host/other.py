@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
-from zab.message import Message, decode, encode
+from zab.protocol.message import Message, decode, encode
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party, Secret, refusal
 from zab.wire.records import MessageError

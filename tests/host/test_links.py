@@ -9,7 +9,6 @@ import pytest
 from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
 from tests.host.service import running
-from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
 from zab.host.conversation import Greeted
 from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
@@ -18,7 +17,8 @@ from zab.host.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
 from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.snapshot_request import REQUESTS, SnapshotRequest
-from zab.message import (
+from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.protocol.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     WRITE_HEAD,

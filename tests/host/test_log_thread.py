@@ -6,9 +6,9 @@ import time
 import attrs
 import pytest
 
-from zab.events import AppendBatches, DrainLog, Durable, LogDrained
 from zab.host.log_thread import IDLE_SECONDS, LogThread
 from zab.host.posts import Posts
+from zab.protocol.events import AppendBatches, DrainLog, Durable, LogDrained
 
 PATIENCE_SECONDS = 60
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.host.service import running
 from tests.host.test_links import Server
-from zab.events import QuorumLinkDown
-from zab.message import Ack, Commit, Proposal, Request
+from zab.protocol.events import QuorumLinkDown
+from zab.protocol.message import Ack, Commit, Proposal, Request
 
 PATIENCE_SECONDS = 60
 

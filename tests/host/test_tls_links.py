@@ -13,7 +13,6 @@ from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
 from tests.host.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
-from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
 from zab.host.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
 from zab.host.listener import open_listener
@@ -22,7 +21,8 @@ from zab.host.tls import NO_TLS, TlsSide
 from zab.member.config import parse
 from zab.member.dialect import QUORUM_DIALECT
 from zab.member.greeting import Purpose, party
-from zab.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
+from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.protocol.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
 from zab.server.greeting import Greeting
 from zab.server.quorum_tls import QuorumTls
 from zab.wire.frames import frame

@@ -9,8 +9,8 @@ import attrs
 
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble, Server
-from tests.zab.test_message import EXAMPLES
-from zab import message as msg
+from tests.protocol.test_message import EXAMPLES
+from zab.protocol import message as msg
 from zab.wire.records import MessageError
 
 _POWERS = [1 << bits for bits in (0, 1, 31, 32, 62, 63, 64)]

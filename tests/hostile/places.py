@@ -15,15 +15,25 @@ import attrs
 from datatree.log import batch as codec
 from datatree.log.batch import Batch, Position, genesis
 from datatree.log.zxid import EPOCH_MAX, Epoch, Zxid, make_zxid
-from tests.zab.alone import FIRST, HISTORY, LAST, LEADERS_LINK, LINEAGE, Alone, Follower, Leader, nothing_held, restored
-from zab import events as ev
-from zab import message as msg
-from zab.discovery import EPOCH_JUMP_MAX
-from zab.ids import Link, ServerId
+from tests.protocol.alone import (
+    FIRST,
+    HISTORY,
+    LAST,
+    LEADERS_LINK,
+    LINEAGE,
+    Alone,
+    Follower,
+    Leader,
+    nothing_held,
+    restored,
+)
 from zab.member.inputs import StorageEffect
-from zab.peer_state import Restored
-from zab.roles import Stage
-from zab.states import (
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.discovery import EPOCH_JUMP_MAX
+from zab.protocol.peer_state import Restored
+from zab.protocol.roles import Stage
+from zab.protocol.states import (
     BROADCAST,
     DISCOVERY,
     ELECTION,
@@ -37,6 +47,7 @@ from zab.states import (
     Phase,
     State,
 )
+from zab.quorum.ids import Link, ServerId
 
 BASE = (Zxid(0), genesis(LINEAGE))
 OTHER_BYTES = bytes(16)

@@ -19,18 +19,18 @@ from datatree.log.zxid import COUNTER_MAX, EPOCH_MAX, Epoch, Zxid, make_zxid
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble, Server
 from tests.hostile.places import PLACES, Kept, Place
-from tests.zab.alone import HISTORY, LINEAGE, OTHER_LINEAGE
-from tests.zab.test_message import EXAMPLES
-from zab import events as ev
-from zab import message as msg
-from zab.discovery import EPOCH_JUMP_MAX
-from zab.election import ROUND_JUMP_MAX
-from zab.handlers import HANDLERS
-from zab.ids import Link, ServerId
+from tests.protocol.alone import HISTORY, LINEAGE, OTHER_LINEAGE
+from tests.protocol.test_message import EXAMPLES
 from zab.member.config import Config, parse
-from zab.peer import Peer
-from zab.roles import Stage
-from zab.states import BATCHES, DISCOVERY, FOLLOWING, LEADING, LOOKING, OBSERVING, TRANSITIONS, State
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.discovery import EPOCH_JUMP_MAX
+from zab.protocol.election import ROUND_JUMP_MAX
+from zab.protocol.handlers import HANDLERS
+from zab.protocol.peer import Peer
+from zab.protocol.roles import Stage
+from zab.protocol.states import BATCHES, DISCOVERY, FOLLOWING, LEADING, LOOKING, OBSERVING, TRANSITIONS, State
+from zab.quorum.ids import Link, ServerId
 from zab.wire.records import BytesRange, IntRange, MessageError
 
 ROWS = 300

@@ -11,9 +11,9 @@ from datatree.opcodes import OpCode
 from datatree.requests import CreateSession
 from tests.direct.members import Ensemble, Server
 from tests.hostile.lies import lie, session_of
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.quorum.ids import Link
 
 RUNS = 300
 LIES_MAX = 14

@@ -9,7 +9,7 @@ from tests.datatree.recovery.test_damage_set_aside import damaged
 from zab.member.config import parse
 from zab.member.damage import is_alone
 from zab.member.restore import restored_of
-from zab.states import BATCHES
+from zab.protocol.states import BATCHES
 
 LINES = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=5\n"
 MEMBER = "server.{0}=host{0}:2888:3888{1}\n"

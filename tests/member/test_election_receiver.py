@@ -5,11 +5,11 @@ from __future__ import annotations
 import cbor2
 import pytest
 
-from zab.events import NotificationReceived
-from zab.ids import ServerId
 from zab.member.election_receiver import ElectionReceiver
-from zab.message import Ack, Notification, encode
-from zab.states import NOTHING
+from zab.protocol.events import NotificationReceived
+from zab.protocol.message import Ack, Notification, encode
+from zab.protocol.states import NOTHING
+from zab.quorum.ids import ServerId
 
 
 def vote(round_number: int) -> Notification:

@@ -11,7 +11,7 @@ from tests.direct.members import SURROUNDINGS, Client, Ensemble, Server
 from zab.member.four_letter import WORDS, silent_until
 from zab.member.inputs import LookedAround
 from zab.member.version import shown
-from zab.message import FRAME_BYTES_MAX
+from zab.protocol.message import FRAME_BYTES_MAX
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

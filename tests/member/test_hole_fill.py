@@ -13,8 +13,8 @@ from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived
 from zab.member import hole_fill, snapshot_request
 from zab.member.hole_fill import find, put, request, should_ask, take
 from zab.member.snapshot_request import REQUESTS, RefusedError, history_of
+from zab.protocol.states import FOLLOWING, LEADING, LOOKING, OBSERVING, State
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import FOLLOWING, LEADING, LOOKING, OBSERVING, State
 
 
 def damaged() -> tuple[FaultyDisk, FaultyDisk, Hole]:

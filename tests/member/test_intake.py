@@ -12,12 +12,12 @@ from datatree.record import decode_all
 from datatree.requests import OPEN_ACL, Create, Multi, SetData
 from datatree.slices import PARTS
 from tests.direct.members import Client, Ensemble, Server
-from zab import message as msg
-from zab.ids import ServerId
 from zab.member.forwarding import Forwarded
 from zab.member.intake import Intake
 from zab.member.under_way import Write
 from zab.member.work import BYTES_FOR_ONE
+from zab.protocol import message as msg
+from zab.quorum.ids import ServerId
 
 LONG = 4 * PARTS
 

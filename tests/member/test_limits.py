@@ -5,8 +5,8 @@ import pytest
 
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble
-from zab import message as msg
 from zab.member.processor import ANSWERED_BYTES
+from zab.protocol import message as msg
 from zab.wire.frames import LENGTH
 
 

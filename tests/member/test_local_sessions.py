@@ -8,13 +8,13 @@ from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetData
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
-from zab import message as msg
-from zab.features import ALL, LOCAL_SESSIONS
 from zab.member.connection import Stage
 from zab.member.forwarding import writes_of
 from zab.member.local_sessions import LocalSessions
-from zab.message import WRITE_HEAD
-from zab.session_keys import keys_of
+from zab.protocol import message as msg
+from zab.protocol.features import ALL, LOCAL_SESSIONS
+from zab.protocol.message import WRITE_HEAD
+from zab.protocol.session_keys import keys_of
 
 LOCAL = {"localSessionsEnabled": "true"}
 UPGRADING = {**LOCAL, "localSessionsUpgradingEnabled": "true"}

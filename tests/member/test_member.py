@@ -14,9 +14,6 @@ from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
 from session.identity import NO_SESSION
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link
 from zab.member import between_members
 from zab.member.ages import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.cleanup import Cleanup
@@ -26,9 +23,12 @@ from zab.member.inputs import Input, MemberEffect, SnapshotFailed, SnapshotTaken
 from zab.member.member import Member
 from zab.member.proposing import TIME_AHEAD_MS_MAX
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.peer import Peer
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.states import LEADING
+from zab.quorum.ids import Link
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import LEADING
 
 CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
 YEAR_MS = 365 * 86_400_000

@@ -22,9 +22,6 @@ from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synch
 from tests.direct.members import TICK_MS, WALL, Client, Ensemble, Server
 from tests.member.storage_setup import say_nothing
 from tests.member.test_member import CONFIG, batch_of
-from zab import events as ev
-from zab import message as msg
-from zab.ids import ServerId
 from zab.member import tree_repair
 from zab.member.cleanup import Cleanup
 from zab.member.dialect import QUORUM_DIALECT
@@ -33,9 +30,12 @@ from zab.member.member import Member
 from zab.member.restore import tree_of
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.storage import Storage
-from zab.message import DATA_FRAME_BYTES_MAX, URGENT
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.message import DATA_FRAME_BYTES_MAX, URGENT
+from zab.protocol.states import LEADING
+from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
-from zab.states import LEADING
 
 # ------------------------------------------------------------------------------------------------------ order, sessions
 

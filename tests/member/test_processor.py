@@ -11,10 +11,10 @@ from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
 from datatree.znode import STAT_LAYOUT, stat_of
 from tests.direct.members import Client, Ensemble
-from zab import events as ev
-from zab import message as msg
-from zab.ids import ServerId
 from zab.member.under_way import Write
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.quorum.ids import ServerId
 
 
 def data_of(body: object) -> bytes | None:

@@ -7,11 +7,11 @@ from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Multi, NoBody, PathWatch, SetWatches
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
-from zab import events as ev
 from zab.jute.handshake import ConnectRequest
 from zab.member.waiting import WAITING_MS_MAX
-from zab.session_keys import keys_of
-from zab.states import LOOKING
+from zab.protocol import events as ev
+from zab.protocol.session_keys import keys_of
+from zab.protocol.states import LOOKING
 from zab.wire.frames import frame
 
 LINES = {"readonlymode__enabled": "true", "4lw__commands__whitelist": "*"}

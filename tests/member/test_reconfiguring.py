@@ -9,11 +9,11 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
-from zab import events as ev
-from zab import message as msg
-from zab.ids import ServerId
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.states import FOLLOWING, LEADING, OBSERVING
+from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import FOLLOWING, LEADING, OBSERVING
 
 SUPER = b"root:secret"
 CONFIG = b"/zookeeper/config"

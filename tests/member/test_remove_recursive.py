@@ -13,8 +13,8 @@ from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathLimit, PathVersion, PathWatch, SetData
 from datatree.slices import PARTS
 from tests.direct.members import Client, Ensemble
-from zab.features import ALL, KEEPER_REMOVALS
 from zab.jute.replies import ReplyHeader
+from zab.protocol.features import ALL, KEEPER_REMOVALS
 from zab.wire.frames import FrameReader
 
 UNDELETABLE = ((31 & ~8, b"world", b"anyone"),)

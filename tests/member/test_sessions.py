@@ -12,16 +12,16 @@ from datatree.requests import SetData
 from datatree.znode import stat_of
 from session.identity import SessionId
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from zab import events as ev
-from zab import message as msg
-from zab.features import ALL, SESSION_SERVERS
-from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.member import forwarding
 from zab.member.forwarding import writes_of
 from zab.member.sessions import TOUCHED_COUNT_MAX
-from zab.message import WRITE_HEAD
-from zab.states import LEADING
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.features import ALL, SESSION_SERVERS
+from zab.protocol.message import WRITE_HEAD
+from zab.protocol.states import LEADING
+from zab.quorum.ids import Link
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
 

@@ -14,12 +14,12 @@ from datatree.prepare import Prepare
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetData, SetWatches
 from datatree.slices import PARTS, WATCHES
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from zab import events as ev
-from zab import message as msg
-from zab import renewal
 from zab.member.member import APPLIED_BYTES_MAX
 from zab.member.processor import Processor
-from zab.peer import _ON_EVENT, Peer
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol import renewal
+from zab.protocol.peer import _ON_EVENT, Peer
 
 COUNT = 4 * PARTS + 100
 MEGABYTE = 1_000_000

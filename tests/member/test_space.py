@@ -16,8 +16,8 @@ from zab.member.figures import figures
 from zab.member.room import PARTS_MAX, needs_room
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.member.waiting import why_not_serving
+from zab.protocol.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
 
 LOW_BYTES = 50_000
 RESERVE_BYTES = 20_000

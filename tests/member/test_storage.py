@@ -12,7 +12,10 @@ from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapsh
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
-from zab.events import (
+from zab.jute.change_pages import PageStatus
+from zab.member.inputs import ChooseSnapshot, LookBackSlice, LookedBack, ReadChanges, SnapshotChosen, TreeInstalled
+from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
+from zab.protocol.events import (
     AppendBatches,
     DrainLog,
     Durable,
@@ -34,10 +37,7 @@ from zab.events import (
     SnapshotWithdrawn,
     TruncateLog,
 )
-from zab.jute.change_pages import PageStatus
-from zab.member.inputs import ChooseSnapshot, LookBackSlice, LookedBack, ReadChanges, SnapshotChosen, TreeInstalled
-from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
-from zab.message import Ack
+from zab.protocol.message import Ack
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from typing import cast
 import pytest
 
 from datatree.log.zxid import Zxid
-from zab import message as msg
-from zab.ids import Link, ServerId
 from zab.member import wrong_trees
 from zab.member.digests import Digests
 from zab.member.tree_check import Comparison, Difference, Finding, TreeCheck
-from zab.quorum import Majority
-from zab.states import FOLLOWING
+from zab.protocol import message as msg
+from zab.protocol.states import FOLLOWING
+from zab.quorum.ids import Link, ServerId
+from zab.quorum.quorums import Majority
 
 Z = Zxid(1 << 32 | 5)
 LINK = Link(9)

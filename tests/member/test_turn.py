@@ -6,7 +6,6 @@ from typing import Any, get_args
 import pytest
 
 from datatree.log.zxid import Zxid
-from zab import events as ev
 from zab.member import turn as module
 from zab.member.config import parse
 from zab.member.inputs import (
@@ -30,7 +29,8 @@ from zab.member.inputs import (
 from zab.member.metrics import Metrics
 from zab.member.ports import Ports, Waits
 from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
-from zab.message import Commit, Notification
+from zab.protocol import events as ev
+from zab.protocol.message import Commit, Notification
 
 CHAIN = bytes(16)
 NOW_NS = 5_000_000_123

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.direct.members import Ensemble, Server
-from tests.zab.alone import Alone
-from zab import events as ev
-from zab.ids import ServerId
+from tests.protocol.alone import Alone
 from zab.member.waiting import WAITING_MS_MAX, WAITING_MS_MIN, reason, why_not_serving
-from zab.peer_state import nothing
-from zab.states import LEADING
+from zab.protocol import events as ev
+from zab.protocol.peer_state import nothing
+from zab.protocol.states import LEADING
+from zab.quorum.ids import ServerId
 
 THREE = ServerId(3)
 

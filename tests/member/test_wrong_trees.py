@@ -7,13 +7,13 @@ from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
-from zab import message as msg
-from zab.ids import ServerId
 from zab.member import between_members, snapshots, tree_repair, wrong_trees
 from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
-from zab.quorum import Majority
-from zab.states import LEADING
+from zab.protocol import message as msg
+from zab.protocol.states import LEADING
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 
 
 def test_wrong_tree_of_a_learner_is_made_anew_and_only_its_clients_notice() -> None:

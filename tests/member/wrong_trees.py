@@ -1,7 +1,7 @@
 """Whole members, some of whose trees are wrong."""
 
 from tests.direct.members import Client, Ensemble, Server
-from zab import events as ev
+from zab.protocol import events as ev
 
 
 def spoil(server: Server, bits: int = 1) -> None:

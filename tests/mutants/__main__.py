@@ -28,7 +28,7 @@ ROOMS = {
     "zab/member/": "tests/member tests/simulator tests/server",
     "zab/host/": "tests/host tests/datatree/log tests/server",
     "zab/server/": "tests/server tests/host",
-    "zab/": "tests/zab tests/member tests/simulator",
+    "zab/": "tests/protocol tests/member tests/simulator",
     "datatree/log/": "tests/datatree/log tests/datatree/recovery tests/member",
     "datatree/": "tests/datatree tests/member tests/simulator",
     "session/": "tests/session tests/member",

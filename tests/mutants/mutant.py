@@ -2,8 +2,8 @@
 
     mutant votes_ignore_history
     rules  A3
-    killer tests/zab/test_known_bugs.py::test_votes_are_ordered_by_epoch_before_history
-    file   zab/election.py
+    killer tests/protocol/test_known_bugs.py::test_votes_are_ordered_by_epoch_before_history
+    file   zab/protocol/election.py
     -    return vote.epoch, vote.zxid, vote.marked, vote.leader
     +    return vote.epoch, vote.epoch, vote.marked, vote.leader
 

@@ -190,7 +190,7 @@ def test_the_commands_of_the_page_say_what_the_page_says() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{EXAMPLE}: killed" in done.stdout
     assert done.stdout.endswith(" 0 not killed: none\n")
-    assert re.search(rf" {EXAMPLE}: tests/zab/\w+\.py::\w+", gate("--find", EXAMPLE).stdout)
+    assert re.search(rf" {EXAMPLE}: tests/protocol/\w+\.py::\w+", gate("--find", EXAMPLE).stdout)
     assert gate("no_such_mutant").returncode == 2
 
 

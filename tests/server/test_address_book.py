@@ -6,11 +6,11 @@ import attrs
 
 from datatree.log.zxid import Zxid
 from zab.configuration.reconfiguration import ensemble_of
-from zab.events import MembershipsChanged
-from zab.ids import ServerId
 from zab.member.config import parse
-from zab.membership import Membership
-from zab.quorum import Majority
+from zab.protocol.events import MembershipsChanged
+from zab.protocol.membership import Membership
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 from zab.server.address_book import AddressBook
 from zab.server.dial import Address, address_of
 

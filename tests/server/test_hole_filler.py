@@ -18,7 +18,6 @@ from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, lost, twin
 from tests.server.transfers import greeting, served_by
 from zab.host.conversation import Conversation, meet
-from zab.ids import ServerId
 from zab.member import snapshot_request
 from zab.member.hole_fill import find, put
 from zab.member.snapshot_request import (
@@ -29,12 +28,13 @@ from zab.member.snapshot_request import (
     history_of,
     refused,
 )
+from zab.protocol.states import FOLLOWING, LOOKING, State
+from zab.quorum.ids import ServerId
 from zab.server import hole_filler
 from zab.server.dial import Address
 from zab.server.hole_filler import HoleFiller
 from zab.server.snapshot_transfer import TransferServer
 from zab.simulator.world.disk import FaultyDisk
-from zab.states import FOLLOWING, LOOKING, State
 from zab.wire.handshake import Agreed
 
 PATIENCE_SECONDS = 60

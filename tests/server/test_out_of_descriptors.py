@@ -19,7 +19,6 @@ from datatree.log.transaction_log import TransactionLog
 from tests.datatree.histories import Author, fresh_log, synchronized
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.server.test_tasks import LINEAGE, running, transfers_from, until
-from zab import events as ev
 from zab.host import disk as disk_module
 from zab.host.disk import RealDisk
 from zab.member.config import parse
@@ -27,13 +26,14 @@ from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.sasl_users import Users
 from zab.member.space import DiskSpace
 from zab.member.storage import Storage
+from zab.protocol import events as ev
+from zab.protocol.states import AMPLE
 from zab.server.dial import Address, dial
 from zab.server.private_file import PrivateFileError, Watched
 from zab.server.secret_file import add_secret, make_secret_file, read_secrets
 from zab.server.snapshotter import Snapshotter
 from zab.server.tls_stores import client_port_stores
 from zab.server.users_file import put_user, watched_users
-from zab.states import AMPLE
 from zab.tls.stores import StoreError
 
 

@@ -13,7 +13,6 @@ from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from tests.server.transfers import greeting, served_by
-from zab import events as ev
 from zab.host.disk import RealFile
 from zab.host.log_thread import LogThread
 from zab.host.loop import Loop, SystemClock, now_ms
@@ -42,6 +41,7 @@ from zab.member.ports import Ports
 from zab.member.surroundings import Surroundings
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import READ_AHEAD_BYTES, Turn
+from zab.protocol import events as ev
 from zab.server.dial import Address
 from zab.server.failure import ServerFailedError
 from zab.server.snapshot_transfer import TransferServer

@@ -14,7 +14,7 @@ group and weighs 1 unless told otherwise; quorums are then hierarchical.
 The lines stand in `zoo.cfg` itself or in the file that `dynamicConfigFile` names; `config.py` finds them and hands them
 over. Hosts are kept as written; nobody resolves a name here.
 
-Not here: the quorum rule itself (`zab/quorum.py`); whether a line may have several addresses (`config`).
+Not here: the quorum rule itself (`zab/quorum/quorums.py`); whether a line may have several addresses (`config`).
 """
 
 from __future__ import annotations

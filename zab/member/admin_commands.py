@@ -27,7 +27,7 @@ from zab.member.four_letter import parts_of
 from zab.member.metrics import Summary
 from zab.member.reconfiguring import config_in_force, in_force
 from zab.member.version import shown
-from zab.states import BROADCAST, LEADING
+from zab.protocol.states import BROADCAST, LEADING
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 

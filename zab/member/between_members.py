@@ -8,7 +8,7 @@ Questions that need a quorum are one round for all that were asked in a turn (`q
 
 What comes before a leader has caught up waits until it serves; what is about wrong trees does not wait (`wrong_trees`).
 
-Not here: what is replicated (`zab.broadcast`), and when the questions are asked (`turn_end`).
+Not here: what is replicated (`zab.protocol.broadcast`), and when the questions are asked (`turn_end`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, get_args
 
 from session.identity import SessionId
-from zab import events as ev
-from zab import message as msg
-from zab.ids import NO_LINK, Link, Route, ServerId
 from zab.member import relaying, tree_repair, wrong_trees
 from zab.member.inputs import MemberEffect
 from zab.member.questions import Questions
 from zab.member.sessions import Sessions
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.quorum.ids import NO_LINK, Link, Route, ServerId
 
 
 class Member(wrong_trees.Member, Protocol):

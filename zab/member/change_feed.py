@@ -47,7 +47,6 @@ from datatree.paths import ROOT
 from datatree.requests import GetChanges, decode
 from datatree.txn_changes import WHOLE
 from datatree.znode import acl_id_of
-from zab.history import History
 from zab.jute.change_pages import PageStatus, page_body
 from zab.jute.framing import CHANGES_XID_MAX
 from zab.jute.replies import reply
@@ -55,6 +54,7 @@ from zab.member.change_rows import Place, Row, gather, is_known, rows_of, start_
 from zab.member.connection import ClientConnection
 from zab.member.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges
 from zab.member.reads import BODY_AT, UNDECODABLE, ReadState
+from zab.protocol.history import History
 
 TURN_COUNT_MAX = 1_000
 """Changes looked at in a turn, of all requests: two or three milliseconds."""

@@ -31,7 +31,7 @@ from zab.member.cipher_suites import versions_of
 from zab.member.quorum_tls_settings import HOSTS_ARE_CHECKED
 from zab.member.schemes import IP, SASL, X509
 from zab.member.settings import SERVER_ID_UNKNOWN, Config
-from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
+from zab.protocol.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 
 __all__ = ["Config", "ConfigError", "ConfigWarning", "entries_of", "parse", "plain_key", "validate"]
 

@@ -53,7 +53,7 @@ NEVER: Final = (1 << 63) - 1
 
 IDENTITIES_MAX = 64
 IDENTITY_BYTES_MAX = 4096
-"""What a forwarded write may carry (`zab.message`); each write carries all identities of its connection."""
+"""What a forwarded write may carry (`zab.protocol.message`); each write carries all identities of its connection."""
 IDENTITIES_BYTES_MAX = 8 << 10
 """Of all together: room for the longest one beside the others that a client needs. A connection keeps no more, and a
 write of a few bytes becomes no more on the way to the leader."""

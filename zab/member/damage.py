@@ -13,9 +13,9 @@ Not here: what is damage (`datatree.recovery.recover`).
 
 from __future__ import annotations
 
-from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.member.settings import Config
+from zab.quorum.ids import ServerId
 
 
 def is_alone(config: Config) -> bool:

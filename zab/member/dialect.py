@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.member.authentication import identities_of_subject
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
 from zab.member.long_requests import LongRequests
 from zab.member.settings import Config
-from zab.message import (
+from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.protocol.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     JOINING_BYTES_MAX,

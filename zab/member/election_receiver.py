@@ -4,16 +4,16 @@ What is no vote is skipped: it never ends a receiver (ZOOKEEPER-3769).
 
 The connections of a server (`zab.server.election_links`) and those of a simulated one are read with this.
 
-Not here: the handshake, sockets, what a vote means (`zab.election`).
+Not here: the handshake, sockets, what a vote means (`zab.protocol.election`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from zab.events import NotificationReceived
-from zab.ids import ServerId
-from zab.message import CONFIG_BYTES_MAX, Config, Notification
+from zab.protocol.events import NotificationReceived
+from zab.protocol.message import CONFIG_BYTES_MAX, Config, Notification
+from zab.quorum.ids import ServerId
 from zab.wire.records import Codec, MessageError
 
 _VOTES: Codec[Notification | Config] = Codec((Notification, Config))

@@ -35,8 +35,8 @@ from zab.member.surroundings import Surroundings
 from zab.member.times import Times
 from zab.member.version import shown
 from zab.member.waiting import reason
-from zab.peer import Peer
-from zab.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
+from zab.protocol.peer import Peer
+from zab.protocol.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
 
 UNSIGNED: Final = (1 << 64) - 1
 
@@ -198,7 +198,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "most_watches", metrics.most_watches
     throttle = member.sessions.throttle
     yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability
-    # Full disks (`zab.disk_space`); ours.
+    # Full disks (`zab.protocol.disk_space`); ours.
     yield "disk_space", int(member.peer.space)
     yield "disk_reserve_given_up", int(member.peer.is_low)
     yield "writes_refused_for_room", int(member.peer.is_short)

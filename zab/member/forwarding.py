@@ -11,14 +11,14 @@ from typing import Any, Final, Protocol
 
 from datatree.opcodes import WRITES, OpCode
 from session.identity import SessionId, is_of_server
-from zab import message as msg
-from zab.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
-from zab.ids import ServerId
 from zab.member.connection import Identity
 from zab.member.intake import Intake
 from zab.member.under_way import Write, size_of_run
 from zab.member.work import LARGE_BYTES, LARGE_UNDER_WAY_BYTES_MAX
-from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+from zab.protocol import message as msg
+from zab.protocol.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
+from zab.protocol.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+from zab.quorum.ids import ServerId
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
 """Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
@@ -39,7 +39,7 @@ _SINCE: Final = {
 
 
 def unknown_to(features: int) -> frozenset[int]:
-    """Writes that a leader with these features (`zab.features`) does not know: nobody forwards them to it."""
+    """Writes that a leader with these features (`zab.protocol.features`) does not know: nobody forwards them to it."""
     return frozenset().union(*(opcodes for feature, opcodes in _SINCE.items() if not features & feature))
 
 

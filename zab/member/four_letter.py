@@ -35,7 +35,7 @@ from zab.member.reads import ConnectionEnds, Steps
 from zab.member.reconfiguring import config_in_force
 from zab.member.version import shown
 from zab.member.waiting import why_not_serving
-from zab.states import LEADING
+from zab.protocol.states import LEADING
 from zab.wire.visible import in_line
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"

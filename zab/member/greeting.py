@@ -1,6 +1,6 @@
 """How members greet each other: which version they speak, and what for a connection is made.
 
-    quorum port         QUORUM      a link from here on (`zab.message`)
+    quorum port         QUORUM      a link from here on (`zab.protocol.message`)
                         SNAPSHOT    the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
     election port       ELECTION    the votes of the one who dialled (`Notification`)
 
@@ -16,7 +16,7 @@ from collections.abc import Collection
 from enum import IntEnum
 from typing import Final
 
-from zab.features import ALL, LIVES
+from zab.protocol.features import ALL, LIVES
 from zab.wire.handshake import Party, Secret
 
 VERSION_MIN: Final = 3

@@ -23,7 +23,7 @@ from datatree.log.disk import Disk
 from datatree.recovery.holes import Hole, HoleError, fill, find_hole
 from datatree.recovery.recover import Recovered, examine
 from zab.member.snapshot_request import HistoryRequest
-from zab.states import LOOKING, State
+from zab.protocol.states import LOOKING, State
 
 FILL_MS: Final = 2000
 """Between two rounds, and before the first."""

@@ -1,8 +1,8 @@
 """The inputs of a `Member` besides the events of its peer, its effects besides those of its peer, and what its turn
 (`zab.member.turn`) adds to both.
 
-One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.events` says for
-those of the peer.
+One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.protocol.events`
+says for those of the peer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from datatree.past_acls import PastAcls
 from datatree.recovery.rebuild import Start
 from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
-from zab.events import (
+from zab.jute.change_pages import PageStatus
+from zab.member.audit import Record
+from zab.member.change_rows import Place, Row
+from zab.member.connection import ClientConnection
+from zab.member.kerberos import LoginStep
+from zab.member.sasl_users import Users
+from zab.member.spans import Span
+from zab.member.surroundings import Surroundings
+from zab.protocol.events import (
     AppendBatches,
     DrainLog,
     Effect,
@@ -30,15 +38,7 @@ from zab.events import (
     SaveSessionKeys,
     TruncateLog,
 )
-from zab.ids import Link, ServerId
-from zab.jute.change_pages import PageStatus
-from zab.member.audit import Record
-from zab.member.change_rows import Place, Row
-from zab.member.connection import ClientConnection
-from zab.member.kerberos import LoginStep
-from zab.member.sasl_users import Users
-from zab.member.spans import Span
-from zab.member.surroundings import Surroundings
+from zab.quorum.ids import Link, ServerId
 
 # ------------------------------------------------------------------------------------------------------------- inputs
 

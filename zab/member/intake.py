@@ -12,8 +12,8 @@ turns, so that nobody waits for everything that others have in their pipelines (
 What a write counts as is known once it is prepared; until then its bytes stand for it (`zab.member.work`).
 
 Some servers want their writes back in the order in which they forwarded them (`in_order`): those before
-`zab.features.FAIR_TURNS`, and observers behind a master, of which nobody knows. Each of them is one lane, also for a
-session that has left writes elsewhere: those that are not refused have gone before it writes there (`questions`).
+`zab.protocol.features.FAIR_TURNS`, and observers behind a master, of which nobody knows. Each of them is one lane, also
+for a session that has left writes elsewhere: those that are not refused have gone before it writes there (`questions`).
 
 Every write has a number, that of its arrival: `left_count` is how many of the first ones have all left, so whoever has
 to wait for all that came before waits for that (`questions`).
@@ -32,9 +32,9 @@ from typing import Final
 import attrs
 
 from session.identity import SessionId
-from zab.ids import ServerId
 from zab.member.under_way import Write
 from zab.member.work import BYTES_FOR_ONE
+from zab.quorum.ids import ServerId
 
 _BEGUN: Final = -1.0
 """Before every time."""

@@ -50,7 +50,7 @@ UNKNOWN = 1 << 31
 """Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
 
 NO_ROOM = UNKNOWN + 1
-"""Stands there for a write that needs room on the disks, of which no quorum has any (`zab.disk_space`)."""
+"""Stands there for a write that needs room on the disks, of which no quorum has any (`zab.protocol.disk_space`)."""
 
 TOO_LARGE = UNKNOWN + 3
 """Stands there for every request above jute.maxbuffer that was passed over (`oversizeRequestBytes`)."""

@@ -21,7 +21,7 @@ Invariants:
   says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
 Not here: the end of a turn (`turn_end`), the way of a request (`processor`), what members say to each other about
-requests (`between_members`), the protocol between members (`zab.peer`), files (the host's storage).
+requests (`between_members`), the protocol between members (`zab.protocol.peer`), files (the host's storage).
 """
 
 from __future__ import annotations
@@ -41,10 +41,6 @@ from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.identity import SessionIds
-from zab import events as ev
-from zab import message as msg
-from zab.features import ALL
-from zab.ids import Link, ServerId
 from zab.member import (
     between_members,
     four_letter,
@@ -104,10 +100,14 @@ from zab.member.times import Times
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
 from zab.member.waiting import Waiting
-from zab.peer import Peer
-from zab.peer_state import Restored, Settings
-from zab.session_keys import keys_of
-from zab.states import BROADCAST, LEADING, LOOKING
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.features import ALL
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.session_keys import keys_of
+from zab.protocol.states import BROADCAST, LEADING, LOOKING
+from zab.quorum.ids import Link, ServerId
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500

@@ -14,8 +14,6 @@ from typing import Protocol
 import attrs
 
 from datatree.log.zxid import Zxid
-from zab import events as ev
-from zab.ids import Link, ServerId
 from zab.member.audit import Record
 from zab.member.connection import ClientConnection
 from zab.member.inputs import (
@@ -31,7 +29,9 @@ from zab.member.inputs import (
     TakeSnapshot,
 )
 from zab.member.spans import Span
-from zab.message import Message
+from zab.protocol import events as ev
+from zab.protocol.message import Message
+from zab.quorum.ids import Link, ServerId
 
 
 class Clock(Protocol):

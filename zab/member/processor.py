@@ -26,7 +26,7 @@ apply.
 
 Not here: how reads are answered (`reads`, `local`), who is told of watches (`watch_events`), the feed of changes, which
 keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions`), what a transaction says
-(`datatree.prepare`) and does (`datatree.tree`), and who proposes and commits (`zab.peer`).
+(`datatree.prepare`) and does (`datatree.tree`), and who proposes and commits (`zab.protocol.peer`).
 """
 
 from __future__ import annotations
@@ -45,9 +45,6 @@ from datatree.record import Fields, Txn, decode_fields, decode_in_slices
 from datatree.requests import CreateSession
 from datatree.slices import DELIVERED, ENTRIES_FOR_ONE, RECORD_BYTES, TOLD_FOR_ONE
 from session.identity import SessionId
-from zab import message as msg
-from zab.features import LOCAL_SESSIONS, SESSION_SERVERS
-from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.apart import apart
 from zab.member.change_feed import ChangeFeed
@@ -64,6 +61,9 @@ from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.watch_events import notify
 from zab.member.work import ANSWERED_BYTES, REQUEST_WORK, SHARES
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
+from zab.protocol import message as msg
+from zab.protocol.features import LOCAL_SESSIONS, SESSION_SERVERS
+from zab.quorum.ids import ServerId
 
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
@@ -120,7 +120,7 @@ class Processor:
         """Monotonic ms of the turn."""
 
     def forwards_to(self, features: int) -> None:
-        """The leader of this learner has these of `zab.features`."""
+        """The leader of this learner has these of `zab.protocol.features`."""
         self._writes = self._own_writes - unknown_to(features)
         self.sessions.may_be_local = bool(features & LOCAL_SESSIONS)
         self.sessions.names_server = not features & SESSION_SERVERS

@@ -9,7 +9,7 @@ turns and is a batch of its own; nothing else is prepared meanwhile.
 The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
 neither decodes them again nor looks for whom to answer.
 
-Not here: what a transaction says (`datatree.prepare`), and who commits it (`zab.peer`).
+Not here: what a transaction says (`datatree.prepare`), and who commits it (`zab.protocol.peer`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from datatree.log.batch import RECONFIG
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, encode
-from zab.events import Propose
-from zab.ids import ServerId
 from zab.member.connection import ClientConnection
 from zab.member.intake import Intake
 from zab.member.reads import ReadState
@@ -40,6 +38,8 @@ from zab.member.work import (
     PREPARED_WORK_MAX,
     REFUSED_WORK,
 )
+from zab.protocol.events import Propose
+from zab.quorum.ids import ServerId
 
 TIME_AHEAD_MS_MAX = 600_000
 """How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
@@ -59,7 +59,7 @@ _SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
 
 
 class UnderWay(Protocol):
-    """See `zab.roles.Leading`."""
+    """See `zab.protocol.roles.Leading`."""
 
     outstanding_bytes: int
     """What was proposed and is not committed."""
@@ -90,7 +90,7 @@ class Proposing:
         self.refuses_writes = False
         """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
         self.is_short = False
-        """No quorum has room on its disks (`zab.disk_space`)."""
+        """No quorum has room on its disks (`zab.protocol.disk_space`)."""
         self.newest_time = 0
         """The time of the newest batch known here."""
 

@@ -11,7 +11,7 @@
 Both come after the writes that reached the leader before them: `after` is how many these are, of all that ever came
 (`Intake.arrived_count`). A learner asks for a sync when what came before it has gone to the leader.
 
-Not here: the sessions (`sessions`), and the confirmation (`zab.confirmation`).
+Not here: the sessions (`sessions`), and the confirmation (`zab.protocol.confirmation`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from zab.ids import Route
 from zab.member.connection import ClientConnection
+from zab.quorum.ids import Route
 
 
 @attrs.define

@@ -4,7 +4,7 @@ The checks of a request stand in ZooKeeper's order; the first that fails gives t
 
     reconfigEnabled is false                                       RECONFIGDISABLED
     this server is standalone, or a member is of a version that    UNIMPLEMENTED
-    knows no reconfiguration (`zab.features`)
+    knows no reconfiguration (`zab.protocol.features`)
     another one is outstanding                                     RECONFIGINPROGRESS
     the version asked for is not the one in force                  BADVERSION
     it makes no sense (`zab.configuration.reconfiguration`), has   BADARGUMENTS
@@ -22,7 +22,8 @@ always says who decides, however many servers its own file names.
 It is done once the answer is out: a server that is no voter is BADARGUMENTS, one that does not follow
 NEWCONFIGNOQUORUM.
 
-Not here: what a configuration does (`zab.reconfiguration`), and where the file of it is written (`zab.server`).
+Not here: what a configuration does (`zab.protocol.reconfiguration`), and where the file of it is written
+(`zab.server`).
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from datatree.prepare_settings import HandOver, Reconfigure
 from datatree.record import RecordError, decode_all
 from datatree.requests import Reconfig
 from session.identity import SessionId
-from zab import handover, reconfiguration
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ensemble
-from zab.ids import ServerId
 from zab.member.processor import Processor
 from zab.member.settings import Config
-from zab.membership import Membership
-from zab.peer import Peer
-from zab.peer_state import PeerState
-from zab.quorum import Quorum, rule_of
+from zab.protocol import handover, reconfiguration
+from zab.protocol.membership import Membership
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import PeerState
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Quorum, rule_of
 
 ENSEMBLE = SessionId(0)
 """The session of what the ensemble asks for by itself."""
@@ -65,7 +66,7 @@ def servers(ids: Iterable[int]) -> frozenset[ServerId]:
 
 
 class ConfigReader:
-    """Reads configurations where they stand (`zab.membership.Reader`)."""
+    """Reads configurations where they stand (`zab.protocol.membership.Reader`)."""
 
     def of_text(self, text: bytes) -> Membership:
         return self._membership(ensemble_of(text), text)

@@ -1,10 +1,10 @@
-"""What observers say through a master (`zab.observer_master`), as far as members have to do with it.
+"""What observers say through a master (`zab.protocol.observer_master`), as far as members have to do with it.
 
     the master    touches the sessions of its observers together with its own, and holds their trees against its own: of
                   one that differs it tells the leader, which has a quorum say who is right (E6 wrong trees)
     the leader    answers by the route on which it was asked
 
-Not here: what is relayed (`zab.observer_master`), and what is asked (`between_members`).
+Not here: what is relayed (`zab.protocol.observer_master`), and what is asked (`between_members`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from datatree.log.zxid import Zxid
-from zab import message as msg
-from zab.ids import Link, Route
 from zab.member.digests import Digests
 from zab.member.sessions import Sessions
-from zab.peer import Peer
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.quorum.ids import Link, Route
 
 
 class Member(Protocol):

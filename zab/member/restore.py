@@ -12,16 +12,16 @@ from datatree.log.zxid import Epoch, Zxid
 from datatree.prepare_settings import PrepareSettings
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
-from zab.features import KEEPER_REMOVALS
-from zab.ids import ServerId
 from zab.member import reconfiguring
 from zab.member.reconfiguring import READER, servers
 from zab.member.settings import Config
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.peer import Peer
-from zab.peer_state import Restored, Settings
-from zab.quorum import Majority, Quorum
-from zab.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
+from zab.protocol.features import KEEPER_REMOVALS
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority, Quorum
 
 _STANDALONE_INIT_TICKS = 10
 _STANDALONE_SYNC_TICKS = 5

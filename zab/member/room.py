@@ -1,4 +1,4 @@
-"""Which writes need room on the disks: those that make the state larger (`zab.disk_space`).
+"""Which writes need room on the disks: those that make the state larger (`zab.protocol.disk_space`).
 
 Reads, deletes, checks, and the beginnings and ends of sessions go on while no quorum has room: whoever is to make room
 has to be able to come in, to look, and to delete.

@@ -51,8 +51,6 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn
 from session.identity import SessionId, SessionIds, is_of_server, local_key, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
-from zab import message as msg
-from zab.ids import ServerId
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.audit import Auditor
 from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
@@ -60,6 +58,8 @@ from zab.member.connection_throttle import ConnectionThrottle
 from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
+from zab.protocol import message as msg
+from zab.quorum.ids import ServerId
 from zab.wire.frames import frame
 
 SAID_OVER_COUNT_MAX: Final = 65_536
@@ -100,8 +100,8 @@ class Sessions:
         self.names_server = False
         """Whether the leader of this learner wants the id of its server as the cxid of a createSession."""
         self.may_be_local = True
-        """The leader takes writes of local sessions (`zab.features`). One that does not gets none: new sessions are of
-        the ensemble, and those that are local become so before they write."""
+        """The leader takes writes of local sessions (`zab.protocol.features`). One that does not gets none: new
+        sessions are of the ensemble, and those that are local become so before they write."""
         self.is_read_only = False
         """There is no quorum, and this member serves those who asked for that (`read_only`)."""
         self.said_over: dict[SessionId, None] = {}

@@ -17,7 +17,7 @@ finds (`datatree.recovery.recover`).
 
 Times are milliseconds of any monotonic clock. All but `request`, `broken` and `deadline` take the disk's time.
 
-Not here: which snapshot (`zab.synchronization`, `tree_repair`), installing it (`storage`), sockets and tasks.
+Not here: which snapshot (`zab.protocol.synchronization`, `tree_repair`), installing it (`storage`), sockets and tasks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Final
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
 from datatree.snapshot import FETCH, SYNC_BYTES, fetch_path, read_snapshot_header, tree_fetch_path
-from zab.events import FetchSnapshot
 from zab.member.inputs import FetchTree
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
+from zab.protocol.events import FetchSnapshot
 from zab.wire.records import MessageError
 
 REDIAL_MS: Final = 100

@@ -16,11 +16,11 @@ from typing import Protocol
 
 from datatree.log.batch import Position
 from datatree.log.zxid import Zxid
-from zab import events as ev
 from zab.member import tree_repair
 from zab.member.inputs import SnapshotAsked, SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
+from zab.protocol import events as ev
 
 
 class Member(tree_repair.Member, Protocol):

@@ -11,14 +11,14 @@ A member that starts with less than `diskLowBytes` removes the reserve before it
 
 Where data and log are on two disks, the one with less room counts.
 
-Not here: what a level means to the ensemble (`zab.disk_space`), and to recovery, which needs no free byte.
+Not here: what a level means to the ensemble (`zab.protocol.disk_space`), and to recovery, which needs no free byte.
 """
 
 from __future__ import annotations
 
 from datatree.log.disk import Disk, is_full, is_out_of_descriptors
 from datatree.log.transaction_log import RESERVE
-from zab.states import AMPLE, EXHAUSTED, LOW, Space
+from zab.protocol.states import AMPLE, EXHAUSTED, LOW, Space
 
 
 class DiskSpace:

@@ -18,7 +18,8 @@ ends the process. `SnapshotError` is not: the fetched file is removed and the an
 Reading (`read_log`, `read_for_changes`, `offer_snapshot`, `choose_snapshot`) and `purge` may happen in other threads; a
 lock, handed in, keeps them apart from cuts.
 
-Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history (`zab.peer`).
+Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history
+(`zab.protocol.peer`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,29 @@ from datatree.snapshot import (
     snapshot_path,
     verify_snapshot,
 )
-from zab.events import (
+from zab.jute.change_pages import PageStatus
+from zab.member.change_rows import gather, is_known, rows_of, start_of
+from zab.member.inputs import (
+    Answer,
+    ChangesRead,
+    ChooseSnapshot,
+    DamageFound,
+    InstallSnapshot,
+    LookAtSpace,
+    LookBackSlice,
+    LookedBack,
+    ReadChanges,
+    RepairRecords,
+    RollLog,
+    SnapshotChosen,
+    SnapshotUnusable,
+    StorageEffect,
+    TreeInstalled,
+)
+from zab.member.ports import Waits
+from zab.member.records import Records
+from zab.member.space import DiskSpace
+from zab.protocol.events import (
     AppendBatches,
     DrainLog,
     Durable,
@@ -75,30 +98,8 @@ from zab.events import (
     SpaceChanged,
     TruncateLog,
 )
-from zab.ids import Link
-from zab.jute.change_pages import PageStatus
-from zab.member.change_rows import gather, is_known, rows_of, start_of
-from zab.member.inputs import (
-    Answer,
-    ChangesRead,
-    ChooseSnapshot,
-    DamageFound,
-    InstallSnapshot,
-    LookAtSpace,
-    LookBackSlice,
-    LookedBack,
-    ReadChanges,
-    RepairRecords,
-    RollLog,
-    SnapshotChosen,
-    SnapshotUnusable,
-    StorageEffect,
-    TreeInstalled,
-)
-from zab.member.ports import Waits
-from zab.member.records import Records
-from zab.member.space import DiskSpace
-from zab.message import Message
+from zab.protocol.message import Message
+from zab.quorum.ids import Link
 
 
 class Report(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zab.member.metrics import Metrics
-from zab.states import FOLLOWING, LEADING, OBSERVING, State
+from zab.protocol.states import FOLLOWING, LEADING, OBSERVING, State
 
 
 class Times:

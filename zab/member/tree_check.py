@@ -29,8 +29,8 @@ from enum import Enum
 import attrs
 
 from datatree.log.zxid import Zxid
-from zab.ids import Link, ServerId
-from zab.quorum import Quorum
+from zab.quorum.ids import Link, ServerId
+from zab.quorum.quorums import Quorum
 
 SETTLED_COUNT_MAX = 1024
 """Positions that are known to be right here although a batch says something else; the oldest are forgotten."""

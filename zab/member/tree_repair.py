@@ -32,9 +32,6 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
 from datatree.snapshot import SnapshotHeader, install_snapshot, tree_fetch_path
 from datatree.tree import DataTree
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link, ServerId
 from zab.member.digests import Digests
 from zab.member.inputs import (
     FetchFailed,
@@ -47,8 +44,11 @@ from zab.member.inputs import (
     TreeRebuilt,
 )
 from zab.member.tree_check import TreeCheck
-from zab.peer import Peer
-from zab.states import LEADING
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.states import LEADING
+from zab.quorum.ids import Link, ServerId
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Committed batches that wait in memory while a tree is made anew."""

@@ -47,8 +47,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from datatree.log.zxid import Zxid
-from zab import events as ev
-from zab.ids import Link
 from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     FOR_THE_TURN,
@@ -80,7 +78,9 @@ from zab.member.inputs import (
 )
 from zab.member.metrics import Metrics
 from zab.member.ports import Ports
-from zab.states import AMPLE, LOW
+from zab.protocol import events as ev
+from zab.protocol.states import AMPLE, LOW
+from zab.quorum.ids import Link
 
 READ_AHEAD_BYTES: Final = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""

@@ -18,10 +18,6 @@ from typing import Protocol
 from datatree.opcodes import OpCode
 from datatree.requests import PathOnly
 from session.identity import NO_SESSION
-from zab import events as ev
-from zab import message as msg
-from zab.features import FAIR_TURNS
-from zab.ids import ServerId
 from zab.member import between_members, reconfiguring, tree_repair
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
@@ -32,8 +28,12 @@ from zab.member.request_throttle import RequestThrottle
 from zab.member.sequences import Sequences
 from zab.member.settings import Config
 from zab.member.watch_events import forget_some
-from zab.peer import Peer
-from zab.states import LEADING
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.features import FAIR_TURNS
+from zab.protocol.peer import Peer
+from zab.protocol.states import LEADING
+from zab.quorum.ids import ServerId
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 

@@ -12,9 +12,9 @@ import attrs
 
 from datatree.record import Fields
 from datatree.write_request import Asked
-from zab.ids import ServerId
 from zab.member.connection import ClientConnection, Identity, size_of
-from zab.message import DATA_FRAME_BYTES_MAX
+from zab.protocol.message import DATA_FRAME_BYTES_MAX
+from zab.quorum.ids import ServerId
 from zab.wire.plain import ITEMS_MAX
 
 ITEM_BYTES: Final = DATA_FRAME_BYTES_MAX // ITEMS_MAX

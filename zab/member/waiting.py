@@ -7,7 +7,8 @@
 `reads`: clients that only read are served (`zab.member.read_only`). It is said after `WAITING_MS_MIN` without service,
 then again and again, each time after twice as long, up to `WAITING_MS_MAX`.
 
-Not here: whether anything of it is so (`zab.election`, `zab.discovery`); refusals of links (`zab.wire.handshake`).
+Not here: whether anything of it is so (`zab.protocol.election`, `zab.protocol.discovery`); refusals of links
+(`zab.wire.handshake`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from zab.election import tells_of_history
-from zab.ids import ServerId
-from zab.peer_state import PeerState
-from zab.states import EXHAUSTED, LOOKING, NOTHING
+from zab.protocol.election import tells_of_history
+from zab.protocol.peer_state import PeerState
+from zab.protocol.states import EXHAUSTED, LOOKING, NOTHING
+from zab.quorum.ids import ServerId
 
 WAITING_MS_MIN: Final = 10_000
 WAITING_MS_MAX: Final = 60_000

@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from datatree.log.zxid import Zxid
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link, ServerId
 from zab.member import snapshots, tree_repair
 from zab.member.inputs import ChooseSnapshot, SnapshotChosen
 from zab.member.tree_check import Difference, Finding
-from zab.states import LEADING
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.states import LEADING
+from zab.quorum.ids import Link, ServerId
 
 
 class Member(snapshots.Member, Protocol):

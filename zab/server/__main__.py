@@ -22,18 +22,18 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from zab.events import RoleChanged
 from zab.host.journal import LEVELS, Journal, open_journal
 from zab.host.loop import Loop
 from zab.host.supervisor import Supervisor, supervisor_of
 from zab.host.trail_file import TrailFile
 from zab.member.config import ConfigError
 from zab.member.settings import Config
+from zab.protocol.events import RoleChanged
+from zab.protocol.states import STATE_NAMES
 from zab.server.config_file import load
 from zab.server.failure import ServerFailedError
 from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
-from zab.states import STATE_NAMES
 
 PROGRAM = "python -m zab.server"
 USAGE_ERROR = 2

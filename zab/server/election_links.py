@@ -34,7 +34,7 @@ Rules:
 - A connection ends when the secret by which it was proven is taken away, before anything more is said on it.
 - Of the connections that have proven nothing yet, one goes when there are too many (`zab.wire.strangers`).
 
-Not here: what a vote means (`zab.election`); when to send one again.
+Not here: what a vote means (`zab.protocol.election`); when to send one again.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
-from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
-from zab.features import RECONFIGURATION
 from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
-from zab.ids import ServerId
 from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.greeting import Purpose, life_of
-from zab.message import Config, encode
+from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
+from zab.protocol.features import RECONFIGURATION
+from zab.protocol.message import Config, encode
+from zab.quorum.ids import ServerId
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError

@@ -14,10 +14,10 @@ import trio
 from datatree.recovery.holes import Hole, HoleError
 from zab.host.conversation import Conversation, reason_of
 from zab.host.journal import Journal
-from zab.ids import ServerId
 from zab.member.greeting import Purpose
 from zab.member.hole_fill import FILL_MS, Waiting, request, should_ask, take
 from zab.member.snapshot_request import ANSWERS, HISTORY_BYTES_MAX, PIECE_BYTES_MAX, REQUESTS, SnapshotRefused
+from zab.quorum.ids import ServerId
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError

@@ -50,7 +50,6 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab.configuration.dynamic import bracketed
-from zab.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
 from zab.host.disk import RealDisk
 from zab.host.handshakes import Door
@@ -62,7 +61,6 @@ from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.host.tls import TlsSide
-from zab.ids import Link
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
 from zab.member.inputs import (
@@ -81,6 +79,9 @@ from zab.member.space import DiskSpace, room_bytes
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
+from zab.protocol.events import MembershipsChanged, RoleChanged, SecretNamed
+from zab.protocol.session_keys import ALONE
+from zab.quorum.ids import Link
 from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
 from zab.server.binding import Sockets, bind
@@ -101,7 +102,6 @@ from zab.server.start import open_disk, recover_from
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
 from zab.server.tracing import Tracer, open_tracing
-from zab.session_keys import ALONE
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 

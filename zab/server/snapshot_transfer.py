@@ -6,7 +6,8 @@
 What the two say is in `zab.member.snapshot_request`. Both give up a connection on which nothing moves for the time that
 they were given (syncLimit).
 
-Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), what the protocol says (`zab.peer`).
+Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), what the protocol says
+(`zab.protocol.peer`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import trio
 
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
-from zab.events import FetchSnapshot
 from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsSide
@@ -38,6 +38,7 @@ from zab.member.snapshot_request import (
     refused,
     size_of,
 )
+from zab.protocol.events import FetchSnapshot
 from zab.server.being_read import BeingRead
 from zab.server.dial import Address
 from zab.server.greeting import Greeting

@@ -17,13 +17,11 @@ import trio
 
 from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
-from zab import events as ev
 from zab.host.conversation import FAILURES, Greeted, reason_of
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
 from zab.host.tls_stream import TlsStream
-from zab.ids import Link, ServerId
 from zab.member.greeting import Purpose
 from zab.member.inputs import (
     Answer,
@@ -43,13 +41,15 @@ from zab.member.inputs import (
 from zab.member.snapshot_fetch import FetchError
 from zab.member.storage import Storage
 from zab.member.surroundings import Surroundings
-from zab.message import Message
+from zab.protocol import events as ev
+from zab.protocol.message import Message
+from zab.protocol.states import STATE_NAMES
+from zab.quorum.ids import Link, ServerId
 from zab.server.dial import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.server.greeting import Greeting, Stream
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
-from zab.states import STATE_NAMES
 
 E = TypeVar("E")
 

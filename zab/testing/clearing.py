@@ -10,8 +10,8 @@ from datatree.opcodes import OpCode
 from datatree.paths import RESERVED
 from datatree.requests import CreateSession, PathVersion
 from session.identity import SessionId, SessionIds
-from zab.ids import ServerId
 from zab.member.member import Member
+from zab.quorum.ids import ServerId
 
 _ANY_VERSION: Final = -1
 _TIMEOUT_MS: Final = 60_000

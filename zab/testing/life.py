@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from zab.events import RoleChanged
 from zab.member.settings import Config
+from zab.protocol.events import RoleChanged
 from zab.server.dial import Dial
 from zab.server.server import Server, open_server
 from zab.testing.journals import Lines, whose

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zab.member.settings import Config
+from zab.protocol.states import LEADING
 from zab.server.dial import Dial
 from zab.server.failure import ServerFailedError
-from zab.states import LEADING
 from zab.testing.errors import EnsembleError, MemberFailedError
 from zab.testing.journals import Lines
 from zab.testing.life import Life

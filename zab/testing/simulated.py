@@ -30,8 +30,9 @@ from zlib import crc32
 import attrs
 import trio
 
-from zab.ids import ServerId
 from zab.member.config import ConfigError
+from zab.protocol.states import LEADING
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.described import described
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.faults import Faults
@@ -43,7 +44,6 @@ from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
-from zab.states import LEADING
 from zab.testing.clock import WorldClock
 from zab.testing.connecting import Connecting
 from zab.testing.elsewhere import Library, library

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from zab.ids import ServerId
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.guest import Connection, Guests, State
 
 

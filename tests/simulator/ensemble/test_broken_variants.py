@@ -21,10 +21,7 @@ from datatree.recovery.recover import _Recovery
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
-from tests.zab.dispatch import handle_with
-from zab import broadcast, confirmation, synchronization
-from zab import events as ev
-from zab import message as msg
+from tests.protocol.dispatch import handle_with
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
 from zab.member import processor as processor_module
 from zab.member.connection import ClientConnection, Stage
@@ -34,8 +31,11 @@ from zab.member.processor import _HEADER, Processor
 from zab.member.reads import ReadState
 from zab.member.sessions import Sessions
 from zab.member.storage import Storage
-from zab.peer import Peer
-from zab.roles import Following, Leading, LearnerHandler
+from zab.protocol import broadcast, confirmation, synchronization
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.ensemble.tasks import Tasks
 from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 from tests.simulator.ensemble.hunting import some_seed_notices
-from zab.membership import Memberships
-from zab.quorum import Quorum
+from zab.protocol.membership import Memberships
+from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.profile import Profile, changing, draw
 from zab.simulator.ensemble.simulation import Simulation

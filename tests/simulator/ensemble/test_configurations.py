@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datatree.log.zxid import Zxid
-from zab.ids import ServerId
-from zab.membership import Membership, Memberships
-from zab.quorum import Majority
+from zab.protocol.membership import Membership, Memberships
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 from zab.simulator.ensemble.configurations import Configurations
 
 

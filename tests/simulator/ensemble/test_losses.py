@@ -12,9 +12,9 @@ from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.snapshot import SnapshotWriter
 from zab.configuration.dynamic import parse_dynamic
 from zab.configuration.properties import Property
-from zab.ids import ServerId
-from zab.membership import Membership
-from zab.quorum import Majority
+from zab.protocol.membership import Membership
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.scope import Scope

@@ -11,10 +11,10 @@ import attrs
 import pytest
 
 from tests.simulator.ensemble.hunting import some_seed_notices
-from zab import message as msg
-from zab import observer_master, synchronization
-from zab.peer_state import PeerState
-from zab.roles import UP_TO_DATE, Following, LearnerHandler, Mastering
+from zab.protocol import message as msg
+from zab.protocol import observer_master, synchronization
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import UP_TO_DATE, Following, LearnerHandler, Mastering
 from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.profile import Profile, changing, draw, with_observer_masters
 from zab.simulator.ensemble.simulation import Simulation

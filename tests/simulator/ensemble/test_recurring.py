@@ -10,14 +10,14 @@ import pytest
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import DIRECTORY, MEMBER
 from datatree.log.segment import log_files
-from zab import events as ev
+from zab.protocol import events as ev
+from zab.protocol.states import BROADCAST, LEADING
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.lineage_faults import put_right
 from zab.simulator.ensemble.scene import Scene
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation, run
 from zab.simulator.world.verdict import SafetyError
-from zab.states import BROADCAST, LEADING
 
 RECURRING = Scope(focus="recurring")
 NEXT = bytes(range(16))

@@ -16,6 +16,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.recovery.recover import Recovered
 from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
 from zab.member import restore
+from zab.protocol.states import BATCHES, NOTHING, Holds
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.described import described
 from zab.simulator.ensemble.ensemble import Ensemble
@@ -26,7 +27,6 @@ from zab.simulator.ensemble.tasks import SCRUB_TICKS, Tasks
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.simulator.world.verdict import SafetyError
-from zab.states import BATCHES, NOTHING, Holds
 
 LIFE_TICKS: Final = 30
 SEEDS: Final = range(3)

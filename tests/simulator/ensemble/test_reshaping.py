@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.simulator.ensemble.hunting import some_seed_notices
-from zab import reconfiguration
+from zab.protocol import reconfiguration
 from zab.simulator.ensemble.scope import Scope, ScopeError
 from zab.simulator.ensemble.simulation import Simulation, run
 

@@ -20,13 +20,13 @@ from datatree.log.epochs import load_epochs
 from datatree.log.frame import Scan, scan
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery import recover as recovery
-from tests.zab.dispatch import handle_with
-from zab import discovery, heartbeat, roles
-from zab import message as msg
+from tests.protocol.dispatch import handle_with
 from zab.cli.servers.simulate import Attempt, attempt
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
-from zab.peer_state import PeerState
-from zab.roles import Following, Leading, LearnerHandler
+from zab.protocol import discovery, heartbeat, roles
+from zab.protocol import message as msg
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.profile import ASKED_FOR, SELDOM, Profile, draw

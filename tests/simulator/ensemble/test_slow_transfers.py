@@ -8,9 +8,9 @@ from random import Random
 import attrs
 import pytest
 
-from zab.events import SnapshotWithdrawn
-from zab.ids import Link
 from zab.member.storage import Storage
+from zab.protocol.events import SnapshotWithdrawn
+from zab.quorum.ids import Link
 from zab.simulator.ensemble import fetch, simulation
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.profile import Profile, draw

@@ -12,12 +12,12 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from datatree.recovery.recover import recover
 from tests.direct.lone_peer import transactions
-from zab import events as ev
-from zab.ids import ServerId
 from zab.member.restore import restored_of
 from zab.member.storage import Storage
-from zab.peer_state import Settings
-from zab.quorum import Majority
+from zab.protocol import events as ev
+from zab.protocol.peer_state import Settings
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 from zab.simulator.explorer.site import Disk, Site
 from zab.simulator.world.disk import FaultyDisk
 

@@ -14,16 +14,16 @@ from attrs import evolve
 from typer.testing import CliRunner, Result
 
 from datatree.log.batch import Position
+from tests.protocol.dispatch import handle_with
 from tests.simulator.explorer.walking import steps_of, walk
-from tests.zab.dispatch import handle_with
-from zab import broadcast, discovery, synchronization
-from zab import events as ev
-from zab import message as msg
 from zab.cli.servers.explore import explore_command
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.peer import Peer
-from zab.peer_state import PeerState, nothing
-from zab.roles import Following, Leading, LearnerHandler
+from zab.protocol import broadcast, discovery, synchronization
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import PeerState, nothing
+from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
 from zab.simulator.explorer.exploration import SETTLE, explore, parsed, replay
 from zab.simulator.explorer.keys import key_of, link_of, renamed_link, unknown_fields

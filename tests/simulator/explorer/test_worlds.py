@@ -10,14 +10,14 @@ import pytest
 from attrs import evolve
 
 from tests.simulator.explorer.walking import after, steps_of, walk
-from zab import discovery, handover, reconfiguration
-from zab import events as ev
-from zab import message as msg
-from zab.ids import ServerId
-from zab.membership import Memberships
-from zab.peer_state import PeerState
-from zab.quorum import Quorum
-from zab.roles import Leading
+from zab.protocol import discovery, handover, reconfiguration
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.membership import Memberships
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import Leading
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Quorum
 from zab.simulator.explorer.configurations import Reader, text_of
 from zab.simulator.explorer.ensemble import Bounds, Ensemble
 from zab.simulator.explorer.exploration import explore, replay

@@ -20,8 +20,8 @@ from zab.cli.json_form import hexadecimal
 from zab.cli.terminal import count_of
 from zab.client import BadArgumentsError, BadVersionError, NewConfigNoQuorumError, RequestError
 from zab.configuration.dynamic import Ensemble, ServerLine
-from zab.ids import ServerId
-from zab.quorum import Quorum, rule_of
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Quorum, rule_of
 
 __all__ = [
     "ASKED_NOBODY",

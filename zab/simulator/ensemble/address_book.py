@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zab.configuration.reconfiguration import ensemble_of
-from zab.events import MembershipsChanged
-from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.reconfiguring import servers
-from zab.membership import Membership, Memberships
+from zab.protocol.events import MembershipsChanged
+from zab.protocol.membership import Membership, Memberships
+from zab.quorum.ids import ServerId
 
 __all__ = ["AddressBook"]
 

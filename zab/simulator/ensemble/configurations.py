@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from zab.membership import Membership, Memberships
-from zab.quorum import Quorum
+from zab.protocol.membership import Membership, Memberships
+from zab.quorum.quorums import Quorum
 
 __all__ = ["Configurations"]
 

@@ -7,8 +7,8 @@ import attrs
 
 from datatree.log.batch import Batch, BatchError, parse
 from zab.member.connection import ClientConnection
-from zab.message import Proposal
-from zab.states import Holds, Phase, State
+from zab.protocol.message import Proposal
+from zab.protocol.states import Holds, Phase, State
 
 BYTES_SHOWN = 24
 

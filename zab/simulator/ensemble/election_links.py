@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from zab import events as ev
-from zab import message as msg
-from zab.ids import ServerId
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.quorum.ids import ServerId
 from zab.simulator.world.links import FRAME_BYTES
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process

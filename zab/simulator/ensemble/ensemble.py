@@ -7,10 +7,10 @@ from random import Random
 
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered
-from zab.ids import ServerId
 from zab.member.reconfiguring import servers
 from zab.member.restore import quorum_of
-from zab.membership import Membership
+from zab.protocol.membership import Membership
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.greeter import OVERHEARD_MAX, Greeter
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.observer import Observer

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from datatree.snapshot import snapshot_path
-from zab.events import FetchSnapshot
 from zab.member.inputs import FetchFailed, FetchTree, SnapshotFetched
 from zab.member.snapshot_fetch import Fetch, FetchError
 from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
+from zab.protocol.events import FetchSnapshot
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from zab.ids import ServerId
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose, party
+from zab.quorum.ids import ServerId
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
 
 OVERHEARD_MAX: Final = 64

@@ -19,8 +19,8 @@ from random import Random
 from typing import Any, Final
 
 from datatree.record import Txn
-from zab.ids import ServerId
 from zab.member.connection import ClientConnection
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.history import History
 from zab.simulator.world.sockets import CLOSED, ClientLink

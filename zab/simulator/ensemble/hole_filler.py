@@ -10,7 +10,7 @@ from typing import Final
 from datatree.recovery.holes import Hole, HoleError
 from zab.member.hole_fill import FILL_MS, request, should_ask, take
 from zab.member.snapshot_request import RefusedError, history_of
-from zab.peer import Peer
+from zab.protocol.peer import Peer
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS

@@ -29,7 +29,7 @@ from datatree.recovery.restoring import stage
 from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_path
 from zab.configuration.reconfiguration import ensemble_of
 from zab.member.reconfiguring import quorum_of, servers
-from zab.membership import Membership
+from zab.protocol.membership import Membership
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.process import MemberProcess

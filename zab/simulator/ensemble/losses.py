@@ -44,10 +44,10 @@ from collections.abc import Callable
 from datatree.log.epochs import load_epochs
 from datatree.log.segment import log_files
 from datatree.log.zxid import BEFORE_ALL
-from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.restore import quorum_of
-from zab.quorum import Quorum
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble.configurations import Configurations
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine

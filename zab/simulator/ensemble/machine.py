@@ -18,10 +18,10 @@ from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
 from datatree.recovery.restoring import drop_foreign, take_staged
-from zab.ids import ServerId
 from zab.member.damage import is_alone
 from zab.member.hole_fill import find, put
 from zab.member.space import make_room
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
 from zab.simulator.world.machine import Machine, Running, World

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from zab.ids import ServerId
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.scene import Cause, Scene

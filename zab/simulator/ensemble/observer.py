@@ -31,14 +31,15 @@ from datatree.log.zxid import BEFORE_ALL, counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
-from zab import events as ev
-from zab import message as msg
-from zab.ids import NO_LINK, ServerId
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
-from zab.membership import Membership
-from zab.quorum import Quorum
-from zab.roles import Leading
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.membership import Membership
+from zab.protocol.roles import Leading
+from zab.protocol.states import BROADCAST, LEADING
+from zab.quorum.ids import NO_LINK, ServerId
+from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble.configurations import Configurations
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.linearizability import demand_linearizability
@@ -47,7 +48,6 @@ from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.verdict import SafetyError
-from zab.states import BROADCAST, LEADING
 
 
 @define

@@ -18,9 +18,6 @@ from typing import Protocol
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
-from zab import events as ev
-from zab import message as msg
-from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Input, MemberEffect
 from zab.member.member import Member
@@ -29,7 +26,11 @@ from zab.member.space import DiskSpace
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
-from zab.peer import Peer
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.states import DISCOVERY, SYNCHRONIZATION
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.ensemble.address_book import AddressBook
 from zab.simulator.ensemble.election_links import ElectionLinks
 from zab.simulator.ensemble.greeter import Greeter
@@ -43,7 +44,6 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import ClientSockets
 from zab.simulator.world.verdict import SafetyError
-from zab.states import DISCOVERY, SYNCHRONIZATION
 
 
 class Judges(Protocol):

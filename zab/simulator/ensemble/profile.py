@@ -15,8 +15,8 @@ from random import Random
 
 import attrs
 
-from zab.ids import ServerId
 from zab.member.config import Config, parse
+from zab.quorum.ids import ServerId
 from zab.simulator.world.schedule import MS
 
 FAULTS = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
 
-from zab.membership import Membership
+from zab.protocol.membership import Membership
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.history import History

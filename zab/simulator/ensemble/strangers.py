@@ -15,8 +15,8 @@ from typing import Final
 
 import attrs
 
-from zab.ids import ServerId
 from zab.member.greeting import VERSION, Purpose
+from zab.quorum.ids import ServerId
 from zab.simulator.world.verdict import SafetyError
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Party, Secret

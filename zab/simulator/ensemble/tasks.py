@@ -22,8 +22,6 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
 from datatree.recovery.scrub import Scrub
 from datatree.snapshot import SnapshotError, SnapshotWriter, snapshot_path
-from zab import events as ev
-from zab.ids import Link, ServerId
 from zab.member import tree_repair
 from zab.member.config import Config
 from zab.member.inputs import (
@@ -43,6 +41,8 @@ from zab.member.inputs import (
 from zab.member.space import room_bytes
 from zab.member.storage import Storage
 from zab.member.surroundings import Surroundings
+from zab.protocol import events as ev
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread

@@ -8,9 +8,9 @@ from datatree.log.batch import RECONFIG, Batch, build, genesis
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid, make_zxid
 from datatree.opcodes import OpCode
 from datatree.record import Txn, decode_all, encode
-from zab.ids import ServerId
-from zab.membership import Membership
-from zab.quorum import Majority
+from zab.protocol.membership import Membership
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority
 
 __all__ = ["Reader", "body_of", "first_of", "reconfigurations_of", "text_of"]
 

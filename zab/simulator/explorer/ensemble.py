@@ -51,10 +51,10 @@ import attrs
 
 from datatree.log.batch import LINEAGE_BYTES, Position
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from zab import message as msg
-from zab.ids import Link, ServerId
-from zab.peer_state import Settings
-from zab.quorum import Majority, each_of
+from zab.protocol import message as msg
+from zab.protocol.peer_state import Settings
+from zab.quorum.ids import Link, ServerId
+from zab.quorum.quorums import Majority, each_of
 from zab.simulator.explorer.configurations import Reader, first_of, text_of
 from zab.simulator.explorer.keys import LINKS_MAX, ends_of, link_of, renamed_link
 from zab.simulator.explorer.site import Closed, Dialled, Marked, Output, Sent, Told

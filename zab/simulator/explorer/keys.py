@@ -18,12 +18,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from datatree.log.batch import Batch
-from zab import events as ev
-from zab.ids import Link, ServerId
-from zab.membership import Membership
-from zab.message import Ack, FollowerInfo
-from zab.peer import Peer
-from zab.roles import Following, Leading, LearnerHandler, Question
+from zab.protocol import events as ev
+from zab.protocol.membership import Membership
+from zab.protocol.message import Ack, FollowerInfo
+from zab.protocol.peer import Peer
+from zab.protocol.roles import Following, Leading, LearnerHandler, Question
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.explorer.site import Site
 
 __all__ = ["IDENTITY", "LINKS_MAX", "Renaming", "ends_of", "key_of", "link_of", "renamed_link", "unknown_fields"]

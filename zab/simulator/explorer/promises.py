@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from datatree.log.zxid import BEFORE_ALL, counter_of, epoch_of
-from zab import message as msg
-from zab.peer import Peer
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
 from zab.simulator.explorer.site import Broadcast, Disk, Led, Output, Sent, Site
 from zab.simulator.world.verdict import SafetyError
 

@@ -1,7 +1,7 @@
 """One server of an explored ensemble: what is on its disk, its peer, and the storage effects that wait.
 
-The peer is `zab.peer.Peer`, as it serves. Around it is as little as can be: a disk on which each effect is done whole
-or not at all, in their order, and no clock. What the peer wants done comes back as outputs:
+The peer is `zab.protocol.peer.Peer`, as it serves. Around it is as little as can be: a disk on which each effect is
+done whole or not at all, in their order, and no clock. What the peer wants done comes back as outputs:
 
     Sent, Closed, Dialled         for the wires
     Led, Broadcast, Started, Delivered, Marked     for the judges
@@ -26,14 +26,14 @@ import attrs
 
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, RECONFIG, Batch, Position, continues, follows, genesis
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from zab import events as ev
-from zab import message as msg
-from zab.election import Election, Vote
-from zab.ids import Link, ServerId
-from zab.peer import Peer
-from zab.peer_state import Restored, Settings
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.election import Election, Vote
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.states import BATCHES, BROADCAST, LEADING, LOOKING, NOTHING
+from zab.quorum.ids import Link, ServerId
 from zab.simulator.explorer.configurations import body_of, reconfigurations_of, text_of
-from zab.states import BATCHES, BROADCAST, LEADING, LOOKING, NOTHING
 
 __all__ = ["Broadcast", "BrokenError", "Closed", "Delivered", "Dialled", "Disk", "Led", "Marked", "Output", "Sent",
            "Site", "Started", "Told"]  # fmt: skip

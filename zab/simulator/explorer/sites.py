@@ -17,21 +17,21 @@ import attrs
 
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
-from zab import events as ev
-from zab import handover, reconfiguration
-from zab import message as msg
-from zab.ids import ServerId
-from zab.membership import Membership
-from zab.peer import Peer
-from zab.peer_state import Settings, nothing
-from zab.quorum import Majority, Quorum
+from zab.protocol import events as ev
+from zab.protocol import handover, reconfiguration
+from zab.protocol import message as msg
+from zab.protocol.membership import Membership
+from zab.protocol.peer import Peer
+from zab.protocol.peer_state import Settings, nothing
+from zab.protocol.states import NOTHING
+from zab.quorum.ids import ServerId
+from zab.quorum.quorums import Majority, Quorum
 from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import IDENTITY, Renaming, key_of, unknown_fields
 from zab.simulator.explorer.promises import judge_promises
 from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site, Told
 from zab.simulator.explorer.worlds import World
 from zab.simulator.world.verdict import SafetyError
-from zab.states import NOTHING
 
 __all__ = ["DOWN", "Action", "Facts", "Sites", "empty", "founded"]
 

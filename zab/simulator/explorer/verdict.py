@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from datatree.log.batch import Batch, Position, genesis
 from datatree.log.zxid import BEFORE_ALL
-from zab.ids import ServerId
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.history import History
 from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import Renaming

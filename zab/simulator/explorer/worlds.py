@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from zab.ids import ServerId
+from zab.quorum.ids import ServerId
 
 __all__ = ["PLAIN", "WORLDS", "Voice", "World"]
 

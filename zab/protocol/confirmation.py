@@ -1,0 +1,72 @@
+"""The confirmation round: the leader proves that a quorum still follows it.
+
+    leader                              learner
+      CONFIRM n                     ->
+                                    <-    CONFIRMED n, at once: it follows, and has accepted no higher epoch
+      a quorum has answered n: when the round began, nobody else could have committed anything
+
+Three things wait for a round: the answer to a `sync` (S1 confirmed sync); the master of an observer, which lets it
+serve after that (`observer_master`); and an amnesiac, which is readmitted once a quorum without it has confirmed (B2
+amnesiacs), in `synchronization.leader_on_confirmed`.
+
+Variables: `leading.confirm_round`, `leading.questions`, `leading.attaching`, each handler's `confirmed` and
+`counts_after_round`. Invariant: a question is answered by a round that began after it was asked.
+"""
+
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import SYNCHRONIZED, Following, Leading, LearnerHandler, Question
+
+
+def leader_on_sync(peer: PeerState, leading: Leading, token: int) -> None:
+    """A client asked for `sync`: note how far the history goes now, and ask the voters after that."""
+    if not leading.established:
+        return  # the member drops its syncs when the role is left
+    last, _ = peer.history.last
+    leading.questions.append(Question(leader_confirm(peer, leading), token, last))
+    leader_answer_questions(peer, leading)
+
+
+def leader_confirm(peer: PeerState, leading: Leading) -> int:
+    """Begin a confirmation round among the synchronized learners; its number."""
+    leading.confirm_round += 1
+    links = tuple(h.link for h in leading.handlers.values() if h.served or h.stage >= SYNCHRONIZED)
+    if links:
+        peer.emit(ev.Send(links, msg.Confirm(leading.confirm_round)))
+    return leading.confirm_round
+
+
+def leader_ask_to_confirm(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+    """A learner is synchronized. If somebody waits for confirmations, ask it too: those who were asked may be gone."""
+    assert handler.stage == SYNCHRONIZED
+    if (
+        leading.questions
+        or leading.attaching
+        or any(h.counts_after_round is not None for h in leading.handlers.values())
+    ):
+        peer.send(handler.link, msg.Confirm(leading.confirm_round))
+
+
+def is_confirmed(peer: PeerState, leading: Leading, number: int) -> bool:
+    """Whether a quorum has answered this round; amnesiacs are not part of it."""
+    assert number <= leading.confirm_round
+    confirmed = {h.sid for h in leading.handlers.values() if h.confirmed >= number and leading.counts(h)}
+    return peer.quorum.contains(confirmed | {peer.settings.sid})
+
+
+def leader_answer_questions(peer: PeerState, leading: Leading) -> None:
+    """Tell the member which of its questions are confirmed, in their order; and masters, which observers may serve."""
+    while leading.attaching and is_confirmed(peer, leading, leading.attaching[0].round):
+        route = leading.attaching.pop(0).route
+        if route in leading.attached:
+            peer.send(route[0], msg.Attached(route[1]))
+    while leading.questions and is_confirmed(peer, leading, leading.questions[0].round):
+        question = leading.questions.pop(0)
+        peer.emit(ev.SyncConfirmed(question.token, question.last))
+
+
+def learner_on_confirm(peer: PeerState, now: int, following: Following, message: msg.Confirm) -> None:
+    """Answer at once, without disk: we follow, and have accepted no higher epoch than this leader's."""
+    assert following.link is not None
+    peer.send(following.link, msg.Confirmed(message.round))

@@ -1,0 +1,87 @@
+"""Which function handles which message, in which role and phase; and why every other message is ignored or illegal.
+
+`HANDLERS` and `IGNORED` together are the whole protocol's reaction to messages, but for what a master takes of its
+observers (`observer_master.FROM_OBSERVERS`). A combination that is in neither breaks the protocol: the link is closed.
+The roles are LEADING and FOLLOWING (an observer handles messages as a follower does); a member that elects has no links
+but early ones, of which it keeps the FOLLOWERINFO or OBSERVERINFO.
+
+A leader's function is given the link's `LearnerHandler` beside the state of the role, and a learner's the state of its
+role; `_leader` and `_learner` let the type checker see that each function takes the message that it stands for.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from zab.protocol import broadcast, confirmation, discovery, handover, heartbeat, observer_master, synchronization
+from zab.protocol import message as msg
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import Following, Leading, LearnerHandler
+from zab.protocol.states import BROADCAST, DISCOVERY, FOLLOWING, LEADING, SYNCHRONIZATION, Phase, State
+
+Cell: TypeAlias = tuple[State, Phase, type[object]]
+M = TypeVar("M", bound=msg.Message)
+
+PHASES = (DISCOVERY, SYNCHRONIZATION, BROADCAST)
+
+
+def _leader(
+    phases: tuple[Phase, ...],
+    kind: type[M],
+    handle: Callable[[PeerState, int, Leading, LearnerHandler, M], None],
+) -> dict[Cell, Callable[..., None]]:
+    return {(LEADING, phase, kind): handle for phase in phases}
+
+
+def _learner(
+    phases: tuple[Phase, ...], kind: type[M], handle: Callable[[PeerState, int, Following, M], None]
+) -> dict[Cell, Callable[..., None]]:
+    return {(FOLLOWING, phase, kind): handle for phase in phases}
+
+
+HANDLERS: dict[Cell, Callable[..., None]] = {
+    # A learner may come at any time, and walks through all phases on its own link.
+    **_leader(PHASES, msg.FollowerInfo, discovery.leader_on_followerinfo),
+    **_leader(PHASES, msg.AckEpoch, discovery.leader_on_ackepoch),
+    **_leader((SYNCHRONIZATION, BROADCAST), msg.Installed, synchronization.leader_on_installed),
+    **_leader(PHASES, msg.Ack, synchronization.leader_on_ack),
+    **_leader(PHASES, msg.Ping, heartbeat.leader_on_ping),
+    **_leader(PHASES, msg.Confirmed, synchronization.leader_on_confirmed),
+    **_leader(PHASES, msg.Readmitted, synchronization.leader_on_readmitted),
+    # In discovery and synchronization only during the renewal of an epoch: clients stay, and go on asking.
+    **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.TreeWanted, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Attach, observer_master.leader_on_attach),
+    **_leader(PHASES, msg.Detach, observer_master.leader_on_detach),
+    **_leader(PHASES, msg.Relayed, observer_master.leader_on_relayed),
+    # LEADERINFO in broadcast is the renewal of the epoch.
+    **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
+    **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
+    **_learner((DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
+    **_learner((DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.SessionKeys, observer_master.learner_on_session_keys),
+    **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
+    **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
+    **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
+    **_learner((BROADCAST,), msg.HandOver, handover.learner_on_hand_over),
+    **_learner(PHASES, msg.Ping, heartbeat.learner_on_ping),
+    **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
+    **_learner(PHASES, msg.Readmit, synchronization.learner_on_readmit),
+    **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
+    **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Compare, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Verdict, observer_master.learner_on_verdict),
+    **_learner(PHASES, msg.TreeOffered, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Attached, observer_master.learner_on_attached),
+    **_learner(PHASES, msg.Detach, observer_master.learner_on_detach),
+    **_learner(PHASES, msg.Relayed, observer_master.learner_on_relayed),
+}
+
+IGNORED: dict[Cell, str] = {
+    (LEADING, DISCOVERY, msg.Installed): "the learner's link was reset by the renewal it did not hear of yet",
+}

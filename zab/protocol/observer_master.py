@@ -1,0 +1,558 @@
+"""Observer masters: followers that bring observers to what is committed, so that the leader has less to send.
+
+    observer                    master, a follower that serves          leader
+      OBSERVERINFO          ->
+      acceptedEpoch         <-    LEADERINFO of its leader's epoch
+      ACKEPOCH              ->    waits until it knows that position
+                            <-    DIFF | TRUNC | SNAP, PROPOSAL …, NEWLEADER: up to its high-water mark
+      ACK (ACK-LD)          ->    ATTACH                            ->    a quorum confirms it; the route is this
+                                                                          observer's only one
+      serves clients        <-    UPTODATE                          <-    ATTACHED
+                            <-    PROPOSAL, COMMIT: what is committed
+      REQUEST, SYNC,        ->    RELAYED                           ->    for its member, as from a learner
+      REVALIDATE, SUSPECT   <-    REVALIDATED, SYNCED               <-    RELAYED
+      PING                  ->    for its own member
+      link down                   DETACH                           <->    or: it follows elsewhere
+
+A master says to an observer what its leader says to a learner, but nothing of what is not committed. It takes observers
+of the configuration and nobody else, and is a master for as long as it follows: a link to it ends with its role. When
+the epoch is renewed it renews it with its observers, once it serves in it.
+
+A *route* is one link of an observer to one master, in one run of both. The leader knows one at most for each observer,
+the newest it was told of, and hears nothing that comes on another one. So what an observer has sent through a master
+that it has left is either before all that it sends through the next one, or is never done (O2 one route).
+
+Variables: `following.mastering` with its handlers; `leading.attached`, `leading.attaching`. Invariants: nothing above
+the mark is sent to an observer (O1 committed only); an observer serves no client before the leader knows its route,
+and a quorum the leader.
+
+Limits: what an observer was sent and has not acknowledged (`observerMaster.sizeLimit`): with more it is let go, and
+comes again. Those of `heartbeat`, as a leader has them.
+
+Not here: whom an observer dials (`source`), how what it lacks is found (`synchronization`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, Final, TypeAlias, TypeVar
+
+from datatree.log.batch import Batch
+from datatree.log.zxid import BEFORE_ALL, COUNTER_MAX, Zxid, epoch_of
+from zab.protocol import broadcast, confirmation, heartbeat, session_keys, synchronization
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.features import OBSERVER_MASTERS
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import (
+    CONNECTED,
+    EPOCH_ACCEPTED,
+    EPOCH_PROPOSED,
+    INFORMED,
+    NEWLEADER_SENT,
+    SYNCHRONIZED,
+    SYNCING,
+    UP_TO_DATE,
+    Attaching,
+    Following,
+    Leading,
+    LearnerHandler,
+    Mastering,
+    ProtocolError,
+)
+from zab.protocol.states import BROADCAST, FOLLOWING, NOTHING
+from zab.quorum.ids import Link, Route, ServerId
+from zab.wire.records import MessageError
+
+_ROUND: Final = 1
+"""That of READMIT; the round in which the leader was confirmed is the leader's own."""
+
+_TO_LEADER = (msg.Request, msg.Revalidate, msg.Sync, msg.Suspect, msg.Compared)
+_TO_OBSERVER = (msg.Revalidated, msg.Synced)
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def leader_on_attach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Attach) -> None:
+    """An observer is synchronized by this learner. It has left whoever it followed before."""
+    if not handler.served:
+        raise ProtocolError("ATTACH before UPTODATE")
+    if not peer.is_observer(message.sid) or message.sid == peer.settings.sid:
+        peer.send(handler.link, msg.Detach(message.link))
+        return
+    direct = leading.handler_of(message.sid)
+    if direct is not None:
+        peer.drop_learner(leading, direct, f"it follows through server {handler.sid}")
+    leader_forget_routes(peer, leading, message.sid)
+    route = handler.link, message.link
+    leading.attached[route] = message.sid
+    assert len(set(leading.attached.values())) == len(leading.attached), "one route for each"
+    leading.attaching.append(Attaching(confirmation.leader_confirm(peer, leading), route))
+    confirmation.leader_answer_questions(peer, leading)
+
+
+def leader_on_detach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Detach) -> None:
+    """An observer has left its master."""
+    leading.attached.pop((handler.link, message.link), None)
+
+
+def leader_on_relayed(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Relayed
+) -> None:
+    """What an observer says through its master. Of another route than its newest one nothing is heard."""
+    sid = leading.attached.get((handler.link, message.link))
+    if sid is not None:
+        peer.emit(ev.MemberMessage(handler.link, sid, _opened(message, _TO_LEADER), message.link))
+
+
+def leader_forget_routes(peer: PeerState, leading: Leading, sid: ServerId) -> None:
+    """This server follows in another way from now on: whoever was its master lets it go."""
+    for route in [route for route, other in leading.attached.items() if other == sid]:
+        leader_detach(peer, leading, route)
+
+
+def leader_detach(peer: PeerState, leading: Leading, route: Route) -> None:
+    """Hear nothing more of this route."""
+    if leading.attached.pop(route, None) is not None:
+        peer.send(route[0], msg.Detach(route[1]))
+
+
+def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
+    """Who is no observer any more follows the leader itself. It has a tick for that, before it is missed."""
+    turning = [sid for sid in leading.attached.values() if not peer.is_observer(sid)]
+    for sid in turning:
+        leader_forget_routes(peer, leading, sid)
+    if turning:
+        leading.next_tick = now + peer.settings.tick_ms
+
+
+def _opened(message: msg.Relayed, kinds: tuple[type[Any], ...]) -> Any:
+    try:
+        opened = msg.decode(message.message)
+    except MessageError as error:
+        raise ProtocolError(f"RELAYED of no message: {error}") from error
+    if not isinstance(opened, kinds):
+        raise ProtocolError(f"{type(opened).__name__} is not relayed")
+    return opened
+
+
+# ------------------------------------------------------------------------------------------ the master and its leader
+
+
+def may_take_observers(peer: PeerState, following: Following) -> bool:
+    """Whether this member will be a master, once it serves."""
+    is_understood = following.link is None or bool(following.features & OBSERVER_MASTERS)
+    return peer.settings.has_observer_masters and peer.state is FOLLOWING and peer.is_voter and is_understood
+
+
+def after_step(peer: PeerState, now: int, following: Following) -> None:
+    """At the end of each step: begin or end to be a master, and send what is committed."""
+    mastering = following.mastering
+    if mastering is None:
+        if peer.early and peer.phase is BROADCAST and not may_take_observers(peer, following):
+            _refuse_early(peer)
+        elif peer.phase is BROADCAST and may_take_observers(peer, following):
+            _begin(peer, now, following)
+        return
+    if peer.phase is BROADCAST:
+        if not may_take_observers(peer, following):
+            _end(peer, following, mastering)
+            return
+        if mastering.epoch != following.epoch:
+            _renew(peer, following, mastering)
+        if mastering.sent < peer.committed:
+            _send_on(peer, mastering)
+
+
+def _begin(peer: PeerState, now: int, following: Following) -> None:
+    assert following.up_to_date
+    half_tick = peer.settings.tick_ms // 2
+    mastering = following.mastering = Mastering(next_ping=now + half_tick, next_tick=now + peer.settings.tick_ms)
+    mastering.epoch, mastering.sent = following.epoch, peer.committed
+    early, peer.early = peer.early, {}
+    for link, (sid, features, info) in early.items():
+        on_link_up(peer, now, mastering, ev.QuorumLinkUp(link, sid, True, features))
+        if info is not None and link in mastering.handlers:
+            on_message(peer, now, following, mastering, mastering.handlers[link], info)
+
+
+def _refuse_early(peer: PeerState) -> None:
+    early, peer.early = peer.early, {}
+    for link in early:
+        peer.emit(ev.CloseLink(link, "this server is no master of observers"))
+
+
+def _end(peer: PeerState, following: Following, mastering: Mastering) -> None:
+    for handler in list(mastering.handlers.values()):
+        peer.drop_learner(mastering, handler, "this server is no master of observers any more")
+    following.mastering = None
+
+
+def _renew(peer: PeerState, following: Following, mastering: Mastering) -> None:
+    """This member serves in another epoch of its leader: its observers are to do so, too (F1 renewal)."""
+    mastering.epoch = following.epoch
+    for handler in list(mastering.handlers.values()):
+        if handler.stage <= INFORMED:
+            if handler.stage == INFORMED:
+                _propose_if_due(peer, mastering, handler)
+            continue
+        if not handler.served or handler.stage != UP_TO_DATE or handler.reading:
+            peer.drop_learner(mastering, handler, "the epoch is renewed")
+            continue
+        handler.decided = False
+        handler.acked = BEFORE_ALL
+        handler.unacknowledged.clear()
+        handler.unacknowledged_bytes = 0
+        _propose_epoch(peer, mastering, handler)
+
+
+def after_change(peer: PeerState, following: Following) -> None:
+    """Another configuration: who is no observer of it follows the leader itself."""
+    for handler in _handlers(following):
+        if not peer.is_observer(handler.sid):
+            assert following.mastering is not None
+            peer.drop_learner(following.mastering, handler, "it is no observer")
+
+
+def learner_on_attached(peer: PeerState, now: int, following: Following, message: msg.Attached) -> None:
+    """The leader hears this observer from now on."""
+    handler = _handler(following, message.link)
+    if handler is not None:
+        handler.is_attached = True
+        if handler.stage == SYNCHRONIZED:
+            _admit(peer, handler)
+
+
+def learner_on_detach(peer: PeerState, now: int, following: Following, message: msg.Detach) -> None:
+    """The leader does not hear this observer any more."""
+    handler = _handler(following, message.link)
+    if handler is not None:
+        assert following.mastering is not None
+        peer.drop_learner(following.mastering, handler, "the leader hears it through others, or not at all")
+
+
+def learner_on_relayed(peer: PeerState, now: int, following: Following, message: msg.Relayed) -> None:
+    """The leader's answer to an observer."""
+    answer = _opened(message, _TO_OBSERVER)
+    handler = _handler(following, message.link)
+    if handler is not None and handler.served:
+        peer.send(handler.link, answer)
+
+
+def learner_on_verdict(peer: PeerState, now: int, following: Following, message: msg.Verdict) -> None:
+    """For this member, and for its observers."""
+    broadcast.learner_pass_on(peer, now, following, message)
+    links = tuple([h.link for h in _handlers(following) if h.served])
+    if links:
+        peer.emit(ev.Send(links, message))
+
+
+def learner_on_session_keys(peer: PeerState, now: int, following: Following, message: msg.SessionKeys) -> None:
+    """The same."""
+    session_keys.learner_on_session_keys(peer, now, following, message)
+    links = tuple([h.link for h in _handlers(following) if h.stage >= NEWLEADER_SENT])
+    if links:
+        peer.emit(ev.Send(links, message))
+
+
+def _handlers(following: Following) -> list[LearnerHandler]:
+    return [] if following.mastering is None else list(following.mastering.handlers.values())
+
+
+def _handler(following: Following, link: Link) -> LearnerHandler | None:
+    return None if following.mastering is None else following.mastering.handlers.get(link)
+
+
+# -------------------------------------------------------------------------------------- the master and its observers
+
+
+def on_link_up(peer: PeerState, now: int, mastering: Mastering, event: ev.QuorumLinkUp) -> None:
+    """Somebody has dialled; a newer link of an observer takes the place of its older one."""
+    if not peer.is_observer(event.sid):
+        peer.emit(ev.CloseLink(event.link, f"server {event.sid} is no observer, and this server does not lead"))
+        return
+    older = mastering.handler_of(event.sid)
+    if older is not None:
+        peer.drop_learner(mastering, older, "replaced by a newer link")
+    mastering.handlers[event.link] = LearnerHandler(event.link, event.sid, now, event.features, observer=True)
+
+
+def on_message(
+    peer: PeerState, now: int, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Message
+) -> None:
+    """An observer says something."""
+    handler.heard_at = now
+    handle = FROM_OBSERVERS.get(type(message))
+    try:
+        if handle is None:
+            raise ProtocolError(f"{type(message).__name__} makes no sense to the master of an observer")
+        handle(peer, following, mastering, handler, message)
+    except ProtocolError as error:
+        if handler.link in mastering.handlers:
+            peer.drop_learner(mastering, handler, str(error))
+
+
+def on_time(peer: PeerState, now: int, mastering: Mastering) -> None:
+    """Ping twice a tick; at every tick see who is silent, or does not acknowledge."""
+    if now >= mastering.next_ping:
+        mastering.next_ping = now + peer.settings.tick_ms // 2
+        _weigh(peer, mastering)
+        heartbeat.ping(peer, [h for h in mastering.handlers.values() if h.stage >= INFORMED])
+    if now >= mastering.next_tick:
+        mastering.next_tick = now + peer.settings.tick_ms
+        heartbeat.drop_silent(peer, now, mastering)
+
+
+def _weigh(peer: PeerState, mastering: Mastering) -> None:
+    """An observer whose disk is nearly full waits while others have room (C5 full disks)."""
+    for handler in [h for h in mastering.handlers.values() if h.is_low]:
+        if peer.is_short and handler.stage == INFORMED:
+            peer.drop_learner(mastering, handler, "its disk is nearly full, and it may come all the same")
+        elif not peer.is_short and handler.stage > INFORMED:
+            peer.drop_learner(mastering, handler, "its disk is nearly full, and others have room")
+
+
+def _on_observerinfo(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.ObserverInfo
+) -> None:
+    assert mastering.epoch is not None
+    if handler.stage != CONNECTED:
+        raise ProtocolError("a second OBSERVERINFO on one link")
+    if message.leader != following.leader:
+        raise ProtocolError(f"it follows server {message.leader}, this one follows {following.leader}")
+    if message.accepted_epoch > mastering.epoch:
+        raise ProtocolError(f"it has accepted epoch {message.accepted_epoch}, here it is {mastering.epoch}")
+    if message.lineage and message.lineage != peer.lineage and message.holds != NOTHING:
+        raise ProtocolError(
+            f"server {handler.sid} belongs to another ensemble: "
+            f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
+        )
+    handler.stage = INFORMED
+    handler.amnesiac = message.amnesiac or message.lineage != peer.lineage
+    handler.holds = message.holds
+    handler.accepted_epoch = message.accepted_epoch
+    handler.is_low = message.is_low
+    _propose_if_due(peer, mastering, handler)
+
+
+def _propose_if_due(peer: PeerState, mastering: Mastering, handler: LearnerHandler) -> None:
+    """Not while the epoch is renewed: then it is the next one."""
+    if peer.phase is BROADCAST and (peer.is_short or not handler.is_low):
+        _propose_epoch(peer, mastering, handler)
+
+
+def _propose_epoch(peer: PeerState, mastering: Mastering, handler: LearnerHandler) -> None:
+    assert mastering.epoch is not None
+    assert mastering.epoch == peer.current_epoch, "an epoch that was established, since this member serves in it"
+    handler.stage = EPOCH_PROPOSED
+    peer.send(handler.link, msg.LeaderInfo(mastering.epoch, peer.lineage))
+
+
+def _on_ackepoch(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.AckEpoch
+) -> None:
+    if handler.stage != EPOCH_PROPOSED:
+        raise ProtocolError(f"ACKEPOCH in stage {handler.stage.name}")
+    handler.position = (message.zxid, message.chain)
+    handler.stage = EPOCH_ACCEPTED
+    _try_to_synchronize(peer, mastering, handler)
+
+
+def _try_to_synchronize(peer: PeerState, mastering: Mastering, handler: LearnerHandler) -> None:
+    """Not before it is known here what is committed up to the observer's position: what it has of this epoch may be,
+    and is never cut. Of an earlier epoch all that will ever be committed is."""
+    assert mastering.epoch is not None
+    end = handler.position[0]
+    if peer.phase is BROADCAST and (end <= peer.committed or epoch_of(end) < mastering.epoch):
+        synchronization.leader_sync_learner(peer, mastering, handler)
+
+
+def _on_installed(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Installed
+) -> None:
+    synchronization.leader_on_installed(peer, 0, mastering, handler, message)
+
+
+def _on_ack(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Ack
+) -> None:
+    epoch = mastering.epoch
+    assert epoch is not None
+    if message.epoch != epoch:
+        if message.epoch < epoch and handler.served:
+            return  # it left before the observer heard of the renewal
+        raise ProtocolError(f"ACK of epoch {message.epoch} in epoch {epoch}")
+    if message.zxid & COUNTER_MAX or epoch_of(message.zxid) != epoch:
+        if handler.stage < SYNCHRONIZED or not handler.acked <= message.zxid <= handler.cursor:
+            raise ProtocolError(f"ACK {message.zxid:#x} outside of ({handler.acked:#x}, {handler.cursor:#x}]")
+        handler.acked = message.zxid
+        waiting = handler.unacknowledged
+        while waiting and waiting[0][0] <= message.zxid:
+            handler.unacknowledged_bytes -= waiting.popleft()[1]
+        return
+    if handler.stage != NEWLEADER_SENT:
+        raise ProtocolError(f"ACK of NEWLEADER in stage {handler.stage.name}")
+    handler.stage = SYNCHRONIZED
+    handler.acked = handler.newleader_zxid
+    if handler.is_attached:
+        _admit(peer, handler)
+    else:
+        assert following.link is not None
+        peer.send(following.link, msg.Attach(handler.link, handler.sid))
+
+
+def _admit(peer: PeerState, handler: LearnerHandler) -> None:
+    """It is synchronized, and the leader hears it."""
+    assert handler.stage == SYNCHRONIZED
+    assert handler.is_attached
+    assert handler.cursor <= peer.committed
+    handler.stage = UP_TO_DATE
+    handler.served = True
+    peer.send(handler.link, msg.UpToDate(handler.cursor))
+    if handler.amnesiac and handler.readmitting is None:
+        # A quorum has confirmed the leader since it was synchronized (B2 amnesiacs).
+        handler.readmitting = _ROUND
+        peer.send(handler.link, msg.Readmit(_ROUND))
+
+
+def _on_readmitted(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Readmitted
+) -> None:
+    if handler.readmitting != message.round:
+        raise ProtocolError("READMITTED without READMIT")
+    handler.readmitting = None
+    handler.amnesiac = False
+
+
+def _on_ping(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Ping
+) -> None:
+    """Its sessions are touched with those of this member, and its tree is compared with this one's."""
+    if handler.served:
+        peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+    is_waiting = handler.stage == INFORMED
+    if is_waiting and handler.is_low and not message.is_low:
+        peer.drop_learner(mastering, handler, "its disk has room again: it may come back")
+    handler.is_low = message.is_low
+
+
+def _for_leader(
+    peer: PeerState,
+    following: Following,
+    mastering: Mastering,
+    handler: LearnerHandler,
+    message: msg.Request | msg.Revalidate | msg.Sync | msg.Suspect | msg.Compared,
+) -> None:
+    _demand_served(handler, message)
+    relay_to_leader(peer, handler.link, message)
+
+
+def _for_member(
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.TreeWanted
+) -> None:
+    _demand_served(handler, message)
+    peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+
+
+def _demand_served(handler: LearnerHandler, message: msg.Message) -> None:
+    if not handler.served:
+        raise ProtocolError(f"{type(message).__name__} before UPTODATE")
+
+
+def relay_to_leader(peer: PeerState, link: Link, message: msg.Message) -> None:
+    """In the name of the observer on this link."""
+    assert peer.following is not None
+    assert peer.following.link is not None
+    peer.send(peer.following.link, msg.Relayed(link, msg.encode(message)))
+
+
+# ------------------------------------------------------------------------------------------------- what is committed
+
+
+def _send_on(peer: PeerState, mastering: Mastering) -> None:
+    """The mark has risen. Those who stand at one place are sent the same bytes."""
+    mastering.sent = peer.committed
+    behind = [h for h in mastering.handlers.values() if h.stage >= NEWLEADER_SENT and not h.reading]
+    for cursor, group in groupby(sorted(behind, key=_cursor), _cursor):
+        handlers = list(group)
+        if cursor < peer.history.base[0]:
+            for handler in handlers:
+                synchronization.read_log(peer, handler, cursor)
+        else:
+            _send_batches(peer, mastering, handlers, peer.history.between(cursor, peer.committed))
+    for handler in mastering.at_least(EPOCH_ACCEPTED):
+        if handler.stage == EPOCH_ACCEPTED:
+            _try_to_synchronize(peer, mastering, handler)
+
+
+def _cursor(handler: LearnerHandler) -> Zxid:
+    return handler.cursor
+
+
+def on_log_read(peer: PeerState, mastering: Mastering, handler: LearnerHandler, event: ev.LogRead) -> None:
+    """Of an observer that has NEWLEADER already: what it lacks is not in memory any more."""
+    if handler.stage <= SYNCING:
+        synchronization.leader_on_log_read(peer, mastering, handler, event.position, event.batches)
+        return
+    assert handler.reading
+    handler.reading = False
+    if event.position is None:
+        peer.drop_learner(mastering, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+        return
+    _send_batches(peer, mastering, [handler], synchronization.up_to(peer.committed, event.batches))
+    if handler.link in mastering.handlers and handler.cursor < peer.committed:
+        mastering.sent = BEFORE_ALL  # the end of this step sends on
+
+
+def _send_batches(peer: PeerState, mastering: Mastering, handlers: list[LearnerHandler], batches: list[Batch]) -> None:
+    """To observers that stand at one place."""
+    if not batches:
+        return
+    end = batches[-1].zxid
+    assert end <= peer.committed, "no observer gets what is not committed"
+    assert peer.leading is None
+    peer.emit(ev.Send(tuple([h.link for h in handlers]), msg.Proposal([batch.raw for batch in batches])))
+    serving = tuple([h.link for h in handlers if h.stage >= UP_TO_DATE])
+    if serving:
+        peer.emit(ev.Send(serving, msg.Commit(end)))
+    size = sum([len(batch.raw) for batch in batches])
+    for handler in handlers:
+        assert batches[0].zxid > handler.cursor
+        handler.cursor = end
+        handler.unacknowledged.append((end, size))
+        handler.unacknowledged_bytes += size
+        if handler.unacknowledged_bytes > peer.settings.observer_bytes_max and len(handler.unacknowledged) > 1:
+            reason = f"{handler.unacknowledged_bytes} bytes are not acknowledged: it is too slow"
+            peer.drop_learner(mastering, handler, reason)
+
+
+# ----------------------------------------------------------------------------------------------------------- the table
+
+M = TypeVar("M", bound=msg.Message)
+_Handle: TypeAlias = Callable[[PeerState, Following, Mastering, LearnerHandler, Any], None]
+
+
+def _from_observer(
+    kind: type[M], handle: Callable[[PeerState, Following, Mastering, LearnerHandler, M], None]
+) -> tuple[type[object], _Handle]:
+    return kind, handle
+
+
+FROM_OBSERVERS: dict[type[object], _Handle] = dict(
+    (
+        _from_observer(msg.ObserverInfo, _on_observerinfo),
+        _from_observer(msg.AckEpoch, _on_ackepoch),
+        _from_observer(msg.Installed, _on_installed),
+        _from_observer(msg.Ack, _on_ack),
+        _from_observer(msg.Readmitted, _on_readmitted),
+        _from_observer(msg.Ping, _on_ping),
+        _from_observer(msg.Request, _for_leader),
+        _from_observer(msg.Revalidate, _for_leader),
+        _from_observer(msg.Sync, _for_leader),
+        _from_observer(msg.Suspect, _for_leader),
+        _from_observer(msg.Compared, _for_leader),
+        _from_observer(msg.TreeWanted, _for_member),
+    )
+)
+"""What a master takes of its observers, in any phase. All else breaks the protocol: that link is closed."""
