@@ -21,7 +21,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
-$(VENV)/run.stamp: pyproject.toml zab/member/version.py
+$(VENV)/run.stamp: pyproject.toml zab/service/version.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@

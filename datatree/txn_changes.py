@@ -15,7 +15,8 @@ in the order of all changes, and `WHOLE` stands for the place after the last par
 Invariant: the changes of a transaction are the znodes that applying it touches by name; what it does to their parents
 (cversion, pzxid) follows from them.
 
-Deliberately not here: who may see a change (`zab.member.change_feed`), and its bytes (`zab.jute.change_pages`).
+Deliberately not here: who may see a change (`zab.member.requests.change_feed`), and its bytes
+(`zab.jute.change_pages`).
 """
 
 from typing import Any, Final, TypeAlias

@@ -26,7 +26,8 @@ What is not as it should be is one of these (C2 torn or damaged):
               may neither lead nor vote. When others fill it again, all of it goes into a directory beside
               (`datatree.log.aside`)
 
-Deliberately not here: who can be filled by others (`zab.member.damage`), what an amnesiac does (`zab.protocol.peer`).
+Deliberately not here: who can be filled by others (`zab.member.membership.damage`), what an amnesiac does
+(`zab.protocol.peer`).
 """
 
 from attrs import define, field

@@ -11,7 +11,7 @@ numbers are known; a snapshot above it, if there is one, makes it a stretch that
 
 The steps may be taken in another thread, but not beside cuts of the log. What goes between two steps was no damage.
 
-Not here: how quickly it reads, and what is done about what it finds (`zab.member.scrubbing`).
+Not here: how quickly it reads, and what is done about what it finds (`zab.member.trees.scrubbing`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.host import test_links
 from tests.host.service import Server as ClientService
 from tests.host.service import give, running
-from zab.member.storage import Storage
+from zab.member.storage.storage import Storage
 from zab.member.turn import Turn
 from zab.protocol.events import MessageReceived
 from zab.protocol.message import Ack, Commit

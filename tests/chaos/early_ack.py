@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from datatree.log.batch import Batch
-from zab.member.storage import Answer, Storage, StorageEffect
+from zab.member.storage.storage import Answer, Storage, StorageEffect
 from zab.protocol.events import AppendBatches, Durable
 from zab.server.__main__ import main
 

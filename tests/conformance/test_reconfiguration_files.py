@@ -13,7 +13,7 @@ import pytest
 from tests.rigs.growing import CLIENT, Growing, growing, grown
 from tests.rigs.waiting import until
 from zab.configuration.dynamic import parse_dynamic
-from zab.member.config import entries_of
+from zab.member.settings.zoo_cfg import entries_of
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
 

@@ -30,26 +30,23 @@ from datatree.recovery.recover import Recovered, examine, recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from tests.direct.ports import DirectClients, DirectLinks
-from zab.member.inputs import (
-    Answer,
+from zab.member.events import Answer, Input, MemberEffect
+from zab.member.membership.restore import restored_of, tree_of
+from zab.member.ports import Ports
+from zab.member.state.metrics import Metrics
+from zab.member.storage.events import (
     ChooseSnapshot,
     FetchFailed,
     FetchTree,
-    Input,
-    KeepSnapshot,
     LookBackSlice,
-    MemberEffect,
     ReadChanges,
-    RebuildTree,
     SnapshotFetched,
     StorageEffect,
     TakeSnapshot,
     TreeInstalled,
 )
-from zab.member.metrics import Metrics
-from zab.member.ports import Ports
-from zab.member.restore import restored_of, tree_of
-from zab.member.storage import Storage
+from zab.member.storage.storage import Storage
+from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.turn import Turn
 from zab.protocol import events as ev
 from zab.protocol import message as msg

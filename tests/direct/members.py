@@ -23,42 +23,39 @@ from tests.direct.ports import DirectClients, DirectLinks
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
-from zab.member import tree_repair
-from zab.member.audit import Record
-from zab.member.authentication import identities_of_subject
-from zab.member.config import Config, parse
-from zab.member.connection import ClientConnection, Closing
-from zab.member.inputs import (
-    Answer,
+from zab.member.clients.audit import Record
+from zab.member.clients.authentication import identities_of_subject
+from zab.member.clients.connection import ClientConnection, Closing
+from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
+from zab.member.clients.long_requests import LongRequests
+from zab.member.events import Answer
+from zab.member.member import Member
+from zab.member.ports import Ports
+from zab.member.settings.zoo_cfg import Config, parse
+from zab.member.storage.disk_space import DiskSpace
+from zab.member.storage.events import (
     ChooseSnapshot,
-    ClientBytes,
-    ClientClosed,
-    ClientConnected,
     FetchFailed,
     FetchTree,
-    KeepSnapshot,
     LookBackSlice,
-    LookedAround,
     LookedBack,
     ReadChanges,
-    RebuildTree,
     SnapshotFetched,
     SnapshotTaken,
     StorageEffect,
     TakeSnapshot,
 )
-from zab.member.long_requests import LongRequests
-from zab.member.member import Member
-from zab.member.ports import Ports
-from zab.member.space import DiskSpace
-from zab.member.storage import Storage
-from zab.member.surroundings import Surroundings
+from zab.member.storage.storage import Storage
+from zab.member.trees import tree_repair
+from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.turn import Turn
+from zab.member.words.events import LookedAround
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
 from zab.protocol.states import FOLLOWING, LEADING
 from zab.quorum.ids import Link, ServerId
+from zab.service.surroundings import Surroundings
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.frames import FrameReader, frame
 

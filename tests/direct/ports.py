@@ -5,8 +5,8 @@ What both rigs need; each adds where its messages and answers go.
 
 from collections.abc import Iterable
 
-from zab.member.connection import ClientConnection
-from zab.member.inputs import Input
+from zab.member.clients.connection import ClientConnection
+from zab.member.events import Input
 from zab.quorum.ids import Link
 
 

@@ -19,11 +19,11 @@ import yaml
 
 from tests.rigs.waiting import until
 from tests.tidy.sources import ROOT
-from zab.member.config import parse
-from zab.member.settings import Config
-from zab.member.version import VERSION
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import parse
 from zab.server import admin
 from zab.server.__main__ import _options
+from zab.service.version import VERSION
 from zab.testing.ports import free_ports
 
 DEPLOY = ROOT / "docs" / "deploy"

@@ -24,7 +24,7 @@ from zab.cli.commands import COMMANDS
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET
 from zab.client.sync import connect
 from zab.configuration.fields import fields_with_keys
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.testing.ports import free_ports_in_a_row
 
 PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from tests.direct.members import Ensemble
 from tests.server.test_admin import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
-from zab.member.admin_commands import NAMES_OF
-from zab.member.figures import figures
+from zab.member.words.admin_commands import NAMES_OF
+from zab.member.words.figures import figures
 from zab.server.admin import MORE
 from zab.testing.ports import free_ports_in_a_row
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zab.member.sasl_users import users_of_file
+from zab.member.clients.sasl_users import users_of_file
 from zab.server.secret_file import read_secrets
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 

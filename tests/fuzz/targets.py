@@ -48,13 +48,13 @@ from zab.jute.change_pages import read_page
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
-from zab.member.config import ConfigError
-from zab.member.config import parse as parse_config
-from zab.member.election_receiver import ElectionReceiver
-from zab.member.four_letter import WORDS
-from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
-from zab.member.long_requests import LongRequests
-from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
+from zab.member.clients.long_requests import LongRequests
+from zab.member.membership.election_receiver import ElectionReceiver
+from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
+from zab.member.settings.zoo_cfg import ConfigError
+from zab.member.settings.zoo_cfg import parse as parse_config
+from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
+from zab.member.words.four_letter import WORDS
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
+from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
 from zab.protocol.message import Message, decode, encode
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party, Secret, refusal

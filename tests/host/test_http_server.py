@@ -16,7 +16,7 @@ import trio.testing
 from tests.rigs.certificates import Certificates, quorum_store_lines
 from zab.host.http_server import HEAD_BYTES_MAX, HttpServer
 from zab.host.listener import open_listener
-from zab.member.config import parse
+from zab.member.settings.zoo_cfg import parse
 from zab.server.http_ports import admin_stores
 
 GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"

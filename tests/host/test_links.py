@@ -15,8 +15,8 @@ from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
-from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
-from zab.member.snapshot_request import REQUESTS, SnapshotRequest
+from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
+from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import (
     DATA_FRAME_BYTES_MAX,

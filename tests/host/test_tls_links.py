@@ -18,9 +18,9 @@ from zab.host.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
 from zab.host.tls import NO_TLS, TlsSide
-from zab.member.config import parse
 from zab.member.dialect import QUORUM_DIALECT
-from zab.member.greeting import Purpose, party
+from zab.member.membership.greeting import Purpose, party
+from zab.member.settings.zoo_cfg import parse
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
 from zab.server.greeting import Greeting

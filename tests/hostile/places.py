@@ -27,7 +27,7 @@ from tests.protocol.alone import (
     nothing_held,
     restored,
 )
-from zab.member.inputs import StorageEffect
+from zab.member.storage.events import StorageEffect
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX

@@ -21,7 +21,7 @@ from tests.direct.members import Ensemble, Server
 from tests.hostile.places import PLACES, Kept, Place
 from tests.protocol.alone import HISTORY, LINEAGE, OTHER_LINEAGE
 from tests.protocol.test_message import EXAMPLES
-from zab.member.config import Config, parse
+from zab.member.settings.zoo_cfg import Config, parse
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX

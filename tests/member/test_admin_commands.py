@@ -8,9 +8,9 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import PathKind
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
-from zab.member import admin_commands
-from zab.member.admin_commands import COMMANDS, CommandError
-from zab.member.inputs import SnapshotAsked
+from zab.member.storage.events import SnapshotAsked
+from zab.member.words import admin_commands
+from zab.member.words.admin_commands import COMMANDS, CommandError
 
 
 def tell(server: Server, name: str, **parameters: str) -> tuple[dict[str, Any], int]:

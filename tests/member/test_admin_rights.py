@@ -6,9 +6,9 @@ import pytest
 from attrs import evolve
 
 from datatree.acl import ADMIN, ALL, READ, SUPER, AclList, digest_identity
-from zab.member.admin_commands import COMMANDS
-from zab.member.admin_rights import identities_of, is_own_name, is_own_page, may_have_all
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.words.admin_commands import COMMANDS
+from zab.member.words.admin_rights import identities_of, is_own_name, is_own_page, may_have_all
 
 BOB = digest_identity(b"bob:pw")
 ROOT_OF_BOB = ((ALL, *BOB),)

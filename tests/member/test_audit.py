@@ -9,8 +9,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathVersion, Reconfig, Sasl, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
-from zab.member import audit
-from zab.member.audit import Auditor, value
+from zab.member.clients import audit
+from zab.member.clients.audit import Auditor, value
 from zab.protocol import message as msg
 
 KEYS = {"audit__enable": "true"}

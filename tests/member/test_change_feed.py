@@ -13,9 +13,9 @@ from datatree.requests import OPEN_ACL, AddAuth, Create, GetChanges, Multi, NoBo
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.jute.change_pages import ChangePage, PageStatus
-from zab.member import change_feed as module
-from zab.member.change_rows import is_within
-from zab.member.inputs import ChangesRead, LookBackSlice, ReadChanges
+from zab.member.requests import change_feed as module
+from zab.member.storage.change_rows import is_within
+from zab.member.storage.events import ChangesRead, LookBackSlice, ReadChanges
 
 BOB = (31, *digest_identity(b"bob:pw"))
 EVE = (31, *digest_identity(b"eve:pw"))

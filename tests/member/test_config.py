@@ -12,10 +12,10 @@ import pytest
 from zab.configuration.dynamic import Role
 from zab.configuration.fields import fields_with_keys
 from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT, REFUSED
-from zab.member.admin_settings import PROMETHEUS
-from zab.member.cipher_suites import TLS_1_3
-from zab.member.config import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
-from zab.member.settings import SERVER_ID_UNKNOWN
+from zab.member.settings.admin import PROMETHEUS
+from zab.member.settings.cipher_suites import TLS_1_3
+from zab.member.settings.config import SERVER_ID_UNKNOWN
+from zab.member.settings.zoo_cfg import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
 from zab.server.config_file import load
 
 ENSEMBLE = """\

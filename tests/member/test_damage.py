@@ -6,9 +6,9 @@ import pytest
 
 from datatree.recovery.recover import recover
 from tests.datatree.recovery.test_damage_set_aside import damaged
-from zab.member.config import parse
-from zab.member.damage import is_alone
-from zab.member.restore import restored_of
+from zab.member.membership.damage import is_alone
+from zab.member.membership.restore import restored_of
+from zab.member.settings.zoo_cfg import parse
 from zab.protocol.states import BATCHES
 
 LINES = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=5\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cbor2
 import pytest
 
-from zab.member.election_receiver import ElectionReceiver
+from zab.member.membership.election_receiver import ElectionReceiver
 from zab.protocol.events import NotificationReceived
 from zab.protocol.message import Ack, Notification, encode
 from zab.protocol.states import NOTHING

@@ -8,10 +8,10 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import PathKind
 from tests.direct.members import SURROUNDINGS, Client, Ensemble, Server
-from zab.member.four_letter import WORDS, silent_until
-from zab.member.inputs import LookedAround
-from zab.member.version import shown
+from zab.member.words.events import LookedAround
+from zab.member.words.four_letter import WORDS, silent_until
 from zab.protocol.message import FRAME_BYTES_MAX
+from zab.service.version import shown
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -83,7 +83,7 @@ def test_a_word_after_a_frame_is_a_length_that_cannot_be(ensemble: Ensemble) -> 
 
 
 def test_every_word_is_no_length_of_a_frame() -> None:
-    """That a limit of frames could be as large is refused with the configuration (`zab.member.config`)."""
+    """That a limit of frames could be as large is refused with the configuration (`zab.member.settings.zoo_cfg`)."""
     assert min(int.from_bytes(word, "big") for word in WORDS) > FRAME_BYTES_MAX
 
 

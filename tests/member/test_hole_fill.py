@@ -10,9 +10,9 @@ from datatree.log.epochs import forget_member
 from datatree.recovery.holes import Hole, HoleError, find_hole
 from datatree.recovery.recover import recover
 from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, twin
-from zab.member import hole_fill, snapshot_request
-from zab.member.hole_fill import find, put, request, should_ask, take
-from zab.member.snapshot_request import REQUESTS, RefusedError, history_of
+from zab.member.storage import hole_fill, snapshot_request
+from zab.member.storage.hole_fill import find, put, request, should_ask, take
+from zab.member.storage.snapshot_request import REQUESTS, RefusedError, history_of
 from zab.protocol.states import FOLLOWING, LEADING, LOOKING, OBSERVING, State
 from zab.simulator.world.disk import FaultyDisk
 

@@ -13,9 +13,9 @@ from datatree.log.epochs import MemberRecord, forget_member, load_member, save_m
 from datatree.recovery.recover import Recovered, recover
 from datatree.snapshot import fetch_path
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
-from zab.member import storage as module
-from zab.member.inputs import InstallSnapshot
-from zab.member.storage import Storage
+from zab.member.storage import storage as module
+from zab.member.storage.events import InstallSnapshot
+from zab.member.storage.storage import Storage
 from zab.protocol.events import AppendBatches, FetchSnapshot, SnapshotInstalled
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 

@@ -12,10 +12,10 @@ from datatree.record import decode_all
 from datatree.requests import OPEN_ACL, Create, Multi, SetData
 from datatree.slices import PARTS
 from tests.direct.members import Client, Ensemble, Server
-from zab.member.forwarding import Forwarded
-from zab.member.intake import Intake
-from zab.member.under_way import Write
-from zab.member.work import BYTES_FOR_ONE
+from zab.member.requests.forwarding import Forwarded
+from zab.member.requests.intake import Intake
+from zab.member.requests.under_way import Write
+from zab.member.state.work import BYTES_FOR_ONE
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
 
@@ -236,7 +236,7 @@ def turns_until(ensemble: Ensemble, server: Server, client: Client) -> int:
 def test_a_write_waits_for_no_pipelines_of_multis(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four clients have ten multis of a thousand parts each under way: 40,000 parts. Whoever asks for one waits for
     those that have begun."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 100_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 100_000)
     ensemble = Ensemble(3)
     server = getattr(ensemble, role)
     greedy, other = [ensemble.session(server) for _ in range(4)], ensemble.session(server)
@@ -292,7 +292,7 @@ def test_a_write_waits_as_many_turns_where_others_are_told_of_everything(
 
 
 def test_multis_that_are_no_long_ones_count_with_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 100)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 100)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -305,7 +305,7 @@ def test_multis_that_are_no_long_ones_count_with_their_parts(monkeypatch: pytest
 
 def test_lists_of_permissions_count_with_their_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of those that are refused."""
-    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 100)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 100)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -320,7 +320,7 @@ def test_lists_of_permissions_count_with_their_entries(monkeypatch: pytest.Monke
 
 
 def test_writes_that_are_done_do_not_count_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.proposing.PREPARED_BYTES_MAX", 100_000)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_BYTES_MAX", 100_000)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -334,7 +334,7 @@ def test_writes_that_are_done_do_not_count_as_refused(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_sync_waits_for_all_that_came_before_it_whoever_asked(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client whose connection broke sees after a sync what becomes of its writes, also if it is greedy."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 50_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 50_000)
     ensemble = Ensemble(3)
     server = getattr(ensemble, role)
     greedy, other = ensemble.session(server), ensemble.session(server)
@@ -382,7 +382,7 @@ def test_learners_of_the_version_before_get_theirs_in_the_order_in_which_they_fo
 
 
 def test_a_learner_forwards_for_sessions_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 10_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 10_000)
     intake, forwarded = Intake(), Forwarded()
     intake.arrived.extend(write(1, cxid, 100) for cxid in range(10))
     for _ in range(2):
@@ -396,7 +396,7 @@ def test_a_learner_forwards_for_sessions_in_turn(monkeypatch: pytest.MonkeyPatch
 
 def test_a_session_is_revalidated_when_its_own_writes_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an older connection asked for goes to the leader before the question whose the session is."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 20_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 20_000)
     ensemble = Ensemble(3)
     learner = ensemble.follower
     client = ensemble.session(learner)
@@ -411,7 +411,7 @@ def test_a_session_is_revalidated_when_its_own_writes_have_left(monkeypatch: pyt
 
 
 def test_creates_of_many_sessions_are_all_done_whatever_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 3)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 3)
     ensemble = Ensemble(3)
     clients = [ensemble.session(server) for server in ensemble.servers.values() for _ in range(3)]
     for number, client in enumerate(clients):

@@ -14,7 +14,8 @@ from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 from zab.jute.keeper_features import features_of
 from zab.jute.replies import MultiResult
-from zab.member import keeper, reads
+from zab.member.requests import keeper_probes as keeper
+from zab.member.requests import reads
 
 OPEN = ((31, b"world", b"anyone"),)
 SECRET = ((31, *digest_identity(b"bob:pw")),)

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from tests.direct.members import Client, Ensemble
-from zab.member.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS
+from zab.member.requests.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS
 from zab.wire.frames import LENGTH
 
 SIZE = 400_000
@@ -187,7 +187,7 @@ def test_the_largest_request_there_may_be_has_room_alone() -> None:
 
 def test_writes_that_are_whole_and_wait_for_their_turn_take_of_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The intake of a member with a limit of 256 MB had 400."""
-    monkeypatch.setattr("zab.member.proposing.LARGE_UNDER_WAY_BYTES_MAX", 100_000)
+    monkeypatch.setattr("zab.member.requests.proposing.LARGE_UNDER_WAY_BYTES_MAX", 100_000)
     ensemble = ensemble_of_one()
     found = writers(ensemble, 8)
     [server] = ensemble.servers.values()

@@ -5,7 +5,7 @@ import pytest
 
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble
-from zab.member.processor import ANSWERED_BYTES
+from zab.member.requests.processor import ANSWERED_BYTES
 from zab.protocol import message as msg
 from zab.wire.frames import LENGTH
 
@@ -171,7 +171,7 @@ def test_a_follower_forwards_so_much_and_the_rest_when_that_has_come_back(
 ) -> None:
     """The leader always reads its links (H1), so it is the learners that bound what it has to keep, and what waits on
     the link, which is broken when that is too much."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 100_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 100_000)
     ensemble = Ensemble(3)
     follower = ensemble.follower
     clients = [ensemble.session(ensemble.follower) for _ in range(20)]
@@ -195,7 +195,7 @@ def test_a_follower_forwards_so_much_and_the_rest_when_that_has_come_back(
 
 def test_identities_count_in_what_is_on_its_way_until_their_writes_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of 30 bytes takes along all that its client has proven to be."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 100_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 100_000)
     ensemble = Ensemble(3)
     follower = ensemble.follower
     clients = [ensemble.session(ensemble.follower) for _ in range(40)]
@@ -218,7 +218,7 @@ def test_identities_count_in_what_is_on_its_way_until_their_writes_come_back(mon
 
 def test_while_writes_are_left_nobody_sends_more_of_them_and_others_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third write is left, so the fourth is the last that its client can send."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 10_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 10_000)
     ensemble = Ensemble(3, jute__maxbuffer=1 << 20)
     writers = [ensemble.session(ensemble.follower) for _ in range(4)]
     slow, reader = ensemble.session(ensemble.follower), ensemble.session(ensemble.follower)
@@ -240,7 +240,7 @@ def test_while_writes_are_left_nobody_sends_more_of_them_and_others_read_on(monk
 
 def test_session_of_whoever_is_not_read_from_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pings are not heard while others have too much on its way."""
-    monkeypatch.setattr("zab.member.forwarding.FORWARDED_BYTES_MAX", 10_000)
+    monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 10_000)
     ensemble = Ensemble(3)
     writers = [ensemble.session(ensemble.follower, timeout_ms=2_000) for _ in range(4)]
     for server in ensemble.servers.values():

@@ -9,8 +9,8 @@ from datatree.opcodes import OpCode
 from datatree.requests import PathWatch
 from datatree.tree import DataTree
 from tests.direct.members import Client, Ensemble
-from zab.member import listings
-from zab.member.listings import LISTING_COUNT_MIN, Listings, listing
+from zab.member.requests import listings
+from zab.member.requests.listings import LISTING_COUNT_MIN, Listings, listing
 
 ROOM = LISTING_COUNT_MIN + 10
 
@@ -76,7 +76,7 @@ def test_it_is_made_once_for_all_who_ask(ensemble: Ensemble, monkeypatch: pytest
         made.append(len(paths))
         return original(paths, start)
 
-    monkeypatch.setattr("zab.member.reads.listing", counted)
+    monkeypatch.setattr("zab.member.requests.reads.listing", counted)
     for each in (client, ensemble.session(), ensemble.session()):
         assert len(shown(ensemble, each, b"/p")) == ROOM
         assert len(shown(ensemble, each, b"/p", OpCode.GET_CHILDREN2)) == ROOM
@@ -104,7 +104,7 @@ def test_another_tree_has_other_lists(ensemble: Ensemble) -> None:
 
 
 def test_a_list_in_slices_has_the_names_of_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.listings.NAMES", 7)
+    monkeypatch.setattr("zab.member.requests.listings.NAMES", 7)
     paths = [b"/p/%d" % number for number in range(50)]
     steps = listing(paths, 3)
     assert sum(1 for _ in steps) == 7
@@ -112,7 +112,7 @@ def test_a_list_in_slices_has_the_names_of_its_beginning(monkeypatch: pytest.Mon
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.listings.LISTINGS_BYTES", 100)
+    monkeypatch.setattr("zab.member.requests.listings.LISTINGS_BYTES", 100)
     kept = Listings()
     for number in range(10):
         kept.keep(b"/%d" % number, b"z", bytes(30))

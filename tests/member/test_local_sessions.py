@@ -1,4 +1,5 @@
-"""Sessions that their server alone knows (`zab.member.local_sessions`, `zab.member.apart`)."""
+"""Sessions that their server alone knows (`zab.member.sessions.local_sessions`,
+`zab.member.requests.local_session_requests`)."""
 
 import pytest
 
@@ -8,9 +9,9 @@ from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetData
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
-from zab.member.connection import Stage
-from zab.member.forwarding import writes_of
-from zab.member.local_sessions import LocalSessions
+from zab.member.clients.connection import Stage
+from zab.member.requests.forwarding import writes_of
+from zab.member.sessions.local_sessions import LocalSessions
 from zab.protocol import message as msg
 from zab.protocol.features import ALL, LOCAL_SESSIONS
 from zab.protocol.message import WRITE_HEAD
@@ -229,7 +230,7 @@ def test_an_end_that_is_under_way_is_done_whoever_asks_meanwhile() -> None:
 
 
 def test_the_leader_remembers_so_many_that_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.sessions.SAID_OVER_COUNT_MAX", 2)
+    monkeypatch.setattr("zab.member.sessions.sessions.SAID_OVER_COUNT_MAX", 2)
     ensemble = Ensemble(3, **UPGRADING)
     clients = [ensemble.session(ensemble.follower) for _ in range(3)]
     for client in clients:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from datatree.opcodes import OpCode
 from datatree.requests import SetWatches, decode
 from zab.jute.framing import REQUEST_HEADER, request_frame
-from zab.member import long_requests
-from zab.member.long_requests import CUT_MARK, Cut, LongRequests, Piece
+from zab.member.clients import long_requests
+from zab.member.clients.long_requests import CUT_MARK, Cut, LongRequests, Piece
 from zab.wire.frames import FrameError, FrameReader, frame
 
 LIMIT = 60

@@ -22,14 +22,14 @@ from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synch
 from tests.direct.members import TICK_MS, WALL, Client, Ensemble, Server
 from tests.member.storage_setup import say_nothing
 from tests.member.test_member import CONFIG, batch_of
-from zab.member import tree_repair
 from zab.member.cleanup import Cleanup
 from zab.member.dialect import QUORUM_DIALECT
-from zab.member.inputs import InstallSnapshot, TreeInstalled
 from zab.member.member import Member
-from zab.member.restore import tree_of
-from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.member.storage import Storage
+from zab.member.membership.restore import tree_of
+from zab.member.storage.events import InstallSnapshot, TreeInstalled
+from zab.member.storage.snapshot_schedule import SnapshotSchedule
+from zab.member.storage.storage import Storage
+from zab.member.trees import tree_repair
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, URGENT

@@ -10,9 +10,9 @@ from datatree.prepare import Prepare
 from datatree.requests import DECODERS
 from datatree.tree import DataTree
 from zab.jute.replies import _DECODERS as REPLY_DECODERS
-from zab.member.local import ANSWERS, PROMPT
-from zab.member.reads import READS as READ_ANSWERS
-from zab.member.writes import WRITTEN
+from zab.member.requests.connection_requests import ANSWERS, PROMPT
+from zab.member.requests.reads import READS as READ_ANSWERS
+from zab.member.requests.write_replies import WRITTEN
 
 SILENT = {
     *(OpCode.DELETE, OpCode.CLOSE_SESSION, OpCode.CHECK, OpCode.HAND_OVER),

@@ -12,7 +12,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import Create, GetChildrenPage, Multi, SetAcl
 from datatree.slices import NAMES
 from tests.direct.members import Client, Ensemble, Server
-from zab.member.listings import PAGE_BYTES, first_page
+from zab.member.requests.listings import PAGE_BYTES, first_page
 
 
 @pytest.fixture

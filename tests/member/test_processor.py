@@ -11,7 +11,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
 from datatree.znode import STAT_LAYOUT, stat_of
 from tests.direct.members import Client, Ensemble
-from zab.member.under_way import Write
+from zab.member.requests.under_way import Write
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId

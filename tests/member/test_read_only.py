@@ -1,4 +1,5 @@
-"""Read-only mode: a member without a quorum serves who asks for no more than reads (`zab.member.read_only`)."""
+"""Read-only mode: a member without a quorum serves who asks for no more than reads
+(`zab.member.requests.read_only`)."""
 
 import pytest
 
@@ -8,7 +9,7 @@ from datatree.requests import Multi, NoBody, PathWatch, SetWatches
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
 from zab.jute.handshake import ConnectRequest
-from zab.member.waiting import WAITING_MS_MAX
+from zab.member.state.waiting import WAITING_MS_MAX
 from zab.protocol import events as ev
 from zab.protocol.session_keys import keys_of
 from zab.protocol.states import LOOKING

@@ -8,8 +8,8 @@ from datatree.errors import ErrorCode
 from datatree.snapshot import SnapshotWriter
 from tests.direct.members import Client, Ensemble, Server
 from tests.member.wrong_trees import digests, said, spoil, write
-from zab.member.admin_commands import COMMANDS
-from zab.member.figures import figures
+from zab.member.words.admin_commands import COMMANDS
+from zab.member.words.figures import figures
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId

@@ -8,7 +8,7 @@ import pytest
 from datatree.recovery.restoring import stage, take_staged
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from tests.direct.members import Ensemble, Server
-from zab.member.waiting import why_not_serving
+from zab.member.state.waiting import why_not_serving
 from zab.protocol.states import LOOKING
 from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk

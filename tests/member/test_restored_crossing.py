@@ -11,7 +11,7 @@ from tests.direct.members import Ensemble, Server
 from tests.member.test_read_only import LINES, asking
 from tests.member.test_reconfiguring import line, reconfigurable
 from tests.member.test_restored import restore, serving, state_of
-from zab.member.waiting import why_not_serving
+from zab.member.state.waiting import why_not_serving
 from zab.quorum.ids import ServerId
 
 State = tuple[bytes, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zab.member.sasl_users import NAME_BYTES_MAX, USERS_MAX, UsersError, user_line, users_of_file, users_of_jaas
+from zab.member.clients.sasl_users import NAME_BYTES_MAX, USERS_MAX, UsersError, user_line, users_of_file, users_of_jaas
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
 KEY = "0123456789abcdef" * 2

@@ -7,8 +7,8 @@ from datatree.log.session_keys import NamedKey, load_session_keys, save_session_
 from datatree.log.zxid import Epoch, Zxid
 from datatree.recovery.scrub import Scrub
 from tests.direct.members import Ensemble, Server
-from zab.member.inputs import DamageFound, RepairRecords
-from zab.member.records import Records
+from zab.member.storage.events import DamageFound, RepairRecords
+from zab.member.storage.records import Records
 from zab.protocol.events import ResetLog, SaveEpochs
 from zab.simulator.world.disk import FaultyDisk
 

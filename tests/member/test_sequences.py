@@ -6,9 +6,9 @@ import pytest
 
 from datatree.record import Fields
 from tests.direct.members import Ensemble, Server
-from zab.member.figures import figures
-from zab.member.inputs import Warn
-from zab.member.sequences import PATH_CHARS_MAX, WARNED_BELOW, Sequences, nearest
+from zab.member.events import Warn
+from zab.member.state.sequences import PATH_CHARS_MAX, WARNED_BELOW, Sequences, nearest
+from zab.member.words.figures import figures
 
 END = 1 << 31
 

@@ -13,9 +13,9 @@ from datatree.znode import stat_of
 from session.identity import SessionId
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.jute.handshake import ConnectRequest
-from zab.member import forwarding
-from zab.member.forwarding import writes_of
-from zab.member.sessions import TOUCHED_COUNT_MAX
+from zab.member.requests import forwarding
+from zab.member.requests.forwarding import writes_of
+from zab.member.sessions.sessions import TOUCHED_COUNT_MAX
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL, SESSION_SERVERS

@@ -15,7 +15,7 @@ from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, Pa
 from datatree.slices import PARTS, WATCHES
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.member.member import APPLIED_BYTES_MAX
-from zab.member.processor import Processor
+from zab.member.requests.processor import Processor
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol import renewal
@@ -257,7 +257,7 @@ def test_session_with_many_ephemerals_is_closed_over_several_turns() -> None:
 
 def test_many_watchers_are_told_over_several_turns_before_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each watch ends with its event, so a watcher counts as four."""
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 40)
+    monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 40)
     monkeypatch.setattr("datatree.watches.SLICE", 10)
     ensemble = Ensemble(1)
     writer, *watchers = [ensemble.session() for _ in range(36)]
@@ -278,7 +278,7 @@ def sets(client: Client, path: bytes, count: int) -> bytes:
 
 def test_many_changes_that_the_same_watch_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change of a multi concerns each of 30 connections. They are told of all changes at once, in order."""
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 400)
+    monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 400)
     ensemble = Ensemble(1)
     writer, one_only, *watchers = [ensemble.session() for _ in range(32)]
     ensemble.do(writer, writer.create(b"/a"), writer.create(b"/a/b"), writer.create(b"/a/c"))
@@ -295,7 +295,7 @@ def test_many_changes_that_the_same_watch_are_told_together(monkeypatch: pytest.
 
 
 def test_events_of_one_step_are_bounded_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 20)
+    monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 20)
     ensemble = Ensemble(1)
     writer, *watchers = [ensemble.session() for _ in range(11)]
     ensemble.do(writer, writer.create(b"/a"), *(writer.create(b"/a/%d" % number) for number in range(10)))
@@ -318,7 +318,7 @@ def backlog(ensemble: Ensemble, writes: list[bytes], client: Client) -> Server:
 def test_clients_are_served_between_any_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower is behind with batches that take several turns each. Whoever asks something meanwhile is answered
     after each of them, of the state at its end."""
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 10)
+    monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 10)
     ensemble = Ensemble(3)
     writer, other, *watchers = (
         ensemble.session(ensemble.leader),
@@ -347,7 +347,7 @@ def test_clients_are_served_between_any_two_batches(monkeypatch: pytest.MonkeyPa
 
 def test_who_is_gone_is_noticed_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is kept for it; unless it said something before, which has its turn first."""
-    monkeypatch.setattr("zab.member.watch_events.TOLD", 10)
+    monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 10)
     ensemble = Ensemble(1)
     writer, goes, says, stays = [ensemble.session() for _ in range(4)]
     ensemble.do(writer, writer.create(b"/a"))
@@ -375,7 +375,7 @@ def test_who_is_gone_is_noticed_in_the_middle_of_a_batch(monkeypatch: pytest.Mon
 
 def test_batch_of_many_transactions_is_applied_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them is short; together, with their parts and whom they tell, they are not."""
-    monkeypatch.setattr("zab.member.processor.DELIVERED", 100)
+    monkeypatch.setattr("zab.member.requests.processor.DELIVERED", 100)
     ensemble = Ensemble(3)
     writer, watcher = ensemble.session(ensemble.leader), ensemble.session(ensemble.follower)
     ensemble.do(writer, writer.create(b"/a"))
@@ -389,7 +389,7 @@ def test_batch_of_many_transactions_is_applied_over_several_turns(monkeypatch: p
 
 
 def test_long_lists_of_permissions_count_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.DELIVERED", 100)
+    monkeypatch.setattr("zab.member.requests.processor.DELIVERED", 100)
     ensemble = Ensemble(3)
     writer = ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
@@ -445,13 +445,13 @@ def test_no_session_expires_because_its_member_was_busy(is_leader: bool, monkeyp
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """How much a slice of a listing is, in these tests."""
     for place in (
-        "zab.member.reads.NAMES",
-        "zab.member.listings.NAMES",
-        "zab.member.four_letter.NAMES",
-        "zab.member.reads.PATHS",
+        "zab.member.requests.reads.NAMES",
+        "zab.member.requests.listings.NAMES",
+        "zab.member.words.four_letter.NAMES",
+        "zab.member.requests.reads.PATHS",
     ):
         monkeypatch.setattr(place, 10)
-    monkeypatch.setattr("zab.member.local.PATHS", 10)
+    monkeypatch.setattr("zab.member.requests.connection_requests.PATHS", 10)
     return 10
 
 
@@ -584,7 +584,7 @@ def test_four_letter_word_is_answered_in_slices(small: int, word: bytes, what: b
 
 def test_large_answers_come_over_several_turns_and_others_are_answered_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred bytes ask for a megabyte: many of them from many clients at once are no turn of a second."""
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 5000)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 5000)
     ensemble = Ensemble(1)
     clients = [ensemble.session() for _ in range(4)]
     ensemble.do(clients[0], clients[0].create(b"/big", b"x" * 1000))
@@ -637,7 +637,7 @@ def test_many_sessions_that_end_at_once_are_closed_over_several_turns(monkeypatc
 
 
 def test_so_many_writes_are_prepared_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 10)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 10)
     ensemble = Ensemble(3, maxBatchCount=5)
     client = ensemble.session(ensemble.leader)
     seen = watched(ensemble, lambda server: server.member.peer.history.last[0])[ensemble.leader.sid]
@@ -715,9 +715,9 @@ def test_connections_that_end_at_once_are_closed_and_forgotten_over_several_turn
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """They say nothing, and have no session; or their member serves nobody any more."""
-    monkeypatch.setattr("zab.member.limits.ENDED", 7)
-    monkeypatch.setattr("zab.member.limits.NAMES", 20)
-    monkeypatch.setattr("zab.member.connection.ENDED", 7)
+    monkeypatch.setattr("zab.member.requests.limits.ENDED", 7)
+    monkeypatch.setattr("zab.member.requests.limits.NAMES", 20)
+    monkeypatch.setattr("zab.member.clients.connection.ENDED", 7)
     ensemble = Ensemble(3)
     server = ensemble.follower
     if how == "silence":

@@ -9,8 +9,16 @@ from datatree.recovery.recover import recover
 from datatree.snapshot import SYNC_BYTES, SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE
-from zab.member.snapshot_fetch import REDIAL_MS, Fetch, FetchError
-from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
+from zab.member.storage.snapshot_fetch import REDIAL_MS, Fetch, FetchError
+from zab.member.storage.snapshot_request import (
+    REQUESTS,
+    RefusedError,
+    SnapshotRequest,
+    accepted,
+    read_piece,
+    refused,
+    size_of,
+)
 from zab.protocol.events import FetchSnapshot
 from zab.simulator.world.disk import FaultyDisk
 

@@ -12,10 +12,10 @@ from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from zab.member.figures import figures
-from zab.member.room import PARTS_MAX, needs_room
-from zab.member.space import DiskSpace, make_room, room_bytes
-from zab.member.waiting import why_not_serving
+from zab.member.requests.growing_writes import PARTS_MAX, needs_room
+from zab.member.state.waiting import why_not_serving
+from zab.member.storage.disk_space import DiskSpace, make_room, room_bytes
+from zab.member.words.figures import figures
 from zab.protocol.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
 from zab.simulator.world.disk import FaultyDisk
 

@@ -13,8 +13,15 @@ from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
 from zab.jute.change_pages import PageStatus
-from zab.member.inputs import ChooseSnapshot, LookBackSlice, LookedBack, ReadChanges, SnapshotChosen, TreeInstalled
-from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
+from zab.member.storage.events import (
+    ChooseSnapshot,
+    LookBackSlice,
+    LookedBack,
+    ReadChanges,
+    SnapshotChosen,
+    TreeInstalled,
+)
+from zab.member.storage.storage import InstallSnapshot, RollLog, SnapshotUnusable
 from zab.protocol.events import (
     AppendBatches,
     DrainLog,
@@ -287,7 +294,7 @@ def test_without_close_the_next_start_copies_what_nobody_vouches_for(storage):
 
 def test_storage_without_a_lineage_idles_and_closes(tmp_path):
     from zab.host.disk import RealDisk
-    from zab.member.storage import Storage
+    from zab.member.storage.storage import Storage
 
     disk = RealDisk(str(tmp_path))
     storage = Storage(disk, TransactionLog(disk, recover(disk).log), 1, say_nothing)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.direct.members import Client, Ensemble, Server
-from zab.member.connection import ClientConnection
+from zab.member.clients.connection import ClientConnection
 
 
 def told_by_turn(ensemble: Ensemble, watchers: list[Client]) -> list[int]:
@@ -54,7 +54,7 @@ def test_what_is_committed_is_applied_in_its_turn_however_many_watch(
     """Each turn of a follower has fifteen changes to apply, and sends to five connections."""
     for place in ("member.APPLIED_COUNT_MAX", "processor.DELIVERED"):
         monkeypatch.setattr(f"zab.member.{place}", 40)
-    monkeypatch.setattr("zab.member.telling.SENT", 5)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 5)
     ensemble = Ensemble(3)
     follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
@@ -74,7 +74,7 @@ def test_what_is_committed_is_applied_in_its_turn_however_many_watch(
 
 
 def test_turn_sends_events_to_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.telling.SENT", 5)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 5)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     writer = ensemble.session()
@@ -85,7 +85,7 @@ def test_turn_sends_events_to_so_many_connections(monkeypatch: pytest.MonkeyPatc
 
 
 def test_turn_sends_so_many_bytes_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.telling.SENT_BYTES", 900)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT_BYTES", 900)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     writer, path = ensemble.session(), b"/" + b"a" * 300
@@ -97,7 +97,7 @@ def test_turn_sends_so_many_bytes_of_events(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_reply_stands_behind_events_that_wait_and_takes_them_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last of ten watchers reads what has changed, while the others are told one by one."""
-    monkeypatch.setattr("zab.member.telling.SENT", 1)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 1)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     writer = ensemble.session()
@@ -118,7 +118,7 @@ def test_reply_stands_behind_events_that_wait_and_takes_them_along(monkeypatch: 
 
 def test_apply_waits_once_too_many_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower finds a hundred batches, each of which is 60 bytes or so for each of 20 watchers."""
-    monkeypatch.setattr("zab.member.telling.SENT", 1)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 1)
     ensemble = Ensemble(3, maxBatchCount=1)
     follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
@@ -145,7 +145,7 @@ def test_apply_waits_once_too_many_events_do(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_apply_does_not_wait_for_who_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a socket does not take is output, and waits for no turn any more."""
-    monkeypatch.setattr("zab.member.telling.SENT", 1)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 1)
     ensemble = Ensemble(3)
     follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
@@ -166,7 +166,7 @@ def test_limit_is_half_of_what_outputs_of_all_may_have() -> None:
 
 @pytest.mark.parametrize("how", ["closed", "answered"])
 def test_who_is_gone_or_was_answered_waits_no_more(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.telling.SENT", 1)
+    monkeypatch.setattr("zab.member.requests.event_sending.SENT", 1)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     writer = ensemble.session()

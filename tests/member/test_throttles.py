@@ -11,10 +11,10 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create
 from tests.direct.members import Client, Ensemble
-from zab.member.config import parse
-from zab.member.connection import Hold
-from zab.member.connection_throttle import ConnectionThrottle
-from zab.member.settings import Config
+from zab.member.clients.connection import Hold
+from zab.member.clients.connection_throttle import ConnectionThrottle
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import parse
 
 
 def settings(**lines: object) -> Config:
@@ -281,7 +281,7 @@ def test_nothing_that_waits_goes_to_the_next_leader() -> None:
 
 
 def test_turn_takes_so_many_and_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.request_throttle.TAKEN_COUNT_MAX", 10)
+    monkeypatch.setattr("zab.member.requests.request_throttle.TAKEN_COUNT_MAX", 10)
     ensemble, (one, two) = throttled()
     one.say(one.set(b"/a", b"1") + one.set(b"/a", b"2"))
     two.say(b"".join(two.get(b"/a") for _ in range(35)))

@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from datatree.log.zxid import Zxid
-from zab.member import wrong_trees
-from zab.member.digests import Digests
-from zab.member.tree_check import Comparison, Difference, Finding, TreeCheck
+from zab.member.state.digests import Digests
+from zab.member.trees import wrong_trees
+from zab.member.trees.tree_check import Comparison, Difference, Finding, TreeCheck
 from zab.protocol import message as msg
 from zab.protocol.states import FOLLOWING
 from zab.quorum.ids import Link, ServerId

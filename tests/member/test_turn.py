@@ -7,16 +7,15 @@ import pytest
 
 from datatree.log.zxid import Zxid
 from zab.member import turn as module
-from zab.member.config import parse
-from zab.member.inputs import (
-    FOR_THE_TURN,
-    Answer,
-    ClientConnected,
+from zab.member.clients.events import ClientConnected
+from zab.member.events import FOR_THE_TURN, Answer, Input, MemberEffect, Warn
+from zab.member.ports import Ports
+from zab.member.settings.zoo_cfg import parse
+from zab.member.state.metrics import Metrics
+from zab.member.storage.events import (
     FetchFailed,
-    Input,
     InstallSnapshot,
     LookBackSlice,
-    MemberEffect,
     ReadChanges,
     RollLog,
     SnapshotFetched,
@@ -24,10 +23,8 @@ from zab.member.inputs import (
     SnapshotUnusable,
     StorageFailed,
     TakeSnapshot,
-    Warn,
+    Waits,
 )
-from zab.member.metrics import Metrics
-from zab.member.ports import Ports, Waits
 from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
 from zab.protocol import events as ev
 from zab.protocol.message import Commit, Notification

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.direct.members import Ensemble
-from zab.member.inputs import Input, MemberEffect
+from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 
 

@@ -6,8 +6,8 @@ import tomllib
 from kazoo.client import ENVI_VERSION
 
 from tests.tidy.sources import ROOT
-from zab.member import version
-from zab.member.version import VERSION, shown
+from zab.service import version
+from zab.service.version import VERSION, shown
 
 
 def test_the_build_takes_it_from_the_module() -> None:

@@ -25,9 +25,10 @@ from datatree.requests import (
 )
 from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
-from zab.member import filtered, reads
-from zab.member.four_letter import WORDS
-from zab.member.work import NAME_WORK, PROOF_WORK, REFUSED_WORK, REQUEST_WORK
+from zab.member.requests import filtered_lists as filtered
+from zab.member.requests import reads
+from zab.member.state.work import NAME_WORK, PROOF_WORK, REFUSED_WORK, REQUEST_WORK
+from zab.member.words.four_letter import WORDS
 
 COUNT, ASKED = 100, 60
 NAMES_A_TURN = 4 * COUNT
@@ -54,7 +55,7 @@ ATTACKS: dict[str, Asks] = {
 def test_reads_with_small_answers_come_over_turns_and_nobody_waits_for_them(
     attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", NAMES_A_TURN * NAME_WORK)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", NAMES_A_TURN * NAME_WORK)
     ensemble = Ensemble(1, keeperExtensionsEnabled="true")
     [server] = ensemble.servers.values()
     attackers, innocent = [ensemble.session() for _ in range(3)], ensemble.session()
@@ -84,7 +85,7 @@ def test_reads_with_small_answers_come_over_turns_and_nobody_waits_for_them(
 
 def test_whoever_waits_has_a_share_of_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with long pipelines do not keep another waiting until each has had a turn for itself."""
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 5_000)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 5_000)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     *greedy, other = clients = [ensemble.session() for _ in range(7)]
@@ -106,7 +107,9 @@ def test_multi_read_that_is_too_large_is_refused_before_it_is_made(monkeypatch: 
     client = ensemble.session()
     ensemble.do(client, client.create(b"/big", b"x" * 60_000))
     made: list[int] = []
-    monkeypatch.setattr("zab.member.reads.data_body", lambda data, _stat: made.append(len(data)) or b"x" * len(data))
+    monkeypatch.setattr(
+        "zab.member.requests.reads.data_body", lambda data, _stat: made.append(len(data)) or b"x" * len(data)
+    )
     body = parts(*[(OpCode.GET_DATA, b"/big")] * 2)
     [(_, error, _)] = ensemble.do(client, client.request(OpCode.MULTI_READ, body))
     assert error == ErrorCode.BADARGUMENTS
@@ -152,7 +155,7 @@ def test_a_long_filtered_list_is_told_in_slices_and_all_of_one_state(
 
 
 def test_writes_that_are_refused_count_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.proposing.PREPARED_BYTES_MAX", 20_000)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_BYTES_MAX", 20_000)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -180,7 +183,7 @@ def test_word_that_counts_watches_takes_as_many_slices_as_there_are_watches() ->
 @pytest.mark.parametrize("asked", ["ping", "auth"])
 def test_what_is_answered_at_once_is_so_within_the_work_of_a_turn(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nobody waits for the thousands that others have sent, nor is anything overtaken on their connections."""
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 100 * REQUEST_WORK)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 100 * REQUEST_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     attackers, other = [ensemble.session() for _ in range(4)], ensemble.session()
@@ -214,7 +217,7 @@ def test_what_is_answered_at_once_is_so_within_the_work_of_a_turn(asked: str, mo
 
 
 def test_a_write_behind_a_proof_that_waits_is_done_as_whom_it_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
     ensemble = Ensemble(1)
     client, other = ensemble.session(), ensemble.session()
     ensemble.do(other, other.create(b"/a", acl=((31, *digest_identity(b"me:x")),)))
@@ -226,7 +229,7 @@ def test_a_write_behind_a_proof_that_waits_is_done_as_whom_it_proved(monkeypatch
 
 def test_parts_of_a_long_multi_read_are_told_in_slices_and_all_of_one_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes that are done meanwhile are not in it, and their events come after it."""
-    monkeypatch.setattr("zab.member.reads.PATHS", 10)
+    monkeypatch.setattr("zab.member.requests.reads.PATHS", 10)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client, other = ensemble.session(), ensemble.session()
@@ -256,7 +259,7 @@ def test_parts_of_a_long_multi_read_are_told_in_slices_and_all_of_one_state(monk
 
 
 def test_proofs_count_with_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 10 * PROOF_WORK)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * PROOF_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -267,7 +270,7 @@ def test_proofs_count_with_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_comes_while_a_proof_waits_waits_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
+    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client, other = ensemble.session(), ensemble.session()

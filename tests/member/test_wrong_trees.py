@@ -7,9 +7,11 @@ from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
-from zab.member import between_members, snapshots, tree_repair, wrong_trees
-from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
-from zab.member.tree_check import Finding, TreeCheck
+from zab.member import between_members
+from zab.member.storage.events import TreeInstalled
+from zab.member.trees import snapshots, tree_repair, wrong_trees
+from zab.member.trees.events import RebuildFailed, TreeRebuilt
+from zab.member.trees.tree_check import Finding, TreeCheck
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId

@@ -11,9 +11,9 @@ from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, SetAcl
 from tests.direct.members import Ensemble
 from tests.member.test_authentication import ask, who
-from zab.member.audit import users
-from zab.member.config import parse
+from zab.member.clients.audit import users
 from zab.member.dialect import client_manners
+from zab.member.settings.zoo_cfg import parse
 
 OFFERED = {"secureClientPort": "2281", "ssl__keyStore__location": "/k.pem", "ssl__trustStore__location": "/t.pem"}
 TLS_LINES = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"

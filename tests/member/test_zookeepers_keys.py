@@ -13,7 +13,7 @@ import pytest
 
 from tests.rigs.zookeeper_server import ZooKeeperError, jars_directory
 from zab.configuration.fields import fields_with_keys
-from zab.member.config import Config, ConfigError, parse
+from zab.member.settings.zoo_cfg import Config, ConfigError, parse
 
 STANDALONE = "dataDir=/data\nclientPort=2181\n"
 

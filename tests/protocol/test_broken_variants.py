@@ -13,7 +13,7 @@ from datatree.snapshot import snapshot_files
 from tests.direct.lone_peer import Process
 from tests.protocol import test_random_faults as faults
 from tests.protocol.dispatch import handle_with
-from zab.member.inputs import StorageEffect
+from zab.member.storage.events import StorageEffect
 from zab.protocol import broadcast, confirmation, discovery, roles, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg

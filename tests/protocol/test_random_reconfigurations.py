@@ -18,7 +18,7 @@ from tests.direct.peers import Ensemble
 from tests.protocol.test_random_faults import check, disturb, recover
 from zab.configuration.dynamic import Ensemble as Configuration
 from zab.configuration.dynamic import Role, ServerLine
-from zab.member.reconfiguring import READER
+from zab.member.membership.reconfiguring import READER
 from zab.protocol import events as ev
 from zab.protocol import reconfiguration
 from zab.protocol.membership import Memberships

@@ -7,7 +7,7 @@ import pytest
 
 from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.test_random_reconfigurations import propose_configuration
-from zab.member.reconfiguring import READER
+from zab.member.membership.reconfiguring import READER
 from zab.protocol import events as ev
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId

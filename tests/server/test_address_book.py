@@ -6,7 +6,7 @@ import attrs
 
 from datatree.log.zxid import Zxid
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.config import parse
+from zab.member.settings.zoo_cfg import parse
 from zab.protocol.events import MembershipsChanged
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId

@@ -18,8 +18,8 @@ from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
 from tests.server.transfers import served_by
 from zab.host.listener import open_listener
-from zab.member.config import parse
-from zab.member.greeting import Purpose, party
+from zab.member.membership.greeting import Purpose, party
+from zab.member.settings.zoo_cfg import parse
 from zab.server.binding import bind
 from zab.server.dial import Address, address_of, dial, first_of
 from zab.server.failure import ServerFailedError

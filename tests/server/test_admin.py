@@ -18,8 +18,8 @@ from tests.rigs.certificates import Certificates, client_store_lines, quorum_sto
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import LOOPBACK, ZooKeeperEnsemble
 from tests.tidy.sources import ROOT
-from zab.member.admin_rights import NOT_AUTHORIZED
-from zab.member.admin_settings import PROMETHEUS
+from zab.member.settings.admin import PROMETHEUS
+from zab.member.words.admin_rights import NOT_AUTHORIZED
 from zab.testing.ports import free_ports
 
 FACTS = ROOT / "tests" / "testdata" / "metrics"

@@ -8,7 +8,7 @@ import trio
 from tests.direct.members import SURROUNDINGS, Ensemble
 from zab.host.http_server import HttpServer
 from zab.host.listener import open_listener
-from zab.member.admin_commands import COMMANDS, Command
+from zab.member.words.admin_commands import COMMANDS, Command
 from zab.server import admin
 
 GET = b"GET /commands/%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"

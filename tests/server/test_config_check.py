@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.test_json import table
-from zab.member.config import ConfigError
+from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.config_check import check
 from zab.server.config_file import load
 from zab.server.failure import ServerFailedError

@@ -11,7 +11,7 @@ import trio
 from tests.rigs.processes import unstarted
 from tests.server.transfers import greeting
 from zab.host.listener import open_listener
-from zab.member.greeting import party
+from zab.member.membership.greeting import party
 from zab.server.dial import Address, BeyondThisMachineError, dial
 from zab.server.greeting import Greeting
 from zab.testing.ports import free_ports

@@ -9,7 +9,7 @@ import pytest
 
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.config import ConfigError
+from zab.member.settings.zoo_cfg import ConfigError
 from zab.server import dynamic_file
 from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration

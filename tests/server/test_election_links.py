@@ -13,7 +13,7 @@ from tests.host.other import SECRET
 from tests.server.transfers import greeting
 from zab.host.conversation import introduce, meet, reason_of
 from zab.host.listener import open_listener
-from zab.member.greeting import Purpose
+from zab.member.membership.greeting import Purpose
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import ALL, LIVES
 from zab.protocol.message import CONFIG_BYTES_MAX, Ack, Notification, encode

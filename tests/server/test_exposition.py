@@ -5,7 +5,7 @@ import math
 from prometheus_client import CollectorRegistry
 
 from tests.direct.members import SURROUNDINGS, Ensemble
-from zab.member.metrics import Summary
+from zab.member.state.metrics import Summary
 from zab.server.exposition import STEP_SECONDS, WINDOW_SECONDS, Figures, Recent, registry_of
 
 

@@ -18,9 +18,9 @@ from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, lost, twin
 from tests.server.transfers import greeting, served_by
 from zab.host.conversation import Conversation, meet
-from zab.member import snapshot_request
-from zab.member.hole_fill import find, put
-from zab.member.snapshot_request import (
+from zab.member.storage import snapshot_request
+from zab.member.storage.hole_fill import find, put
+from zab.member.storage.snapshot_request import (
     HISTORY_BYTES_MAX,
     REQUESTS,
     HistoryRequest,

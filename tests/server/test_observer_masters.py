@@ -11,8 +11,8 @@ from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember, four_letter_word
 from zab.client.sync import connect
-from zab.member.config import parse
-from zab.member.greeting import Purpose, party
+from zab.member.membership.greeting import Purpose, party
+from zab.member.settings.zoo_cfg import parse
 from zab.server.address_book import AddressBook
 from zab.server.binding import bind, observer_master_places
 from zab.server.dial import Address

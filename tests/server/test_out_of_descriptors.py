@@ -21,11 +21,11 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.server.test_tasks import LINEAGE, running, transfers_from, until
 from zab.host import disk as disk_module
 from zab.host.disk import RealDisk
-from zab.member.config import parse
-from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
-from zab.member.sasl_users import Users
-from zab.member.space import DiskSpace
-from zab.member.storage import Storage
+from zab.member.clients.sasl_users import Users
+from zab.member.settings.zoo_cfg import parse
+from zab.member.storage.disk_space import DiskSpace
+from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.member.storage.storage import Storage
 from zab.protocol import events as ev
 from zab.protocol.states import AMPLE
 from zab.server.dial import Address, dial

@@ -14,8 +14,8 @@ import trio.testing
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
 from zab.host.listener import open_listener
-from zab.member.config import parse
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import parse
 from zab.server import own_configuration
 from zab.server.binding import Sockets, bind
 from zab.server.config_file import load

@@ -20,8 +20,8 @@ from tests.rigs.certificates import Certificates
 from tests.rigs.java_key_stores import with_java_stores
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.host.tls import TlsError, TlsSide
-from zab.member.config import parse
-from zab.member.greeting import party
+from zab.member.membership.greeting import party
+from zab.member.settings.zoo_cfg import parse
 from zab.server.greeting import Greeting
 from zab.server.quorum_tls import QuorumTls
 from zab.tls.certificate_names import is_for_host

@@ -12,7 +12,7 @@ import pytest
 from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import snapshot_files
 from tests.datatree.histories import Author, fresh_log, synchronized
-from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.server.snapshotter import Snapshotter
 from zab.simulator.world.disk import FaultyDisk
 

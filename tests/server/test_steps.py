@@ -15,7 +15,7 @@ from datatree.jute import Writer
 from datatree.opcodes import OpCode
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
-from zab.member.config import parse
+from zab.member.settings.zoo_cfg import parse
 from zab.server.server import serve
 from zab.testing.ports import free_ports
 

@@ -18,28 +18,25 @@ from zab.host.log_thread import LogThread
 from zab.host.loop import Loop, SystemClock, now_ms
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
-from zab.member.config import parse
-from zab.member.inputs import (
+from zab.member.ports import Ports
+from zab.member.settings.zoo_cfg import parse
+from zab.member.state.metrics import Metrics
+from zab.member.storage.events import (
     ChangesRead,
     ChooseSnapshot,
     FetchTree,
-    KeepSnapshot,
     LookBackSlice,
     LookedBack,
     ReadChanges,
-    RebuildTree,
     SnapshotChosen,
     SnapshotFetched,
     SnapshotTaken,
     StorageFailed,
     TakeSnapshot,
     TreeInstalled,
-    TreeRebuilt,
 )
-from zab.member.metrics import Metrics
-from zab.member.ports import Ports
-from zab.member.surroundings import Surroundings
-from zab.member.threaded_storage import ThreadedStorage
+from zab.member.storage.threaded_storage import ThreadedStorage
+from zab.member.trees.events import KeepSnapshot, RebuildTree, TreeRebuilt
 from zab.member.turn import READ_AHEAD_BYTES, Turn
 from zab.protocol import events as ev
 from zab.server.dial import Address
@@ -47,6 +44,7 @@ from zab.server.failure import ServerFailedError
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
+from zab.service.surroundings import Surroundings
 from zab.wire.manners import Manners
 
 PATIENCE_SECONDS = 30

@@ -15,9 +15,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.rigs.processes import ServerProcess, ended, servers
 from zab.client import NodeExistsError
 from zab.client.sync import connect
-from zab.member.spans import SPANS_MAX, Spans
 from zab.server import tracing
 from zab.server.tracing import Tracer
+from zab.service.spans import SPANS_MAX, Spans
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process

@@ -13,9 +13,9 @@ from tests.member.storage_setup import LINEAGE
 from tests.server.transfers import greeting, served_by
 from zab.host.conversation import introduce, meet
 from zab.host.disk import RealDisk, RealFile
-from zab.member.greeting import Purpose
-from zab.member.snapshot_fetch import FetchError
-from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
+from zab.member.membership.greeting import Purpose
+from zab.member.storage.snapshot_fetch import FetchError
+from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
 from zab.protocol.events import FetchSnapshot
 from zab.server import snapshot_transfer as module
 from zab.server.dial import Address

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from zab.member.config import parse
-from zab.member.sasl_users import Users
-from zab.member.settings import Config
+from zab.member.clients.sasl_users import Users
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import parse
 from zab.server.files import warnings_of
 from zab.server.private_file import PrivateFileError, Watched
 from zab.server.users_file import FILE_BYTES_MAX, drop_user, kerberos_login, put_user, watched_users

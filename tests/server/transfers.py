@@ -11,7 +11,7 @@ import trio
 from tests.host.other import SECRET
 from zab.host.conversation import meet
 from zab.host.listener import open_listener
-from zab.member.greeting import party
+from zab.member.membership.greeting import party
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import TransferServer

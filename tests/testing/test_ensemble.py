@@ -22,7 +22,7 @@ from kazoo.protocol.states import KazooState
 
 from tests.rigs.waiting import until
 from zab.client import Client, ConnectionLossError, NotConnectedError, SessionExpiredError, State, connect
-from zab.member.inputs import StorageFailed
+from zab.member.storage.events import StorageFailed
 from zab.server.server import Server
 from zab.testing import Ensemble, EnsembleError, Member, MemberFailedError, free_ports
 from zab.testing.expiry import session_of

@@ -161,7 +161,7 @@ def test_a_shared_ensemble_that_is_broken_is_told_once(pytester: pytest.Pytester
     pytester.makepyfile(
         """
     import pytest
-    from zab.member.inputs import StorageFailed
+    from zab.member.events import StorageFailed
 
     pytestmark = pytest.mark.zab(scope="module")
 

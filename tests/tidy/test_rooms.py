@@ -43,10 +43,13 @@ class Room:
         return package_of(self.name)
 
 
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
 def rooms() -> list[Room]:
-    section = PAGE.split("\n## Rooms\n", 1)[1].split("\n## ", 1)[0]
     found = []
-    for line in section.splitlines():
+    for line in section("Rooms").splitlines():
         if line.startswith("| `"):
             name, _, ours, others, pure = (cell.strip() for cell in line.strip("|").split("|"))
             found.append(Room(name.strip("`"), _names(ours), _names(others), pure == "pure"))
@@ -178,9 +181,9 @@ def test_the_check_for_circles_finds_one() -> None:
     assert sum(len(part) > 1 for part in _components(graph)) == 1
 
 
-def floors() -> dict[str, int]:
-    """The floor of each room, as the page draws them."""
-    drawing = PAGE.split("\n## Rooms\n", 1)[1].split("```")[1]
+def floors(title: str) -> dict[str, int]:
+    """The floor of each room, as this section of the page draws them."""
+    drawing = section(title).split("```")[1]
     found = {}
     for line in drawing.strip().splitlines():
         number, *names = line.split()
@@ -189,7 +192,7 @@ def floors() -> dict[str, int]:
 
 
 def test_the_drawing_is_the_house() -> None:
-    floor_of = floors()
+    floor_of = floors("Rooms")
     assert set(floor_of) == {room.package for room in ROOMS}
     found = []
     for path in SOURCES:
@@ -201,8 +204,30 @@ def test_the_drawing_is_the_house() -> None:
     report(found)
 
 
+def test_the_drawing_of_a_member_is_its_rooms() -> None:
+    """Each directory in `zab/member` is a room with a row and a floor; the files beside them are on top of all."""
+    member = ROOT / "zab" / "member"
+    directories = {path.parent.name for path in member.glob("*/__init__.py")}
+    floor_of = floors("Inside a member")
+    assert set(floor_of) == directories
+    assert set(re.findall(r"^\| `(\w+)` \|", section("Inside a member"), re.M)) == directories
+    found = []
+    for path in sorted(member.rglob("*.py")):
+        own = _room_in(module_of(path))
+        for other in {_room_in(module) for module in modules_imported(path) if within(module, {"zab.member"})}:
+            if own is not None and own != other and (other is None or floor_of[other] >= floor_of[own]):
+                found.append(f"{at(path, 1)}: {own} may not import {other or 'what is on top'}")
+    report(found)
+
+
+def _room_in(module: str) -> str | None:
+    """Which room of a member a module is in; None: on top of them."""
+    parts = module.split(".")
+    return parts[2] if MODULES[module].parent.name != "member" else None
+
+
 def test_every_stop_of_a_walk_is_there() -> None:
-    walks = PAGE.split("\n## Walks\n", 1)[1].split("\n## ", 1)[0]
+    walks = section("Walks")
     stops = re.findall(r"^\| \d+ \| `([^`]+)` `([^`]+)` \|", walks, re.M)
     assert len(stops) > 20
     assert len(stops) == len(re.findall(r"^\| \d+ \|", walks, re.M)), "a stop is a file and a name in it"

@@ -20,7 +20,7 @@ from tests.rigs.processes import Ensemble, unstarted
 from zab.client import UnimplementedError
 from zab.client.sync import Client, connect
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.version import shown
+from zab.service.version import shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.version import shown
+from zab.service.version import shown
 from zab.upkeep.answers import Answer, Figures, of_mntr, of_monitor, of_srvr, refusal_of, waits_for
 from zab.upkeep.status import CRITICAL, DAYS_MIN, FSYNC_MS_MAX, LAG_MAX, WARNING, Status, status_of
 

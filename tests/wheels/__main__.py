@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from zab.member.version import VERSION
+from zab.service.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ import zab
 from zab.client import aio, connect, sync
 from zab.client.recipes import Lock
 from zab.client.sync import recipes
-from zab.member.version import VERSION
+from zab.service.version import VERSION
 from zab.testing import Ensemble, simulate
 
 assert "site-packages" in zab.__file__, zab.__file__

@@ -6,7 +6,7 @@
 Items are separated by commas, those of `members` by line ends as well. Who joins has a client address. Incremental
 changes are for plain majorities: with groups and weights the whole configuration has to be said.
 
-Not here: who may ask, versions, and whether the new ones follow (`zab.member.reconfiguring`).
+Not here: who may ask, versions, and whether the new ones follow (`zab.member.membership.reconfiguring`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ ask for the next one: everything up to it is in this page, in earlier ones, or n
 
 In a page that is not GIVEN, `changes` is empty.
 
-Deliberately not here: what is in a page (`zab.member.change_feed`).
+Deliberately not here: what is in a page (`zab.member.requests.change_feed`).
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ Format, in frames of `zab.wire.frames`:
 
 Limit: the payload of one frame is ZooKeeper's `jute.maxbuffer`, 1,048,575 bytes by default.
 
-Not here: what a body means; four-letter words, which come instead of the first frame (`zab.member.four_letter`).
+Not here: what a body means; four-letter words, which come instead of the first frame (`zab.member.words.four_letter`).
 """
 
 from struct import Struct

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, get_args
 
 from session.identity import SessionId
-from zab.member import relaying, tree_repair, wrong_trees
-from zab.member.inputs import MemberEffect
-from zab.member.questions import Questions
-from zab.member.sessions import Sessions
+from zab.member.events import MemberEffect
+from zab.member.requests import relaying
+from zab.member.requests.questions import Questions
+from zab.member.sessions.sessions import Sessions
+from zab.member.trees import tree_repair, wrong_trees
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK, Link, Route, ServerId

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, HEAD, STAT_AT, STAT_LAYOUT, ttl_ms
-from zab.member.ages import Ages
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.state.elapsed import Ages
 
 EXAMINED_COUNT = 1000
 _MINUTE_MS = 60_000

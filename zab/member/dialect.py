@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from itertools import count
 
-from zab.member.authentication import identities_of_subject
-from zab.member.connection import ClientConnection, Closing
-from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
-from zab.member.long_requests import LongRequests
-from zab.member.settings import Config
+from zab.member.clients.authentication import identities_of_subject
+from zab.member.clients.connection import ClientConnection, Closing
+from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
+from zab.member.clients.long_requests import LongRequests
+from zab.member.events import Input
+from zab.member.settings.config import Config
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import (
     DATA_FRAME_BYTES_MAX,

@@ -41,65 +41,56 @@ from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.identity import SessionIds
-from zab.member import (
-    between_members,
-    four_letter,
-    local,
-    reconfiguring,
-    scrubbing,
-    snapshots,
-    tree_repair,
-    turn_end,
-    wrong_trees,
-)
-from zab.member.audit import Auditor
-from zab.member.authentication import Authentication
+from zab.member import between_members, turn_end
 from zab.member.cleanup import Cleanup
-from zab.member.connection import ClientConnection, Clients, Closing, Stage
-from zab.member.connection_throttle import ConnectionThrottle
-from zab.member.digests import Digests
-from zab.member.inputs import (
+from zab.member.clients.audit import Auditor
+from zab.member.clients.authentication import Authentication
+from zab.member.clients.connection import ClientConnection, Clients, Closing, Stage
+from zab.member.clients.connection_throttle import ConnectionThrottle
+from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected, LoginStepped, UsersRead, WriteAudit
+from zab.member.events import ExportSpans, Input, MemberEffect, Warn
+from zab.member.membership import reconfiguring
+from zab.member.membership.restore import (
+    newest_time_of,
+    prepare_settings_of,
+    restored_of,
+    schedule_of,
+    settings_of,
+    tree_of,
+)
+from zab.member.requests import connection_requests as local
+from zab.member.requests.keeper_probes import show_features
+from zab.member.requests.limits import NOTED_BYTES_MIN, NOTED_COUNT_MIN, Limits
+from zab.member.requests.processor import Processor
+from zab.member.requests.questions import Questions
+from zab.member.requests.read_only import ReadOnlyMode
+from zab.member.requests.reads import ReadState
+from zab.member.requests.request_throttle import RequestThrottle
+from zab.member.sessions.sessions import Sessions
+from zab.member.settings.config import Config
+from zab.member.state.digests import Digests
+from zab.member.state.metrics import Metrics
+from zab.member.state.sequences import Sequences
+from zab.member.state.state_times import Times
+from zab.member.state.waiting import Waiting
+from zab.member.storage.events import (
     ChangesRead,
-    ClientBytes,
-    ClientClosed,
-    ClientConnected,
     DamageFound,
-    ExportSpans,
     FetchFailed,
-    Input,
-    LoginStepped,
-    LookedAround,
     LookedBack,
-    MemberEffect,
-    RebuildFailed,
     SnapshotAsked,
     SnapshotChosen,
     SnapshotFailed,
     SnapshotFetched,
     SnapshotTaken,
     TreeInstalled,
-    TreeRebuilt,
-    UsersRead,
-    Warn,
-    WriteAudit,
 )
-from zab.member.keeper import show_features
-from zab.member.limits import NOTED_BYTES_MIN, NOTED_COUNT_MIN, Limits
-from zab.member.metrics import Metrics
-from zab.member.processor import Processor
-from zab.member.questions import Questions
-from zab.member.read_only import ReadOnlyMode
-from zab.member.reads import ReadState
-from zab.member.request_throttle import RequestThrottle
-from zab.member.restore import newest_time_of, prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
-from zab.member.sequences import Sequences
-from zab.member.sessions import Sessions
-from zab.member.settings import Config
-from zab.member.surroundings import Surroundings
-from zab.member.times import Times
-from zab.member.tree_check import Difference, TreeCheck
-from zab.member.tree_repair import Repair
-from zab.member.waiting import Waiting
+from zab.member.trees import scrubbing, snapshots, tree_repair, wrong_trees
+from zab.member.trees.events import RebuildFailed, TreeRebuilt
+from zab.member.trees.tree_check import Difference, TreeCheck
+from zab.member.trees.tree_repair import Repair
+from zab.member.words import four_letter
+from zab.member.words.events import LookedAround
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
@@ -108,6 +99,7 @@ from zab.protocol.peer_state import Restored, Settings
 from zab.protocol.session_keys import keys_of
 from zab.protocol.states import BROADCAST, LEADING, LOOKING
 from zab.quorum.ids import Link, ServerId
+from zab.service.surroundings import Surroundings
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500

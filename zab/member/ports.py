@@ -14,24 +14,23 @@ from typing import Protocol
 import attrs
 
 from datatree.log.zxid import Zxid
-from zab.member.audit import Record
-from zab.member.connection import ClientConnection
-from zab.member.inputs import (
-    Answer,
+from zab.member.clients.audit import Record
+from zab.member.clients.connection import ClientConnection
+from zab.member.events import Answer, Input
+from zab.member.storage.events import (
     ChooseSnapshot,
     FetchTree,
-    Input,
-    KeepSnapshot,
     LookBackSlice,
     ReadChanges,
-    RebuildTree,
     StorageEffect,
     TakeSnapshot,
+    Waits,
 )
-from zab.member.spans import Span
+from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.protocol import events as ev
 from zab.protocol.message import Message
 from zab.quorum.ids import Link, ServerId
+from zab.service.spans import Span
 
 
 class Clock(Protocol):
@@ -136,14 +135,6 @@ class Clients(Protocol):
     def adapt_budget(self, turn_ns: int) -> None:
         """Adapt the budget to how long a turn took in which clients were read."""
         ...
-
-
-@attrs.define
-class Waits:
-    """What the next turn waits for. Seen from any thread."""
-
-    for_durable: bool = True
-    """What became durable begins it; else it comes with whatever does."""
 
 
 class StorageQueue(Protocol):

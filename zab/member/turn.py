@@ -47,24 +47,20 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from datatree.log.zxid import Zxid
-from zab.member.connection import ClientConnection
-from zab.member.inputs import (
-    FOR_THE_TURN,
-    Answer,
+from zab.member.clients.connection import ClientConnection
+from zab.member.clients.events import WriteAudit
+from zab.member.events import FOR_THE_TURN, Answer, ExportSpans, Input, MemberEffect, Warn
+from zab.member.ports import Ports
+from zab.member.state.metrics import Metrics
+from zab.member.storage.events import (
     ChooseSnapshot,
     DamageFound,
-    ExportSpans,
     FetchFailed,
     FetchTree,
-    Input,
     InstallSnapshot,
-    KeepSnapshot,
-    LookAround,
     LookAtSpace,
     LookBackSlice,
-    MemberEffect,
     ReadChanges,
-    RebuildTree,
     RepairRecords,
     RollLog,
     SnapshotFetched,
@@ -73,11 +69,9 @@ from zab.member.inputs import (
     StorageEffect,
     StorageFailed,
     TakeSnapshot,
-    Warn,
-    WriteAudit,
 )
-from zab.member.metrics import Metrics
-from zab.member.ports import Ports
+from zab.member.trees.events import KeepSnapshot, RebuildTree
+from zab.member.words.events import LookAround
 from zab.protocol import events as ev
 from zab.protocol.states import AMPLE, LOW
 from zab.quorum.ids import Link

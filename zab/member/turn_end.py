@@ -18,16 +18,19 @@ from typing import Protocol
 from datatree.opcodes import OpCode
 from datatree.requests import PathOnly
 from session.identity import NO_SESSION
-from zab.member import between_members, reconfiguring, tree_repair
-from zab.member.change_feed import history_id_of
+from zab.member import between_members
 from zab.member.cleanup import Cleanup
-from zab.member.connection import ClientConnection, Clients
-from zab.member.inputs import LookAtSpace, Warn
-from zab.member.limits import Limits
-from zab.member.request_throttle import RequestThrottle
-from zab.member.sequences import Sequences
-from zab.member.settings import Config
-from zab.member.watch_events import forget_some
+from zab.member.clients.connection import ClientConnection, Clients
+from zab.member.events import Warn
+from zab.member.membership import reconfiguring
+from zab.member.requests.change_feed import history_id_of
+from zab.member.requests.limits import Limits
+from zab.member.requests.request_throttle import RequestThrottle
+from zab.member.requests.watch_events import forget_some
+from zab.member.settings.config import Config
+from zab.member.state.sequences import Sequences
+from zab.member.storage.events import LookAtSpace
+from zab.member.trees import tree_repair
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import FAIR_TURNS

@@ -18,8 +18,8 @@ that learner, it hands over to them: who leads then can take the snapshot that t
 Variables: `space`; `is_short`, and what was told of it; each handler's `is_low`. Invariant: whoever leads, being
 low, leads because no quorum with room was there.
 
-Not here: what the levels are in bytes, and the reserve (`zab.member.space`); which writes need room
-(`zab.member.room`).
+Not here: what the levels are in bytes, and the reserve (`zab.member.storage.disk_space`); which writes need room
+(`zab.member.requests.growing_writes`).
 """
 
 from zab.protocol import message as msg

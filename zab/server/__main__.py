@@ -26,8 +26,8 @@ from zab.host.journal import LEVELS, Journal, open_journal
 from zab.host.loop import Loop
 from zab.host.supervisor import Supervisor, supervisor_of
 from zab.host.trail_file import TrailFile
-from zab.member.config import ConfigError
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import ConfigError
 from zab.protocol.events import RoleChanged
 from zab.protocol.states import STATE_NAMES
 from zab.server.config_file import load

@@ -1,7 +1,7 @@
 """The admin server: ZooKeeper's commands over HTTP, and what Kubernetes asks.
 
     GET  /commands                  links to all of them
-    GET  /commands/NAME?key=value   one of `zab.member.admin_commands`, as JSON
+    GET  /commands/NAME?key=value   one of `zab.member.words.admin_commands`, as JSON
     GET  /commands/snapshot         takes a snapshot and streams its file; with streaming=false it only takes it
     GET  /commands/log?after=ZXID   the committed batches behind a batch end, a page of them: ours, for backups
     POST /commands/restore          the body is a snapshot, which this member goes on with: see below
@@ -12,9 +12,9 @@ Answers are made in tasks beside the loop, slice by slice: between two slices th
 holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
 
 `snapshot`, `log`, `restore`, and the commands that name znodes, sessions or clients or change something ask who it is:
-a header `Authorization: digest user:password` (`zab.member.admin_rights`). One snapshot, and one attempt to restore
-one, in `admin.rateLimiterIntervalInMS`. Commands are answered to requests for a name of this server (`Host`) that no
-page of another one makes (`Origin`); health to any.
+a header `Authorization: digest user:password` (`zab.member.words.admin_rights`). One snapshot, and one attempt to
+restore one, in `admin.rateLimiterIntervalInMS`. Commands are answered to requests for a name of this server (`Host`)
+that no page of another one makes (`Origin`); health to any.
 
 A page of `log` is the bytes of whole batches, as they are in the log of every member. Its headers say what they go on
 from (`previous_zxid`, `previous_chain`), whose they are (`lineage`), where they end (`last_zxid`), up to which there
@@ -28,7 +28,7 @@ might be a quorum of those, beside that of the others.
 Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
 connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
 
-Not here: HTTP itself (`zab.host.http_server`), what a command says (`zab.member.admin_commands`).
+Not here: HTTP itself (`zab.host.http_server`), what a command says (`zab.member.words.admin_commands`).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.host.journal import Journal
-from zab.member.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
-from zab.member.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all
-from zab.member.figures import Inspected
-from zab.member.reconfiguring import in_force
-from zab.member.surroundings import Surroundings
+from zab.member.membership.reconfiguring import in_force
+from zab.member.words.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
+from zab.member.words.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all
+from zab.member.words.figures import Inspected
 from zab.server.restoring import RestoreError, Restorer
 from zab.server.surroundings import whole_state
+from zab.service.surroundings import Surroundings
 
 ANSWERS_MAX: Final = 4
 ANSWER_SECONDS_MAX: Final = 60.0
@@ -103,7 +103,7 @@ class Snapshots(Protocol):
 
 
 ReadCommitted: TypeAlias = Callable[[int, int, int], tuple[Position | None, list[Batch]]]
-"""See `zab.member.storage.Storage.read_committed`."""
+"""See `zab.member.storage.storage.Storage.read_committed`."""
 
 
 class Pieces(Response):

@@ -4,9 +4,9 @@ It never holds up the loop: when the trail is full, or cannot be written, record
 audit log, the journal and `audit_records_lost` say how many.
 
 Whoever has proven nothing may cause any number of refusals: `REFUSALS_PER_SECOND` of each operation are written, and
-the next one says how many were left out, as `left_out`. All are counted (`zab.member.metrics`).
+the next one says how many were left out, as `left_out`. All are counted (`zab.member.state.metrics`).
 
-Not here: the lines (`zab.member.audit`), the file (`zab.host.trail_file`).
+Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.trail_file`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,19 @@ from zab.host.journal import Journal
 from zab.host.loop import wall_ms
 from zab.host.trail import Sink, Trail
 from zab.host.trail_file import TrailFile
-from zab.member.audit import FAILURE, INVOKED, SERVER_START, SERVER_STOP, SUCCESS, Lost, OfServer, Record, Refusal
-from zab.member.metrics import Metrics
-from zab.member.settings import Config
+from zab.member.clients.audit import (
+    FAILURE,
+    INVOKED,
+    SERVER_START,
+    SERVER_STOP,
+    SUCCESS,
+    Lost,
+    OfServer,
+    Record,
+    Refusal,
+)
+from zab.member.settings.config import Config
+from zab.member.state.metrics import Metrics
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 
 HELD_BYTES_MAX: Final = 32 << 20

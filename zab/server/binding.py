@@ -23,7 +23,7 @@ import trio
 from zab.configuration.dynamic import MemberAddress, bracketed
 from zab.host.journal import Journal
 from zab.host.listener import open_listener
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.server.dial import numeric
 from zab.server.failure import BIND_ERROR, ServerFailedError
 

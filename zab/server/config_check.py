@@ -26,8 +26,8 @@ from attrs import field, frozen
 from zab.configuration.dynamic import is_dynamic
 from zab.configuration.fields import ConfigWarning, fields_with_keys
 from zab.host.descriptors import LIMIT_MIN
-from zab.member.config import ConfigError, entries_of, parse, plain_key
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import ConfigError, entries_of, parse, plain_key
 from zab.server.config_file import load_text, read_text
 from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.files import READERS, warnings_of

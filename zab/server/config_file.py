@@ -15,8 +15,8 @@ from pathlib import Path
 from attrs import evolve
 
 from zab.configuration.fields import ConfigWarning, fields_with_keys
-from zab.member.config import Config, ConfigError, entries_of, parse, plain_key
-from zab.member.settings import SERVER_ID_UNKNOWN
+from zab.member.settings.config import SERVER_ID_UNKNOWN
+from zab.member.settings.zoo_cfg import Config, ConfigError, entries_of, parse, plain_key
 from zab.tls.private import why_not_private
 
 

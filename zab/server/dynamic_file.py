@@ -21,7 +21,7 @@ from pathlib import Path
 
 from zab.configuration.dynamic import Ensemble, is_dynamic
 from zab.configuration.properties import escaped, without
-from zab.member.config import entries_of, plain_key
+from zab.member.settings.zoo_cfg import entries_of, plain_key
 from zab.server.private_file import sync_directory
 
 _KEY = "dynamicConfigFile"

@@ -50,8 +50,8 @@ from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
-from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
-from zab.member.greeting import Purpose, life_of
+from zab.member.membership.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
+from zab.member.membership.greeting import Purpose, life_of
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import RECONFIGURATION
 from zab.protocol.message import Config, encode

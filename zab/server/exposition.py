@@ -7,7 +7,7 @@ it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; 
 
 Made in a task beside the loop, from the figures of one moment.
 
-Not here: what the figures are (`zab.member.figures`).
+Not here: what the figures are (`zab.member.words.figures`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zab.member.figures import Inspected, Kind, figures
-from zab.member.metrics import Summary, quantiles_of
-from zab.member.surroundings import Surroundings
+from zab.member.state.metrics import Summary, quantiles_of
+from zab.member.words.figures import Inspected, Kind, figures
 from zab.server.surroundings import whole_state
+from zab.service.surroundings import Surroundings
 
 QUANTILES: Final = {Kind.BASIC: (0.5,), Kind.ADVANCED: (0.5, 0.9, 0.99)}
 """ZooKeeper's."""

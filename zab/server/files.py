@@ -12,8 +12,8 @@ from typing import Final
 import attrs
 
 from zab.configuration.fields import ConfigWarning
-from zab.member.sasl_users import Users, no_section
-from zab.member.settings import Config
+from zab.member.clients.sasl_users import Users, no_section
+from zab.member.settings.config import Config
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.http_ports import admin_stores
 from zab.server.kerberos import GssapiLogins, gssapi_logins

@@ -20,7 +20,7 @@ from zab.host.conversation import Conversation, Greeted, greet, meet
 from zab.host.links import TakeOver, say_nothing
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
-from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
+from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
 from zab.server.dial import Address, Dial, dial, first_of
 from zab.server.quorum_tls import QuorumTls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, none_at_all

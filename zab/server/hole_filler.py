@@ -2,7 +2,7 @@
 
     HoleFiller.run()    the hole once nothing of it is missing; None once a leader has filled this member
 
-Not here: when they are asked, and what is made of the answers (`zab.member.hole_fill`).
+Not here: when they are asked, and what is made of the answers (`zab.member.storage.hole_fill`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import trio
 from datatree.recovery.holes import Hole, HoleError
 from zab.host.conversation import Conversation, reason_of
 from zab.host.journal import Journal
-from zab.member.greeting import Purpose
-from zab.member.hole_fill import FILL_MS, Waiting, request, should_ask, take
-from zab.member.snapshot_request import ANSWERS, HISTORY_BYTES_MAX, PIECE_BYTES_MAX, REQUESTS, SnapshotRefused
+from zab.member.membership.greeting import Purpose
+from zab.member.storage.hole_fill import FILL_MS, Waiting, request, should_ask, take
+from zab.member.storage.snapshot_request import ANSWERS, HISTORY_BYTES_MAX, PIECE_BYTES_MAX, REQUESTS, SnapshotRefused
 from zab.quorum.ids import ServerId
 from zab.server.dial import Address
 from zab.server.greeting import Greeting

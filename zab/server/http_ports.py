@@ -20,15 +20,15 @@ from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_files
 from zab.host.journal import Journal
 from zab.host.listener import open_listener
-from zab.member.figures import Inspected
-from zab.member.inputs import SnapshotAsked
-from zab.member.reconfiguring import in_force
-from zab.member.settings import Config
-from zab.member.surroundings import Surroundings
+from zab.member.membership.reconfiguring import in_force
+from zab.member.settings.config import Config
+from zab.member.storage.events import SnapshotAsked
+from zab.member.words.figures import Inspected
 from zab.server.being_read import BeingRead
 from zab.server.dial import numeric
 from zab.server.private_file import Watched
 from zab.server.tls_stores import context_that_speaks, stores_for_members
+from zab.service.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from zab.host.http_server import HttpServer

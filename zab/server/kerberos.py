@@ -8,7 +8,7 @@ most one waiting.
 
 Only Kerberos itself is taken, and a context is there after one token or never. Who acts for another is refused.
 
-Not here: what is said after the context (`zab.wire.sasl_gssapi`), names (`zab.member.kerberos`).
+Not here: what is said after the context (`zab.wire.sasl_gssapi`), names (`zab.member.clients.kerberos`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Final
 import attrs
 import trio
 
-from zab.member.inputs import Answer
-from zab.member.kerberos import Krb5Login, Login, LoginStep
+from zab.member.clients.kerberos import Krb5Login, Login, LoginStep
+from zab.member.events import Answer
 from zab.server.private_file import PrivateFileError, read_private
 from zab.wire.sasl_gssapi import GssapiError, chosen, offer
 
@@ -36,7 +36,7 @@ class _Stage(Enum):
 
 
 class GssapiLogin:
-    """The login of one connection. See `zab.member.kerberos.Login`."""
+    """The login of one connection. See `zab.member.clients.kerberos.Login`."""
 
     def __init__(self, gssapi: Any, credentials: Any) -> None:
         self._gssapi = gssapi
@@ -73,7 +73,7 @@ class GssapiLogin:
 
 @attrs.define
 class GssapiLogins:
-    """See `zab.member.kerberos.Logins`."""
+    """See `zab.member.clients.kerberos.Logins`."""
 
     realm: str
     _gssapi: Any

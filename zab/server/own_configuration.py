@@ -23,8 +23,8 @@ import trio
 from zab.configuration.dynamic import Ensemble
 from zab.host.journal import Journal
 from zab.host.listener import EVERYWHERE
-from zab.member.config import ConfigError
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.binding import Place, Sockets, listen, observer_master_places
 from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration

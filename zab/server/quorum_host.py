@@ -6,7 +6,7 @@ import attrs
 
 from zab.configuration.dynamic import MemberAddress
 from zab.host.journal import Journal
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.server.dial import local_addresses
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 

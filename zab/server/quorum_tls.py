@@ -26,7 +26,7 @@ import trio
 from zab.host.handshakes import Door
 from zab.host.tls import TlsError, TlsSide
 from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.server.address_book import AddressBook
 from zab.server.tls_stores import context_that_speaks, stores_for_members
 from zab.tls.certificate_names import is_for_host

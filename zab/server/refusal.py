@@ -6,7 +6,7 @@ install packages of these names (xarray-datatree has a `datatree`), and whicheve
 Finding out imports neither of the two packages, nor anything else of this project, so that the command line can ask
 before it loads a command.
 
-Not here: the configuration's own faults (`zab.member.config`).
+Not here: the configuration's own faults (`zab.member.settings.zoo_cfg`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     step    `Storage.scrub_step`, in a thread of trio's; between two steps it waits for as long as
             `scrub.maxBytesPerSecond` asks for
 
-What is found is posted for the next turn, which says it and does something about it (`zab.member.scrubbing`).
+What is found is posted for the next turn, which says it and does something about it (`zab.member.trees.scrubbing`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import trio
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.scrub import Scrub
 from zab.host.journal import Journal
-from zab.member.inputs import DamageFound
-from zab.member.scrubbing import AGAIN_SECONDS
-from zab.member.storage import Storage
+from zab.member.storage.events import DamageFound
+from zab.member.storage.storage import Storage
+from zab.member.trees.scrubbing import AGAIN_SECONDS
 
 journal = Journal("scrubber")
 

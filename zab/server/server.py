@@ -61,23 +61,18 @@ from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.host.tls import TlsSide
+from zab.member.clients.events import UsersRead
 from zab.member.dialect import QUORUM_DIALECT, client_manners
-from zab.member.greeting import party
-from zab.member.inputs import (
-    Answer,
-    RebuildFailed,
-    SnapshotFailed,
-    SnapshotTaken,
-    StorageFailed,
-    TreeRebuilt,
-    UsersRead,
-)
+from zab.member.events import Answer
 from zab.member.member import Member
+from zab.member.membership.greeting import party
 from zab.member.ports import Ports
-from zab.member.settings import Config
-from zab.member.space import DiskSpace, room_bytes
-from zab.member.storage import Storage
-from zab.member.threaded_storage import ThreadedStorage
+from zab.member.settings.config import Config
+from zab.member.storage.disk_space import DiskSpace, room_bytes
+from zab.member.storage.events import SnapshotFailed, SnapshotTaken, StorageFailed
+from zab.member.storage.storage import Storage
+from zab.member.storage.threaded_storage import ThreadedStorage
+from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.turn import Turn
 from zab.protocol.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.protocol.session_keys import ALONE

@@ -1,10 +1,10 @@
 """Snapshot transfer over sockets: a learner fetches a snapshot file over a connection of its own (H4 slow learners).
 
     TransferServer      sends the snapshots of one member, and parts of its history to who has a hole (C9 holes)
-    Fetcher             fetches one, as `zab.member.snapshot_fetch` decides
+    Fetcher             fetches one, as `zab.member.storage.snapshot_fetch` decides
 
-What the two say is in `zab.member.snapshot_request`. Both give up a connection on which nothing moves for the time that
-they were given (syncLimit).
+What the two say is in `zab.member.storage.snapshot_request`. Both give up a connection on which nothing moves for the
+time that they were given (syncLimit).
 
 Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), what the protocol says
 (`zab.protocol.peer`).
@@ -23,10 +23,10 @@ from zab.host.conversation import FAILURES, Conversation, reason_of
 from zab.host.journal import Journal
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream
-from zab.member.greeting import Purpose
-from zab.member.inputs import FetchTree
-from zab.member.snapshot_fetch import Fetch
-from zab.member.snapshot_request import (
+from zab.member.membership.greeting import Purpose
+from zab.member.storage.events import FetchTree
+from zab.member.storage.snapshot_fetch import Fetch
+from zab.member.storage.snapshot_request import (
     PIECE_BYTES_MAX,
     REQUESTS,
     HistoryRequest,

@@ -22,16 +22,9 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotError, SnapshotWriter
 from zab.host.job_thread import JobThread
 from zab.host.journal import Journal
-from zab.member import tree_repair
-from zab.member.inputs import (
-    KeepSnapshot,
-    RebuildFailed,
-    RebuildTree,
-    SnapshotFailed,
-    SnapshotTaken,
-    TakeSnapshot,
-    TreeRebuilt,
-)
+from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.member.trees import tree_repair
+from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree, TreeRebuilt
 
 journal = Journal("snapshotter")
 

@@ -19,10 +19,10 @@ from datatree.snapshot import SnapshotError
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.loop import now_ms
-from zab.member.damage import is_alone
-from zab.member.hole_fill import find, put
-from zab.member.settings import Config
-from zab.member.space import make_room
+from zab.member.membership.damage import is_alone
+from zab.member.settings.config import Config
+from zab.member.storage.disk_space import make_room
+from zab.member.storage.hole_fill import find, put
 from zab.server.failure import DATA_DIRECTORY_ERROR, ServerFailedError
 
 journal = Journal("server")

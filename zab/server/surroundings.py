@@ -1,6 +1,6 @@
 """What is around a member, as its process finds it: files, descriptors, the machine. It takes its time: in a worker.
 
-Not here: who asks (`zab.member.inputs.LookAround`, and the admin server).
+Not here: who asks (`zab.member.words.events.LookAround`, and the admin server).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from functools import cache
 import trio
 
 from zab.host.handshakes import Handshakes
-from zab.member.figures import Inspected
-from zab.member.settings import Config
-from zab.member.surroundings import Surroundings
+from zab.member.settings.config import Config
+from zab.member.words.figures import Inspected
+from zab.service.surroundings import Surroundings
 
 REST_SECONDS = 0.002
 _SNAPSHOT = re.compile(r"snapshot\.([0-9a-f]+)")

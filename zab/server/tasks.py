@@ -22,25 +22,22 @@ from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
 from zab.host.tls_stream import TlsStream
-from zab.member.greeting import Purpose
-from zab.member.inputs import (
-    Answer,
+from zab.member.events import Answer, Input
+from zab.member.membership.greeting import Purpose
+from zab.member.storage.events import (
     ChooseSnapshot,
     FetchFailed,
     FetchTree,
-    Input,
-    KeepSnapshot,
     LookBackSlice,
-    LookedAround,
     ReadChanges,
-    RebuildTree,
     SnapshotFetched,
     StorageFailed,
     TakeSnapshot,
 )
-from zab.member.snapshot_fetch import FetchError
-from zab.member.storage import Storage
-from zab.member.surroundings import Surroundings
+from zab.member.storage.snapshot_fetch import FetchError
+from zab.member.storage.storage import Storage
+from zab.member.trees.events import KeepSnapshot, RebuildTree
+from zab.member.words.events import LookedAround
 from zab.protocol import events as ev
 from zab.protocol.message import Message
 from zab.protocol.states import STATE_NAMES
@@ -50,6 +47,7 @@ from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.server.greeting import Greeting, Stream
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
+from zab.service.surroundings import Surroundings
 
 E = TypeVar("E")
 

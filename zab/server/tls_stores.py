@@ -13,8 +13,8 @@ guesses another group first is asked once more (HelloRetryRequest). Stores are r
 
 A key that others may read is refused, as any other secret (`zab.server.private_file`).
 
-Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings`), what members ask of each
-other (`zab.server.quorum_tls`).
+Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings.config`), what members ask of
+each other (`zab.server.quorum_tls`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Final, TypeVar
 
 from attrs import field, frozen
 
-from zab.member.cipher_suites import TLS_1_2
-from zab.member.settings import Config
+from zab.member.settings.cipher_suites import TLS_1_2
+from zab.member.settings.config import Config
 from zab.server.private_file import PrivateFileError, Watched, demand_private
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 

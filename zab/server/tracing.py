@@ -6,7 +6,7 @@
 Nothing waits for the collector: spans are handed to the thread of the library, which keeps `OTEL_BSP_MAX_QUEUE_SIZE` of
 them and drops what comes on top.
 
-Needs zab[tracing]. Not here: which writes have spans (`zab.member.spans`).
+Needs zab[tracing]. Not here: which writes have spans (`zab.service.spans`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from zab.host.journal import Journal
 from zab.host.loop import now_ms
-from zab.member.settings import Config
-from zab.member.spans import Span
+from zab.member.settings.config import Config
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
+from zab.service.spans import Span
 
 STOP_SECONDS: Final = 2.0
 """How long a stop waits for the collector."""

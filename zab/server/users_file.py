@@ -1,6 +1,6 @@
 """The file with the users of SASL DIGEST-MD5 (`sasl.usersFile`, or a JAAS file), of a running server and of `zab user`.
 
-Nobody else may read it (`private_file`). What stands in it is `zab.member.sasl_users`.
+Nobody else may read it (`private_file`). What stands in it is `zab.member.clients.sasl_users`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from zab.configuration.jaas import LoginModule
-from zab.member.kerberos import Krb5Login, krb5_login_of
-from zab.member.sasl_users import (
+from zab.member.clients.kerberos import Krb5Login, krb5_login_of
+from zab.member.clients.sasl_users import (
     KERBEROS_LOGIN,
     Users,
     UsersError,
@@ -22,8 +22,8 @@ from zab.member.sasl_users import (
     users_of_file,
     users_of_jaas,
 )
-from zab.member.schemes import SASL
-from zab.member.settings import Config
+from zab.member.settings.config import Config
+from zab.member.settings.schemes import SASL
 from zab.server.private_file import PrivateFileError, Watched, read_private, replace_private
 
 FILE_BYTES_MAX: Final = 1 << 20

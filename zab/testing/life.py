@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.protocol.events import RoleChanged
 from zab.server.dial import Dial
 from zab.server.server import Server, open_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.protocol.states import LEADING
 from zab.server.dial import Dial
 from zab.server.failure import ServerFailedError

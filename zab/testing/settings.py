@@ -16,7 +16,7 @@ from attrs import frozen
 
 from zab.configuration.fields import fields_with_keys
 from zab.configuration.properties import escaped
-from zab.member.config import UNKNOWN_KEY, Config, ConfigError, parse
+from zab.member.settings.zoo_cfg import UNKNOWN_KEY, Config, ConfigError, parse
 
 HOST: Final = "127.0.0.1"
 SIZE_MAX: Final = 9

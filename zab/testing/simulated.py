@@ -30,7 +30,7 @@ from zlib import crc32
 import attrs
 import trio
 
-from zab.member.config import ConfigError
+from zab.member.settings.zoo_cfg import ConfigError
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.described import described

@@ -17,7 +17,7 @@ What a server keeps of a password is `key_of` it: it opens this realm alone, and
 Limits: a challenge or response of MESSAGE_BYTES_MAX; directives that are known at most once; others are skipped, as the
 RFC wants it. No subsequent authentication, no layers of integrity or secrecy (auth-int, auth-conf).
 
-Not here: who the users are, and how many attempts a connection has (`zab.member.authentication`).
+Not here: who the users are, and how many attempts a connection has (`zab.member.clients.authentication`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 
 There is no layer of integrity or secrecy: the login proves who somebody is, and TLS protects what follows.
 
-Limits: TOKEN_BYTES_MAX. Not here: Kerberos itself (`zab.server.kerberos`), names (`zab.member.kerberos`).
+Limits: TOKEN_BYTES_MAX. Not here: Kerberos itself (`zab.server.kerberos`), names (`zab.member.clients.kerberos`).
 """
 
 from __future__ import annotations

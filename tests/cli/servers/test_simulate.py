@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from tests.cli.commands import Run, run
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, UNDECIDED
-from zab.member.sessions import Sessions
+from zab.member.sessions.sessions import Sessions
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 __all__ = ["run"]

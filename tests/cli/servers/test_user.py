@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import call
-from zab.member.sasl_users import users_of_file
+from zab.member.clients.sasl_users import users_of_file
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
 

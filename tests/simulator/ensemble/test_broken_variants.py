@@ -23,14 +23,15 @@ from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
 from tests.protocol.dispatch import handle_with
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
-from zab.member import processor as processor_module
-from zab.member.connection import ClientConnection, Stage
-from zab.member.inputs import Answer, StorageEffect
-from zab.member.local import ANSWERS
-from zab.member.processor import _HEADER, Processor
-from zab.member.reads import ReadState
-from zab.member.sessions import Sessions
-from zab.member.storage import Storage
+from zab.member.clients.connection import ClientConnection, Stage
+from zab.member.events import Answer
+from zab.member.requests import processor as processor_module
+from zab.member.requests.connection_requests import ANSWERS
+from zab.member.requests.processor import _HEADER, Processor
+from zab.member.requests.reads import ReadState
+from zab.member.sessions.sessions import Sessions
+from zab.member.storage.events import StorageEffect
+from zab.member.storage.storage import Storage
 from zab.protocol import broadcast, confirmation, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg

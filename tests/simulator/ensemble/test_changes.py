@@ -18,10 +18,11 @@ from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, decode_body
-from zab.member import change_feed, change_rows, storage
-from zab.member.change_feed import ChangeFeed
-from zab.member.inputs import ReadChanges
-from zab.member.storage import Storage
+from zab.member.requests import change_feed
+from zab.member.requests.change_feed import ChangeFeed
+from zab.member.storage import change_rows, storage
+from zab.member.storage.events import ReadChanges
+from zab.member.storage.storage import Storage
 from zab.simulator.ensemble.simulation import Simulation
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import CLOSED

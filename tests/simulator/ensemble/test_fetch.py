@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from zab.cli.servers.simulate import SAFETY, attempt
-from zab.member.inputs import FetchFailed
-from zab.member.snapshot_fetch import FetchError
+from zab.member.storage.events import FetchFailed
+from zab.member.storage.snapshot_fetch import FetchError
 from zab.protocol import events as ev
 from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.ensemble.observer import Observer

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from zab.member.sessions import Sessions
+from zab.member.sessions.sessions import Sessions
 from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.simulation import run

@@ -15,7 +15,7 @@ from datatree.log.frame import Frame, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.recovery.recover import Recovered
 from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
-from zab.member import restore
+from zab.member.membership import restore
 from zab.protocol.states import BATCHES, NOTHING, Holds
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.described import described

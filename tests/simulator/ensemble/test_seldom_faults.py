@@ -22,7 +22,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery import recover as recovery
 from tests.protocol.dispatch import handle_with
 from zab.cli.servers.simulate import Attempt, attempt
-from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
+from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
 from zab.protocol import discovery, heartbeat, roles
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from zab.member.sessions import Sessions
+from zab.member.sessions.sessions import Sessions
 from zab.simulator.ensemble.faults import Faults
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.scope import Kept, Scope

@@ -5,24 +5,28 @@ from collections import Counter
 import pytest
 
 from zab.cli.servers.simulate import attempt
-from zab.member.intake import Intake
-from zab.member.processor import Processor
+from zab.member.requests.intake import Intake
+from zab.member.requests.processor import Processor
 
 SEEDS, SEEDS_OF_TURNS = 60, 20
 
 
 def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one part, one watcher: so members stand between two states all the time."""
-    for place in ("datatree.slices", "datatree.prepare", "zab.member.writes"):
+    for place in ("datatree.slices", "datatree.prepare", "zab.member.requests.write_replies"):
         monkeypatch.setattr(f"{place}.PARTS", 1)
-    monkeypatch.setattr("zab.member.processor.RECORD_BYTES", 0)
-    for place in ("datatree.watches.SLICE", "zab.member.watch_events.TOLD", "zab.member.telling.SENT"):
+    monkeypatch.setattr("zab.member.requests.processor.RECORD_BYTES", 0)
+    for place in (
+        "datatree.watches.SLICE",
+        "zab.member.requests.watch_events.TOLD",
+        "zab.member.requests.event_sending.SENT",
+    ):
         monkeypatch.setattr(place, 1)
     for place in ("processor.DELIVERED", "limits.ENDED", "connection.ENDED"):
         monkeypatch.setattr(f"zab.member.{place}", 1)
     monkeypatch.setattr("session.tracker.EXPIRED_COUNT_MAX", 1)
     for name in ("NAMES", "PATHS"):
-        monkeypatch.setattr(f"zab.member.reads.{name}", 1)
+        monkeypatch.setattr(f"zab.member.requests.reads.{name}", 1)
     counts: Counter[str] = Counter()
     deliver = Processor.deliver
 
@@ -39,7 +43,7 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_runs_are_good_whatever_the_turns_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn takes two writes, so that some are left again and again, and sessions take turns."""
-    monkeypatch.setattr("zab.member.proposing.PREPARED_WORK_MAX", 2)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 2)
     counts: Counter[str] = Counter()
     take = Intake.take
 

@@ -8,7 +8,7 @@ from random import Random
 import attrs
 import pytest
 
-from zab.member.storage import Storage
+from zab.member.storage.storage import Storage
 from zab.protocol.events import SnapshotWithdrawn
 from zab.quorum.ids import Link
 from zab.simulator.ensemble import fetch, simulation

@@ -12,8 +12,8 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from datatree.recovery.recover import recover
 from tests.direct.lone_peer import transactions
-from zab.member.restore import restored_of
-from zab.member.storage import Storage
+from zab.member.membership.restore import restored_of
+from zab.member.storage.storage import Storage
 from zab.protocol import events as ev
 from zab.protocol.peer_state import Settings
 from zab.quorum.ids import ServerId

@@ -26,7 +26,7 @@ import typer
 
 from zab.cli.exits import fail
 from zab.cli.terminal import say
-from zab.member.settings import Config
+from zab.member.settings.config import Config
 from zab.server.config_check import read_to_the_end
 
 __all__ = ["service_app"]

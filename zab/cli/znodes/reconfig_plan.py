@@ -1,6 +1,6 @@
 """What a reconfiguration would do, and why it would be refused, as far as that can be known from outside. Pure.
 
-The reasons stand in the order of the leader's (`zab.member.reconfiguring`):
+The reasons stand in the order of the leader's (`zab.member.membership.reconfiguring`):
 
     the leader     what it refuses of any change: it was asked for one with a version that none has
     BADVERSION     another version than the one in force is asked for

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.config import Config
-from zab.member.reconfiguring import servers
+from zab.member.membership.reconfiguring import servers
+from zab.member.settings.zoo_cfg import Config
 from zab.protocol.events import MembershipsChanged
 from zab.protocol.membership import Membership, Memberships
 from zab.quorum.ids import ServerId

@@ -21,7 +21,7 @@ from datatree.opcodes import OpCode
 from zab.jute.framing import FRAME_BYTES_MAX, NOTIFICATION_XID, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
-from zab.member.connection import ClientConnection
+from zab.member.clients.connection import ClientConnection
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.described import described
 from zab.simulator.ensemble.ensemble import Ensemble

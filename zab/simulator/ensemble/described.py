@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from datatree.log.batch import Batch, BatchError, parse
-from zab.member.connection import ClientConnection
+from zab.member.clients.connection import ClientConnection
 from zab.protocol.message import Proposal
 from zab.protocol.states import Holds, Phase, State
 

@@ -7,8 +7,8 @@ from random import Random
 
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered
-from zab.member.reconfiguring import servers
-from zab.member.restore import quorum_of
+from zab.member.membership.reconfiguring import servers
+from zab.member.membership.restore import quorum_of
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.greeter import OVERHEARD_MAX, Greeter

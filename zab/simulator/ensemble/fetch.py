@@ -1,5 +1,6 @@
-"""A snapshot on its way from one simulated member to another: the connections of a `zab.member.snapshot_fetch.Fetch`,
-and the other end of each. What the production code does with sockets and tasks is `zab.server.snapshot_transfer`.
+"""A snapshot on its way from one simulated member to another: the connections of a
+`zab.member.storage.snapshot_fetch.Fetch`, and the other end of each. What the production code does with sockets and
+tasks is `zab.server.snapshot_transfer`.
 
 What arrives takes as long as the network between the two needs for it. A failure of the own disk ends the process.
 """
@@ -11,9 +12,17 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from datatree.snapshot import snapshot_path
-from zab.member.inputs import FetchFailed, FetchTree, SnapshotFetched
-from zab.member.snapshot_fetch import Fetch, FetchError
-from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
+from zab.member.storage.events import FetchFailed, FetchTree, SnapshotFetched
+from zab.member.storage.snapshot_fetch import Fetch, FetchError
+from zab.member.storage.snapshot_request import (
+    REQUESTS,
+    RefusedError,
+    SnapshotRequest,
+    accepted,
+    read_piece,
+    refused,
+    size_of,
+)
 from zab.protocol.events import FetchSnapshot
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose, party
+from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose, party
 from zab.quorum.ids import ServerId
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
 

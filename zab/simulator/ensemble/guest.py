@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Final
 
 from datatree.record import Txn
-from zab.member.connection import ClientConnection
+from zab.member.clients.connection import ClientConnection
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.history import History

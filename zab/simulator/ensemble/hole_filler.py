@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from datatree.recovery.holes import Hole, HoleError
-from zab.member.hole_fill import FILL_MS, request, should_ask, take
-from zab.member.snapshot_request import RefusedError, history_of
+from zab.member.storage.hole_fill import FILL_MS, request, should_ask, take
+from zab.member.storage.snapshot_request import RefusedError, history_of
 from zab.protocol.peer import Peer
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.process import Process

@@ -28,7 +28,7 @@ from datatree.recovery.recover import examine
 from datatree.recovery.restoring import stage
 from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_path
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.reconfiguring import quorum_of, servers
+from zab.member.membership.reconfiguring import quorum_of, servers
 from zab.protocol.membership import Membership
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.machine import MemberMachine

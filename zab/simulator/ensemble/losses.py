@@ -44,8 +44,8 @@ from collections.abc import Callable
 from datatree.log.epochs import load_epochs
 from datatree.log.segment import log_files
 from datatree.log.zxid import BEFORE_ALL
-from zab.member.config import Config
-from zab.member.restore import quorum_of
+from zab.member.membership.restore import quorum_of
+from zab.member.settings.zoo_cfg import Config
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble.configurations import Configurations

@@ -1,8 +1,8 @@
 """The machine of one member: what is on its disk, and the configuration of its place in the ensemble.
 
 A start recovers what is on the disk; a disk may fail in that too. Recovery that reports damage where no fault did any
-is a failure of the run. Where one did, the member goes on by itself, as a server does (`zab.member.damage`): it counts
-for nothing until the others have filled it again. `losses` has what faults may do to a disk.
+is a failure of the run. Where one did, the member goes on by itself, as a server does (`zab.member.membership.damage`):
+it counts for nothing until the others have filled it again. `losses` has what faults may do to a disk.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
 from datatree.recovery.restoring import drop_foreign, take_staged
-from zab.member.damage import is_alone
-from zab.member.hole_fill import find, put
-from zab.member.space import make_room
+from zab.member.membership.damage import is_alone
+from zab.member.storage.disk_space import make_room
+from zab.member.storage.hole_fill import find, put
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError

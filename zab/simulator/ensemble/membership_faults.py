@@ -14,7 +14,7 @@ from typing import Final
 from datatree.opcodes import OpCode
 from datatree.requests import Reconfig
 from zab.configuration.reconfiguration import ChangeError, next_ensemble
-from zab.member.reconfiguring import ENSEMBLE, in_force
+from zab.member.membership.reconfiguring import ENSEMBLE, in_force
 from zab.protocol.events import HandOver
 from zab.simulator.ensemble.reshaping_faults import may_be_next
 from zab.simulator.ensemble.scene import Cause, Scene

@@ -31,8 +31,9 @@ from datatree.log.zxid import BEFORE_ALL, counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
-from zab.member.connection import Stage
-from zab.member.inputs import ClientBytes, Input
+from zab.member.clients.connection import Stage
+from zab.member.clients.events import ClientBytes
+from zab.member.events import Input
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership

@@ -19,12 +19,12 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab.member.dialect import QUORUM_DIALECT, client_manners
-from zab.member.inputs import Input, MemberEffect
+from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
-from zab.member.space import DiskSpace
-from zab.member.storage import Storage
-from zab.member.threaded_storage import ThreadedStorage
+from zab.member.storage.disk_space import DiskSpace
+from zab.member.storage.storage import Storage
+from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.protocol import events as ev
 from zab.protocol import message as msg

@@ -15,7 +15,7 @@ from random import Random
 
 import attrs
 
-from zab.member.config import Config, parse
+from zab.member.settings.zoo_cfg import Config, parse
 from zab.quorum.ids import ServerId
 from zab.simulator.world.schedule import MS
 

@@ -22,8 +22,8 @@ from datatree.requests import Reconfig
 from zab.configuration.dynamic import Ensemble, LineError, parse_dynamic
 from zab.configuration.properties import Property
 from zab.configuration.reconfiguration import ensemble_of
-from zab.member.config import Config
-from zab.member.reconfiguring import ENSEMBLE, quorum_of, servers
+from zab.member.membership.reconfiguring import ENSEMBLE, quorum_of, servers
+from zab.member.settings.zoo_cfg import Config
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.scene import Cause, Scene

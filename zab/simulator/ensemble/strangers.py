@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from zab.member.greeting import VERSION, Purpose
+from zab.member.membership.greeting import VERSION, Purpose
 from zab.quorum.ids import ServerId
 from zab.simulator.world.verdict import SafetyError
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame

@@ -22,27 +22,25 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
 from datatree.recovery.scrub import Scrub
 from datatree.snapshot import SnapshotError, SnapshotWriter, snapshot_path
-from zab.member import tree_repair
-from zab.member.config import Config
-from zab.member.inputs import (
-    Answer,
+from zab.member.events import Answer
+from zab.member.settings.zoo_cfg import Config
+from zab.member.storage.disk_space import room_bytes
+from zab.member.storage.events import (
     ChooseSnapshot,
     FetchTree,
-    KeepSnapshot,
     LookBackSlice,
-    LookedAround,
     ReadChanges,
-    RebuildFailed,
-    RebuildTree,
     SnapshotFailed,
     SnapshotTaken,
     TakeSnapshot,
 )
-from zab.member.space import room_bytes
-from zab.member.storage import Storage
-from zab.member.surroundings import Surroundings
+from zab.member.storage.storage import Storage
+from zab.member.trees import tree_repair
+from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree
+from zab.member.words.events import LookedAround
 from zab.protocol import events as ev
 from zab.quorum.ids import Link, ServerId
+from zab.service.surroundings import Surroundings
 from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread

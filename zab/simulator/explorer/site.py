@@ -149,7 +149,7 @@ class Disk:
         return BEFORE_ALL, genesis(self.lineage) if self.lineage else bytes(CHAIN_BYTES)
 
     def restored(self) -> Restored:
-        """What recovery makes of it (`zab.member.restore`)."""
+        """What recovery makes of it (`zab.member.membership.restore`)."""
         # An empty log has no file that could name its lineage; the member record does.
         lineage = self.member or (self.lineage if self.log else b"")
         assert lineage == self.lineage or not self.log, "there is one lineage"

@@ -1,0 +1,440 @@
+"""The audit log: who asked for which change, from where, and what came of it; who was refused.
+
+    session=0x100…  user=digest:al,ip:10.0.0.7  ip=10.0.0.7  operation=create  znode=/a  …  result=success
+
+A line is of pairs, a tab between them, in this order; what is not known is left out. Names and values are ZooKeeper's
+(3.9), but a user stands behind the scheme that proved him: `super:` is the superuser, `digest:super` is somebody else.
+A line is written when the result is known, by the member whose client asked:
+
+    operation                                     of which member, and when
+    create, delete, setData, setAcl               its own clients' writes, when they are applied; refused ones, too
+    a multi that was done                         a line for each part of these kinds, and each znode that is removed
+    multiOperation                                one that was refused, whole; ours names the znode of the part at fault
+    reconfig, handOver                            of the ensemble
+    ephemeralZNodeDeletionOnSessionCloseOrExpire  every member, for each znode
+    serverStart, serverStop                       of this process
+
+and ours:
+
+    delete                                        without session and ip: a container, or a znode whose time is over,
+                                                  by the leader
+    auth, sasl                                    a login that was refused. `scheme` and `user` are what was said, the
+                                                  password never
+    renewSession                                  a client came back to a session with a wrong password
+    member                                        a connection to a port of members that ended without proof, and why
+    auditRecordsLost                              how many records could not be written (`zab.server.audit`)
+
+The results are success, failure and invoked. `invoked`: what came of it this member did not learn, since its role ended
+meanwhile; it may have been done. Nobody attached (the server itself): the user is that of the process.
+
+Nothing in a value ends the line or a pair, and no two values look alike: control characters, marks of direction,
+backslashes, and in lists commas, are escaped. A value ends after `VALUE_CHARS_MAX`.
+
+A client that goes away before its write is applied is audited all the same: what was asked is kept here by session, not
+by connection. Of what is kept, `HELD_BYTES_MAX` are bodies of requests: a line whose body was not kept has neither
+znode_type nor acl, and is there.
+
+Records are made in the turn, and cheap; `lines` is called where they are written, beside it.
+
+Not here: the file, its rotation, and what happens when it is full (`zab.host.trail`); the order of these beside the
+replies (`processor`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+from datatree.acl import ANY_SASL, masked
+from datatree.errors import ErrorCode
+from datatree.jute import JuteError
+from datatree.opcodes import LOGGED_AS, OpCode
+from datatree.record import Txn
+from datatree.requests import Create, SetAcl, WireAcl, decode, parts_of
+from session.identity import NO_SESSION
+from zab.member.clients.connection import ClientConnection, Identity
+from zab.wire.visible import in_line
+
+VALUE_CHARS_MAX: Final = 8192
+HELD_BYTES_MAX: Final = 16 << 20
+
+SUCCESS, FAILURE, INVOKED = "success", "failure", "invoked"
+SERVER_START, SERVER_STOP = "serverStart", "serverStop"
+_EPHEMERAL: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
+_MULTI_NAME: Final = "multiOperation"
+
+_UNSIGNED: Final = (1 << 64) - 1
+_MULTI: Final = int(OpCode.MULTI)
+_ERROR: Final = int(OpCode.ERROR)
+_SET_ACL: Final = int(OpCode.SET_ACL)
+_SET_DATA: Final = int(OpCode.SET_DATA)
+_CHECK: Final = int(OpCode.CHECK)
+_DELETE: Final = int(OpCode.DELETE)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+_DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
+_NOT_AT_FAULT: Final = (0, int(ErrorCode.RUNTIMEINCONSISTENCY))
+_CREATES: Final = frozenset(
+    map(
+        int,
+        (
+            OpCode.CREATE,
+            OpCode.CREATE2,
+            OpCode.CREATE_CONTAINER,
+            OpCode.CREATE_TTL,
+            OpCode.CREATE_IF_NOT_EXISTS,
+        ),
+    )
+)
+_CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
+_HAND_OVER: Final = int(OpCode.HAND_OVER)
+_OPERATIONS: Final = {
+    **dict.fromkeys(_CREATES, "create"),
+    _DELETE: "delete",
+    int(OpCode.TRY_REMOVE): "delete",
+    int(OpCode.REMOVE_RECURSIVE): "delete",
+    _SET_DATA: "setData",
+    _SET_ACL: "setAcl",
+    _MULTI: _MULTI_NAME,
+    int(OpCode.RECONFIG): "reconfig",
+    _HAND_OVER: "handOver",
+}
+_ZNODE_TYPES: Final = {
+    0: "persistent",
+    1: "ephemeral",
+    2: "persistent_sequential",
+    3: "ephemeral_sequential",
+    4: "persistent",  # the flag of a container, where the opcode decides (`datatree.creating`)
+    5: "persistent_with_ttl",
+    6: "persistent_sequential_with_ttl",
+}
+"""By the flags of a create that is no createContainer."""
+_PERMISSIONS: Final = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
+
+Part: TypeAlias = tuple[int, int, bytes]
+"""Of a multi that was applied: type, or -1; number, which is then the error; path."""
+
+
+class Record(Protocol):
+    """What is to be written down."""
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory it takes."""
+        ...
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        """Its lines, without time; `own_user` is who runs this server."""
+        ...
+
+
+@attrs.define(eq=False)
+class Asked:
+    """A change that a client of this member asked for."""
+
+    session: int
+    xid: int
+    opcode: int
+    body: bytes
+    """Of a setData only the path; empty where too much is kept."""
+    identities: tuple[Identity, ...]
+    host: str
+    fence: int
+    """Of its connection: see there."""
+
+
+@attrs.define(eq=False)
+class Change:
+    """What came of it."""
+
+    asked: Asked
+    path: bytes
+    result: str
+    parts: list[Part] | None = None
+    """Of a multi that became a transaction."""
+
+    @property
+    def held_bytes(self) -> int:
+        return 512 + len(self.asked.body) + 150 * len(self.parts or ())
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        asked = self.asked
+        if self.parts is None:
+            path = self.path or _path_in(asked)
+            yield self._line(_OPERATIONS[asked.opcode], path, _znode_type_in(asked), _acl_in(asked))
+            return
+        if self.result != SUCCESS:
+            yield self._line(_MULTI_NAME, _at_fault(asked, self.parts))
+            return
+        asked_parts = _parts_in(asked)
+        for parts in _as_asked(self.parts):
+            asked_for = next(asked_parts, None)
+            for kind, _, path in parts:
+                if kind in _OPERATIONS:
+                    yield self._line(_OPERATIONS[kind], path, _znode_type_of(kind, asked_for))
+
+    def _line(self, operation: str, path: bytes, znode_type: str | None = None, acl: str | None = None) -> str:
+        asked = self.asked
+        return _line(
+            session=f"{asked.session & _UNSIGNED:#x}",
+            user=users(asked.identities),
+            ip=asked.host,
+            operation=operation,
+            znode=value(path),
+            znode_type=znode_type,
+            acl=acl,
+            result=self.result,
+        )
+
+
+@attrs.define(eq=False)
+class EphemeralsDeleted:
+    """The ephemerals of a session that was closed, or has expired."""
+
+    session: int
+    paths: tuple[bytes, ...]
+
+    @property
+    def held_bytes(self) -> int:
+        return 512 + 150 * len(self.paths)
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        session = f"{self.session & _UNSIGNED:#x}"
+        for path in self.paths:
+            yield _line(session=session, user=own_user, operation=_EPHEMERAL, znode=value(path), result=SUCCESS)
+
+
+@attrs.define(eq=False)
+class OfServer:
+    """What the server itself did; `path` if it concerns a znode."""
+
+    operation: str
+    result: str
+    path: bytes = b""
+
+    held_bytes = 512
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        yield _line(user=own_user, operation=self.operation, znode=value(self.path), result=self.result)
+
+
+@attrs.define(eq=False)
+class Refusal:
+    """Somebody who was not let in."""
+
+    operation: str
+    host: str
+    session: int = NO_SESSION
+    user: bytes = b""
+    scheme: bytes = b""
+    reason: str = ""
+    left_out_count: int = 0
+    """Others like it that were left out before it."""
+
+    @property
+    def held_bytes(self) -> int:
+        return 512 + len(self.user) + len(self.scheme) + len(self.reason)
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        yield _line(
+            session=f"{self.session & _UNSIGNED:#x}" if self.session else None,
+            user=_item(self.user),
+            ip=self.host,
+            operation=self.operation,
+            scheme=value(self.scheme),
+            reason=value(self.reason.encode()),
+            left_out=str(self.left_out_count or ""),
+            result=FAILURE,
+        )
+
+
+@attrs.define(eq=False)
+class Lost:
+    """Records that could not be written."""
+
+    count: int
+
+    held_bytes = 512
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        yield _line(user=own_user, operation="auditRecordsLost", count=str(self.count), result=FAILURE)
+
+
+class Auditor:
+    """The audit log of one member, as far as its turns make it. `records` are what they made and nobody took yet."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._under_way: dict[int, deque[Asked]] = {}
+        """By session: what this member's clients asked for, in its order, and what is not applied here yet."""
+        self._held_bytes = 0
+
+    def take(self) -> list[Record]:
+        records, self.records = self.records, []
+        return records
+
+    def asked(self, connection: ClientConnection, xid: int, opcode: int, body: bytes) -> None:
+        """A client of this member asks for a write."""
+        if opcode not in _OPERATIONS:
+            return
+        if opcode == _SET_DATA:
+            body = body[: 4 + int.from_bytes(body[:4])]
+        kept = body if self._held_bytes + len(body) <= HELD_BYTES_MAX else b""
+        self._held_bytes += len(kept)
+        asked = Asked(connection.session, xid, opcode, kept, connection.identities, connection.host, connection.fence)
+        self._under_way.setdefault(asked.session, deque()).append(asked)
+
+    def applied(self, txn: Txn, error: int, *, leads: bool, is_own: bool) -> None:
+        """A transaction is applied. What a leader proposed is its own client's, `is_own`, or not; a learner finds out:
+        the transactions of a session come in the order in which its writes went."""
+        if txn.type == _CLOSE_SESSION:
+            if txn.rest:
+                self.records.append(EphemeralsDeleted(txn.session, txn.rest))
+            return
+        if txn.type == _DELETE_CONTAINER and leads:
+            self.records.append(OfServer("delete", SUCCESS, txn.path))
+            return
+        under_way = self._under_way.get(txn.session)
+        if under_way is None or (leads and not is_own):
+            return
+        asked = under_way[0]
+        if asked.xid != txn.cxid or not _is_of(txn, asked.opcode) or (not leads and txn.zxid <= asked.fence):
+            return
+        self._forget_oldest(under_way)
+        if txn.type == _CHECK and asked.opcode != _HAND_OVER:
+            return  # a createIfNotExists that found its znode, or a removal that removed none
+        parts = [(kind, number, path) for kind, number, path, _, _ in txn.rest] if txn.type == _MULTI else None
+        is_refused = error != 0 or (parts is not None and any(kind == _ERROR for kind, _, _ in parts))
+        self.records.append(Change(asked, txn.path, FAILURE if is_refused else SUCCESS, parts))
+
+    def _forget_oldest(self, under_way: deque[Asked]) -> None:
+        asked = under_way.popleft()
+        self._held_bytes -= len(asked.body)
+        if not under_way:
+            del self._under_way[asked.session]
+
+    def refused_at_once(self, connection: ClientConnection, opcode: int, body: bytes = b"") -> None:
+        """A change that was refused without a transaction."""
+        if opcode == _SET_DATA:
+            body = body[: 4 + int.from_bytes(body[:4])]
+        asked = Asked(connection.session, 0, opcode, body, connection.identities, connection.host, 0)
+        self.records.append(Change(asked, b"", FAILURE))
+
+    def login_refused(
+        self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b"", session: int = 0
+    ) -> None:
+        """Somebody could not prove who he is. `user` is whom he named, never with what he tried to prove it."""
+        self.records.append(Refusal(operation, connection.host, session or connection.session, user, scheme))
+
+    def drop_role(self) -> None:
+        """What is under way goes to no other leader from here, but may have gone."""
+        for under_way in self._under_way.values():
+            self.records += [Change(asked, b"", INVOKED) for asked in under_way]
+        self._under_way.clear()
+        self._held_bytes = 0
+
+
+def users(identities: Iterable[Identity]) -> str:
+    """Who somebody is, each with the scheme by which he proved it: of a digest without the password's hash. Bob of a
+    digest, which anybody can make up, is not Bob of SASL."""
+    return ",".join(_item(_shown(identity)) for identity in identities if identity[0] != ANY_SASL)
+
+
+def _shown(identity: Identity) -> bytes:
+    scheme, name = identity
+    return scheme + b":" + (name.partition(b":")[0] if scheme == b"digest" else name)
+
+
+def value(data: bytes) -> str:
+    """What was said, as it stands in a line."""
+    text = in_line(data.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace"))
+    if len(text) <= VALUE_CHARS_MAX:
+        return text
+    return f"{text[:VALUE_CHARS_MAX]}...({len(data)} bytes)"
+
+
+def _item(data: bytes) -> str:
+    """The same, in a list."""
+    return value(data).replace(",", "\\x2c")
+
+
+def _line(**pairs: str | None) -> str:
+    return "\t".join([f"{name}={said}" for name, said in pairs.items() if said])
+
+
+def _is_of(txn: Txn, opcode: int) -> bool:
+    """Whether the transaction is what a request of this kind becomes."""
+    made: int = txn.rest[0] if txn.type == _ERROR else txn.type
+    return made == opcode or made in LOGGED_AS.get(opcode, ())
+
+
+def _body_of(asked: Asked) -> object:
+    """What the body says, as far as it is known and can be read."""
+    try:
+        return decode(asked.opcode, asked.body) if asked.body else None
+    except JuteError:
+        return None
+
+
+def _parts_in(asked: Asked) -> Iterator[object]:
+    """The bodies of the parts of a multi, in their order, as far as they are known."""
+    try:
+        for _, body, _ in parts_of(_MULTI, asked.body if asked.opcode == _MULTI else b""):
+            yield body
+    except JuteError:
+        return
+
+
+def _as_asked(parts: list[Part]) -> list[list[Part]]:
+    """What became of each part that was asked for: of a removeRecursive all of its deletes."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        kind, number, _ = part
+        own_count = number if kind == _DELETE else 0
+        own = [each for group in groups[len(groups) - own_count :] for each in group]
+        del groups[len(groups) - own_count :]
+        groups.append([*own, part])
+    return groups
+
+
+def _path_in(asked: Asked) -> bytes:
+    """Where no transaction says it."""
+    end = 4 + int.from_bytes(asked.body[:4])
+    return asked.body[4:end] if asked.opcode != _MULTI and end <= len(asked.body) else b""
+
+
+def _znode_type_in(asked: Asked) -> str | None:
+    return _znode_type_of(asked.opcode, _body_of(asked)) if asked.opcode in _CREATES else None
+
+
+def _znode_type_of(kind: int, body: object) -> str | None:
+    """Of what this request makes, as a create of this kind."""
+    if not isinstance(body, Create):
+        return None
+    return "container" if kind == _CREATE_CONTAINER else _ZNODE_TYPES.get(body.flags)
+
+
+def _acl_in(asked: Asked) -> str | None:
+    body = _body_of(asked) if asked.opcode == _SET_ACL else None
+    if not isinstance(body, SetAcl) or body.acl is None:
+        return None
+    return ",".join(map(_entry, body.acl))
+
+
+def _entry(entry: WireAcl) -> str:
+    """An entry of a list, as scheme:id:permissions; of a digest without the password's hash."""
+    perms, scheme, name = entry
+    [(_, scheme, name)] = masked(((perms, scheme or b"", name or b""),))
+    letters = "".join(letter for bit, letter in _PERMISSIONS if perms & bit)
+    return f"{_item(scheme)}:{_item(name)}:{letters}"
+
+
+def _at_fault(asked: Asked, parts: list[Part]) -> bytes:
+    """The path of the part because of which a multi was refused."""
+    for body, (_, error, _) in zip(_parts_in(asked), parts, strict=False):
+        if error not in _NOT_AT_FAULT:
+            path = getattr(body, "path", b"")
+            return path if isinstance(path, bytes) else b""
+    return b""

@@ -1,0 +1,108 @@
+"""All inputs of a `Member`, all its effects, and what its turn (`zab.member.turn`) adds to both: the unions of what the
+protocol and the rooms have, each in its `events`.
+
+One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.protocol.events`
+says for those of the peer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected, LoginStepped, UsersRead, WriteAudit
+from zab.member.storage.events import (
+    ChangesRead,
+    ChooseSnapshot,
+    DamageFound,
+    FetchFailed,
+    FetchTree,
+    LookAtSpace,
+    LookBackSlice,
+    LookedBack,
+    ReadChanges,
+    SnapshotAsked,
+    SnapshotChosen,
+    SnapshotFailed,
+    SnapshotFetched,
+    SnapshotTaken,
+    SnapshotUnusable,
+    StorageFailed,
+    TakeSnapshot,
+    TreeInstalled,
+)
+from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree, TreeRebuilt
+from zab.member.words.events import LookAround, LookedAround
+from zab.protocol.events import (
+    Effect,
+    Event,
+)
+from zab.service.spans import Span
+
+# ------------------------------------------------------------------------------------------------------------- inputs
+
+
+Input: TypeAlias = (
+    Event
+    | ClientConnected
+    | ClientBytes
+    | ClientClosed
+    | SnapshotTaken
+    | SnapshotFailed
+    | TreeInstalled
+    | TreeRebuilt
+    | RebuildFailed
+    | SnapshotFetched
+    | FetchFailed
+    | SnapshotChosen
+    | ChangesRead
+    | LookedBack
+    | UsersRead
+    | LoginStepped
+    | SnapshotAsked
+    | LookedAround
+    | DamageFound
+)
+
+# ---------------------------------------------------------------------------- answers for the turn alone
+
+
+FOR_THE_TURN: Final = (SnapshotUnusable, StorageFailed)
+Answer: TypeAlias = Input | SnapshotUnusable | StorageFailed
+"""What storage and tasks answer."""
+
+# ------------------------------------------------------------------------------------------------------------ effects
+
+
+@attrs.define
+class ExportSpans:
+    """Tell whoever collects them of these spans. Has no answer."""
+
+    spans: list[Span]
+
+
+@attrs.define
+class Warn:
+    """Tell the operator of something to be seen to. Has no answer."""
+
+    text: str
+
+
+MemberEffect: TypeAlias = (
+    Effect
+    | TakeSnapshot
+    | RebuildTree
+    | ChooseSnapshot
+    | FetchTree
+    | KeepSnapshot
+    | LookAtSpace
+    | ReadChanges
+    | LookBackSlice
+    | LookAround
+    | WriteAudit
+    | ExportSpans
+    | Warn
+)
+
+# ---------------------------------------------------------------------------------- effects that the turn adds

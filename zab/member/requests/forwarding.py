@@ -1,0 +1,130 @@
+"""Writes that learners forward: what is on its way (`Forwarded`), and what the leader takes of them (`writes_of`).
+
+Not here: when a learner forwards them (`turn_end`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from datatree.opcodes import WRITES, OpCode
+from session.identity import SessionId, is_of_server
+from zab.member.clients.connection import Identity
+from zab.member.requests.intake import Intake
+from zab.member.requests.under_way import Write, size_of_run
+from zab.member.state.work import LARGE_BYTES, LARGE_UNDER_WAY_BYTES_MAX
+from zab.protocol import message as msg
+from zab.protocol.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
+from zab.protocol.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+from zab.quorum.ids import ServerId
+
+FORWARDED_BYTES_MAX: Final = 2 << 20
+"""Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
+ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
+
+_CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
+_FORWARDED: Final = frozenset(int(opcode) for opcode in WRITES) | {_CREATE_SESSION}
+_LOCAL: Final = 1 << 30
+"""Added to the operation of a write whose session its server alone knows; there is none of so high a number."""
+_BODY_AT: Final = WRITE_HEAD.size
+
+
+_SINCE: Final = {
+    RECONFIGURATION: frozenset({int(OpCode.RECONFIG), int(OpCode.HAND_OVER)}),
+    KEEPER: frozenset({int(OpCode.TRY_REMOVE)}),
+    KEEPER_REMOVALS: frozenset({int(OpCode.REMOVE_RECURSIVE)}),
+}
+
+
+def unknown_to(features: int) -> frozenset[int]:
+    """Writes that a leader with these features (`zab.protocol.features`) does not know: nobody forwards them to it."""
+    return frozenset().union(*(opcodes for feature, opcodes in _SINCE.items() if not features & feature))
+
+
+class Refusal(Protocol):
+    """See `zab.member.sessions.sessions.Sessions.refusal`."""
+
+    def __call__(self, session: SessionId, owner: ServerId, *, is_local: bool) -> int: ...
+
+
+class Forwarded:
+    """What a learner has forwarded."""
+
+    def __init__(self) -> None:
+        self.writes: dict[int, deque[tuple[int, int]]] = {}
+        """Writes that the leader has and that have not come back, of a learner, by session: cxid, bytes, with those of
+        the identities if they follow others. Those of a session come back in this order, each as one transaction. If it
+        was elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted
+        long enough or too short, and none for ever."""
+        self.bytes = 0
+        self.passes_small = True
+        """Those that the last turn left wait because they are large; small ones would not."""
+
+    def clear(self) -> None:
+        """The role is over."""
+        self.writes.clear()
+        self.bytes = 0
+        self.passes_small = True
+
+    def take(self, intake: Intake) -> Iterator[msg.Request]:
+        """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
+        rows: list[list[Any]] = []
+        identities: tuple[Identity, ...] | None = None
+        size = 0
+        if intake.turns:
+            intake.sort()
+        queue, arrived, passed = intake.queue, intake.arrived, 0
+        while queue and self.bytes < FORWARDED_BYTES_MAX:
+            (session, cxid, opcode, body, proven), connection, _, _ = queue[0]
+            if self.bytes >= LARGE_UNDER_WAY_BYTES_MAX and len(body) >= LARGE_BYTES:
+                break
+            if queue is arrived:
+                queue.popleft()
+                passed += 1
+            else:
+                queue = intake.take()
+            if connection is not None and connection.is_local:
+                opcode += _LOCAL
+            row = WRITE_HEAD.pack(session, cxid, opcode) + body
+            goes_on = proven == identities
+            taken = len(row) + (0 if goes_on else size_of_run(proven))
+            if rows and size + taken > DATA_FRAME_BYTES_MAX:
+                yield msg.Request(rows)
+                rows, size = [], 0
+                goes_on, taken = False, len(row) + size_of_run(proven)
+            if not goes_on:
+                identities = proven
+                rows.append([[list(pair) for pair in identities], []])
+            rows[-1][1].append(row)
+            size += taken
+            self.writes.setdefault(session, deque()).append((cxid, taken))
+            self.bytes += taken
+        intake.left_count += passed
+        self.passes_small = self.bytes < FORWARDED_BYTES_MAX
+        if intake.queue:
+            intake.stay()
+        if rows:
+            yield msg.Request(rows)
+
+
+def writes_of(request: msg.Request, owner: ServerId, refusal: Refusal) -> list[Write] | None:
+    """The writes in a message of this learner. None: one is of a kind that it may not send, or a session that another
+    server begins. `refusal` says why a session may not write by this server; 0: it may."""
+    refusals: dict[tuple[int, bool], int] = {}  # nothing changes between these writes
+    writes: list[Write] = []
+    for identities, rows in request.rows:
+        proven = tuple(map(tuple, identities))
+        for row in rows:
+            session, cxid, opcode = WRITE_HEAD.unpack_from(row)
+            is_local = opcode >= _LOCAL
+            if is_local:
+                opcode -= _LOCAL
+            if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and not is_of_server(session, owner)):
+                return None
+            refused = 0 if opcode == _CREATE_SESSION else refusals.get((session, is_local))
+            if refused is None:
+                refused = refusals[session, is_local] = refusal(session, owner, is_local=is_local)
+            writes.append(((session, cxid, opcode, row[_BODY_AT:], proven), None, owner, refused))
+    return writes

@@ -1,0 +1,302 @@
+"""What a client may not exceed, and what happens then; decided at the end of each turn.
+
+    load     more requests in process than this member's share of globalOutstandingLimit, or writes that the leader may
+             not propose: a connection that waits for an answer and sends more is not read from until that is over
+    output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice
+             that it is closed. Of all connections together above totalOutputLimitBytes: those with most are closed
+    input    unfinished frames and waiting requests of all connections together above totalInputLimitBytes: likewise;
+             large ones wait for each other before that (`large_frames`)
+    watches  those of all connections together above totalWatchLimitBytes: likewise
+    silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
+
+Watch events that wait for their turn to be sent (`telling`) count as output from then on.
+
+Those with most: connections of the address with most, so that one client with many connections closes its own, and of
+these the largest.
+
+The share: learners divide the limit, as in ZooKeeper, so that the leader is not flooded by all of them together.
+
+Silence is counted in ticks, so that a process that was paused does not find everybody late; nothing is expected from a
+connection that is not read from, and its session counts as alive, unless it is its own output that is too much. This is
+about sockets: sessions end elsewhere, and only by the leader (`sessions`).
+
+Not here: the limits on connecting (`connection`), on requests of all together (`request_throttle`), on the watches of
+one connection (`reads`), on frames (`zab.jute.framing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heapreplace
+from itertools import chain
+from operator import itemgetter
+from typing import Final
+
+from datatree.slices import ENDED, NAMES
+from zab.member.clients.connection import ClientConnection, Hold, Stage
+from zab.member.requests.intake import Intake
+from zab.member.requests.large_frames import LargeFrames
+from zab.member.requests.reads import ReadState
+from zab.member.requests.request_throttle import RequestThrottle
+from zab.member.state.work import LARGE_BYTES
+
+_OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK | Hold.ROOM
+"""Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
+
+NOTED_BYTES_MIN: Final = 4096
+NOTED_COUNT_MIN: Final = 16
+"""What a connection has below that, in bytes and in requests, is not counted with that of the others: so most turns
+count nothing."""
+
+SPARE: Final = 16
+"""Once there is too much, a sixteenth of the limit is made free, so that not every turn looks at everybody."""
+
+REQUEST_BYTES: Final = 200
+"""A request that waits, besides its frame."""
+
+_FRAME: Final = itemgetter(2)
+"""Of a request that waits."""
+
+
+class Together:
+    """What all connections keep of something, in bytes, and which of them have most of it.
+
+    A connection is noted when it may have more than before, and not when it has less: so the sum is at least what there
+    is, and once it is above the limit, `beyond` looks at everybody again.
+    """
+
+    def __init__(self, bytes_max: int, size_of: Callable[[ClientConnection], int]) -> None:
+        self.bytes_max = bytes_max
+        self._size_of = size_of
+        self.noted: dict[ClientConnection, int] = {}
+        self.bytes = 0
+        """The sum of these."""
+
+    def note(self, connection: ClientConnection, size: int) -> None:
+        self.bytes += size - self.noted.get(connection, 0)
+        self.noted[connection] = size
+
+    def forget(self, connection: ClientConnection) -> None:
+        self.bytes -= self.noted.pop(connection, 0)
+
+    def beyond(self) -> Iterator[ClientConnection]:
+        """Those with most, as many as have to go so that the rest is well within the limit."""
+        found = ((connection, self._size_of(connection)) for connection in self.noted)
+        self.noted = {connection: size for connection, size in found if size and not connection.closing}
+        self.bytes = total = sum(self.noted.values())
+        if total <= self.bytes_max:
+            return
+        of_hosts: dict[str, list[tuple[int, ClientConnection]]] = {}
+        for connection, size in sorted(self.noted.items(), key=lambda item: item[1]):
+            of_hosts.setdefault(connection.host, []).append((size, connection))
+        most = [(-sum(size for size, _ in of_host), host) for host, of_host in of_hosts.items()]
+        heapify(most)
+        while total > self.bytes_max - self.bytes_max // SPARE:
+            less, host = most[0]
+            size, connection = of_hosts[host].pop()
+            yield connection
+            total -= size
+            heapreplace(most, (less + size, host))
+
+
+def _output_of(connection: ClientConnection) -> int:
+    return connection.out_bytes + connection.unsent_bytes
+
+
+def _input_of(connection: ClientConnection) -> int:
+    """At least what there is: what has arrived since it was counted may be answered."""
+    pending = connection.pending
+    return connection.frames.kept_bytes + (connection.asked_bytes + REQUEST_BYTES * len(pending) if pending else 0)
+
+
+def _counted_input_of(connection: ClientConnection) -> int:
+    connection.asked_bytes = sum(map(len, map(_FRAME, connection.pending)))
+    return _input_of(connection)
+
+
+class Limits:
+    """Which connections are held, and by which limit."""
+
+    def __init__(
+        self,
+        state: ReadState,
+        throttle: RequestThrottle | None,
+        intake: Intake,
+        touch: Callable[[ClientConnection, int], None],
+        voter_count: int,
+        now: int,
+    ) -> None:
+        """`touch` says of a connection that its session is alive."""
+        self._config = config = state.config
+        self._clients = state.clients
+        self._metrics = state.metrics
+        self._watches = state.watches
+        self._telling = state.telling
+        self._throttle = throttle
+        self._touch = touch
+        self._outstanding_count_of_all = config.global_outstanding_limit_count
+        self.share(voter_count)
+        self.loaded: dict[ClientConnection, None] = {}
+        self.full: dict[ClientConnection, None] = {}
+        """Whom load, and whom their output hold: each turn sees whether that is over."""
+        self._outputs = Together(config.total_output_limit_bytes, _output_of)
+        self.inputs = Together(config.total_input_limit_bytes, _counted_input_of)
+        self.large = LargeFrames(state.clients, intake, config.total_input_limit_bytes // 2, config.tick_time_ms)
+        self._silence_at = self.next_deadline = now + config.tick_time_ms
+        """When silence is looked for again; and when anything is."""
+        self._unseen: Iterator[ClientConnection] | None = None
+        """Whom the look for silence that is under way has not come to."""
+
+    def share(self, voter_count: int) -> None:
+        """Every member may have its part of what the ensemble may have in process."""
+        self._outstanding_count_max = max(1, self._outstanding_count_of_all // max(1, voter_count - 1))
+
+    def is_loaded(self, outstanding_count: int, is_stalled: bool) -> bool:
+        """Whether so much is in process that a connection with unanswered requests may send no more."""
+        return outstanding_count > self._outstanding_count_max or is_stalled
+
+    def hold_loaded(self, connection: ClientConnection) -> None:
+        """Read no more from a connection until the load is gone."""
+        self._clients.hold(connection, Hold.LOAD)
+        self.loaded[connection] = None
+
+    def hold_stalled(self, connection: ClientConnection, came_bytes: int, *, passes_small: bool) -> None:
+        """Likewise while writes are left, all of them large if small ones pass: then whoever sends little is read."""
+        if not passes_small or max(came_bytes, connection.frames.kept_bytes) >= LARGE_BYTES:
+            self.hold_loaded(connection)
+
+    def has_room(self, connection: ClientConnection) -> bool:
+        """Whether its unsent output is within the limit."""
+        return _output_of(connection) <= self._config.output_limit_bytes
+
+    def keep_waiting(self, connection: ClientConnection, came_bytes: int) -> None:
+        """Some of what came waits for its turn."""
+        if connection.asked_bytes:
+            connection.asked_bytes += came_bytes
+        else:
+            _counted_input_of(connection)
+        self.keep_unfinished(connection)
+
+    def keep_unfinished(self, connection: ClientConnection) -> None:
+        """What came finished no frame."""
+        size = _input_of(connection)
+        if size > NOTED_BYTES_MIN:
+            self.inputs.note(connection, size)
+            self.large.has_unfinished(connection)
+        if self.inputs.bytes > self.inputs.bytes_max:
+            for beyond in self.inputs.beyond():
+                self._drop_for_input(beyond)
+
+    @property
+    def is_any_with_room_again(self) -> bool:
+        """Whether somebody who was held for its output, or was throttled, could go on at once."""
+        if self._throttle is not None and self._throttle.is_due:
+            return True
+        return bool(self.full) and any(map(self.has_room, self.full))
+
+    def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
+        """Hold, release and close whom this turn has brought to a limit, or back."""
+        self.limit_output()
+        if self._watches.total_bytes > self._config.total_watch_limit_bytes:
+            self._limit_watches()
+        if self.loaded and not self.is_loaded(outstanding_count, is_stalled):
+            for connection in self.loaded:
+                self._clients.release(connection, Hold.LOAD)
+            self.loaded.clear()
+        if self.large.waiting:
+            self.large.let_in()
+        if now >= self._silence_at:
+            if self._unseen is None:
+                self._close_unfinished()
+            if not self._close_silent(now):
+                self._silence_at = now + self._config.tick_time_ms
+            self.next_deadline = self._silence_at
+        if self._throttle is not None:
+            self.next_deadline = min(self._silence_at, self._throttle.next_deadline or self._silence_at)
+
+    def forget(self, connection: ClientConnection) -> None:
+        """A connection is gone; the processor does not know it yet."""
+        if self._throttle is not None:
+            self._throttle.forget(connection)
+        self.loaded.pop(connection, None)
+        self.full.pop(connection, None)
+        self._outputs.forget(connection)
+        self.inputs.forget(connection)
+        if connection.large_frame_bytes:
+            self.large.forget(connection)
+
+    def limit_output(self) -> None:
+        """At the end of a turn, or of a slice of a batch, which answers as it goes."""
+        if self._telling.waiting:
+            self._telling.send_some(self._clients.dirty)
+        limit = self._config.output_limit_bytes
+        note = self._outputs.note
+        for connection in self._clients.dirty:
+            count = len(connection.out)
+            connection.sent_count += count
+            self._metrics.packets_sent += count
+            self._metrics.response_bytes += connection.out_bytes
+            size = connection.out_bytes + connection.unsent_bytes
+            if size > NOTED_BYTES_MIN:
+                note(connection, size)
+            if size > limit and not connection.closing:
+                if size > 2 * limit:
+                    self._metrics.connections_closed_for_output += 1
+                    self._drop(connection)
+                else:
+                    self._clients.hold(connection, Hold.OUTPUT)
+                    self.full[connection] = None
+        if self._outputs.bytes > self._outputs.bytes_max:
+            for connection in self._outputs.beyond():
+                self._metrics.connections_closed_for_output += 1
+                self._drop(connection)
+        if self.full:
+            for connection in [connection for connection in self.full if self.has_room(connection)]:
+                del self.full[connection]
+                self._clients.release(connection, Hold.OUTPUT)
+
+    def _close_unfinished(self) -> None:
+        for connection in self.large.tick():
+            self._drop_for_input(connection)
+
+    def _drop_for_input(self, connection: ClientConnection) -> None:
+        self._metrics.connections_closed_for_input += 1
+        self._drop(connection)
+
+    def _limit_watches(self) -> None:
+        watching = Together(self._config.total_watch_limit_bytes, self._watches.bytes_of)
+        watching.noted = dict.fromkeys(self._watches.holders(), 0)
+        for connection in watching.beyond():
+            self._metrics.connections_closed_for_watches += 1
+            self._drop(connection)
+
+    def _drop(self, connection: ClientConnection) -> None:
+        self._metrics.connection_drop_count += 1
+        self._clients.close(connection)
+
+    def _close_silent(self, now: int) -> bool:
+        """A slice of one look at everybody; whether there is more of it."""
+        unseen = self._unseen = iter(list(self._clients.all)) if self._unseen is None else self._unseen
+        seen_count = ended_count = 0
+        for connection in unseen:
+            seen_count += 1
+            if seen_count > NAMES or ended_count >= ENDED:
+                self._unseen = chain((connection,), unseen)
+                return True
+            if connection.closing:
+                continue
+            if connection.paused:
+                connection.idle_ticks = 0
+                if connection.holds & _OURS and connection.stage is Stage.SERVED:
+                    self._touch(connection, now)
+                continue
+            connection.idle_ticks += 1
+            served = connection.stage is Stage.SERVED
+            limit_ms = connection.timeout_ms if served else self._config.sessionless_timeout_ms
+            if (connection.idle_ticks - 1) * self._config.tick_time_ms > limit_ms:
+                if not served:
+                    self._metrics.sessionless_connections_expired += 1
+                self._clients.close(connection)
+                ended_count += 1
+        self._unseen = None
+        return False

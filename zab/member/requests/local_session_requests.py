@@ -1,0 +1,101 @@
+"""What a client may ask for whose session its server alone knows (`local_sessions`).
+
+    closeSession          answered here, behind what the client asked for before; then the session is over
+    read-only mode        NOTREADONLY for all that is no read of this tree: writes, sync, getChanges
+    an ephemeral,         the session becomes one of the ensemble first, by a createSession with its id; what comes
+    also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; of a multi
+                          the leader says so, as of each of its parts
+    another write         goes the way of every write, with the word that its session is local (`forwarding`): the
+                          leader takes it from the server that gives out such ids, and from no other. Of a leader
+                          that knows no local sessions: as an ephemeral
+
+All else is as for every client.
+
+Not here: the sessions themselves (`sessions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
+from typing import Final, Protocol
+
+from datatree.creating import EPHEMERAL
+from datatree.jute import JuteError
+from datatree.opcodes import WRITES, OpCode
+from datatree.requests import Create, decode, parts_of
+from zab.member.clients.connection import ClientConnection, Stage
+from zab.member.clients.long_requests import Cut
+from zab.member.requests.connection_requests import EPHEMERAL_REFUSED, LOCAL_CLOSE, NOT_READ_ONLY
+from zab.member.sessions.sessions import Sessions
+from zab.member.state.metrics import Metrics
+
+PARTS_MAX: Final = 250
+"""A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""
+
+_HEADER: Final = Struct(">ii")
+_CREATES: Final = frozenset(map(int, (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_IF_NOT_EXISTS)))
+_CREATES_OF_PARTS: Final = _CREATES | {int(OpCode.CREATE_TTL)}
+"""In a multi, a createTTL with the flags of a create is one (`datatree.creating`)."""
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+_MULTI: Final = int(OpCode.MULTI)
+_REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, OpCode.CHECK, OpCode.RECONFIG)))
+"""In read-only mode."""
+
+
+class Processor(Protocol):
+    """What is needed of a `zab.member.requests.processor.Processor`."""
+
+    metrics: Metrics
+    sessions: Sessions
+
+    def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None: ...
+
+
+def apart(processor: Processor, connection: ClientConnection, frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The frames that are done as any client's; the others have their place, or wait, when this comes to the next."""
+    sessions, op_counts = processor.sessions, processor.metrics.op_counts
+    for frame in frames:
+        if connection.closing:
+            return
+        if connection.stage is Stage.CONNECTING:
+            connection.held.append(frame)
+            continue
+        xid, opcode = _HEADER.unpack_from(frame)
+        stand_in = 0
+        if type(frame) is Cut:
+            pass
+        elif opcode == _CLOSE_SESSION:
+            stand_in = LOCAL_CLOSE
+        elif sessions.is_read_only:
+            stand_in = NOT_READ_ONLY if opcode in _REFUSED else 0
+        elif makes_ephemerals(opcode, frame) or (opcode in WRITES and not sessions.may_be_local):
+            if sessions.upgrades:
+                sessions.upgrade(connection)
+                connection.held.append(frame)
+                continue
+            stand_in = 0 if opcode == _MULTI else EPHEMERAL_REFUSED
+        if not stand_in:
+            yield frame
+            continue
+        if opcode in op_counts:
+            op_counts[opcode] += 1
+        processor.place(connection, xid, stand_in, frame)
+
+
+def makes_ephemerals(opcode: int, frame: bytes) -> bool:
+    """Whether it asks for an ephemeral. What cannot be read asks for nothing: it is refused for that."""
+    try:
+        if opcode in _CREATES:
+            body = decode(opcode, frame, _HEADER.size)
+            return isinstance(body, Create) and body.flags in EPHEMERAL
+        if opcode == _MULTI:
+            for count, (kind, body, _) in enumerate(parts_of(OpCode.MULTI, frame, _HEADER.size)):
+                if count > PARTS_MAX:
+                    return True
+                if kind in _CREATES_OF_PARTS and isinstance(body, Create) and body.flags in EPHEMERAL:
+                    return True
+    except (JuteError, StructError, IndexError):
+        pass
+    return False

@@ -1,0 +1,38 @@
+"""The keys of sessions that one server alone knows, as fields that every `Config` has.
+
+Not here: what they do (`local_sessions`, `read_only`).
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zab.configuration.fields import BOOLEAN, setting
+from zab.member.settings.limits import LimitSettings
+
+
+@frozen(kw_only=True)
+class SessionSettings(LimitSettings):
+    """See the module."""
+
+    read_only_mode_enabled: bool = setting(
+        "readonlymode.enabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "A server without a quorum lets clients read that ask for it: what it had when it lost the others.",
+    )
+    local_sessions_enabled: bool = setting(
+        "localSessionsEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "A session is known to its own server alone: who comes and reads writes nothing. The same on every member.",
+    )
+    local_sessions_upgrading_enabled: bool = setting(
+        "localSessionsUpgradingEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "The first ephemeral of a local session makes it one of the ensemble; false: it is refused.",
+    )

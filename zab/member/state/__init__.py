@@ -1,0 +1,1 @@
+"""What a member keeps of itself for its turns and its figures: plain state."""

@@ -1,0 +1,1 @@
+"""What is stored and how it is found again, over a `Disk`."""

@@ -1,0 +1,45 @@
+"""The storage of a member, worked by a log thread: the port `StorageQueue`, in the server and in the simulator.
+
+Not here: the thread (`zab.host.log_thread`, `zab.simulator.world.log_thread`) and what the storage does (`storage`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from datatree.log.zxid import Zxid
+from zab.member.storage.events import StorageEffect
+from zab.member.storage.storage import Storage
+
+
+class LogThread(Protocol):
+    """Carries out storage effects in order, and tells the storage when it is idle."""
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether `nudge` does something."""
+        ...
+
+    def put(self, effect: StorageEffect) -> None:
+        """Queue one effect."""
+        ...
+
+    def nudge(self) -> None:
+        """Something changed that is written down when the log is idle."""
+        ...
+
+
+class ThreadedStorage:
+    """See `zab.member.ports.StorageQueue`."""
+
+    def __init__(self, storage: Storage, log_thread: LogThread) -> None:
+        self._storage = storage
+        self._log_thread = log_thread
+        self.waits = storage.waits
+        self.put = log_thread.put
+
+    def mark_moved(self, zxid: Zxid) -> None:
+        self._storage.mark = zxid
+        # After the mark: a storage that is about to be told that it is idle sees it.
+        if self._log_thread.is_parked:
+            self._log_thread.nudge()

@@ -1,0 +1,1 @@
+"""The tree of a member: whether it is right, how it is made again, and its snapshots."""

@@ -1,0 +1,30 @@
+"""What a running member does about damage that is found while its files are read through (C7 scrubbing).
+
+    a record        is written again, of what the storage knows of it (`storage`)
+    a snapshot      is set aside; if it was the newest, one of the tree as it is takes its place
+    the log         if a snapshot above it is there, nothing depends on it. Else one of the tree as it is is taken:
+                    after a restart it is where the history begins, and the damage lies wholly below it
+
+Where none can be taken now, since one is being written, the tree is disputed, or the batch is not applied yet, the next
+round finds the same again: it comes after `AGAIN_SECONDS`.
+
+Not here: reading (`datatree.recovery.scrub`), and how quickly (`zab.server.scrubber`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zab.member.storage.events import DamageFound
+from zab.member.trees import snapshots
+
+AGAIN_SECONDS: Final = 60
+
+
+def on_damage_found(member: snapshots.Member, event: DamageFound) -> None:
+    """Count it; and take a snapshot, if one is needed and can be taken now."""
+    member.metrics.damage_found += 1
+    is_writing = member.processor.schedule.writing is not None
+    if event.needs and member.applied >= event.needs and not is_writing and member.repair is None:
+        member.trace(f"damaged files up to {event.needs:#x} -> a snapshot of the tree at {member.applied:#x}")
+        snapshots.take_here(member)

@@ -1,0 +1,1 @@
+"""What a member says of itself: four-letter words, commands, figures."""

@@ -1,0 +1,420 @@
+"""Four-letter words: what a member says about itself, in plain text, on the client port. `WORDS` is the table of them.
+
+A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
+those of ZooKeeper 3.9, so that what parses its answers parses these.
+
+A word comes instead of a connection's first frame: read as the length of a frame it is one that no frame has. What may
+come after it is passed over, but for the eight bytes that `stmk` asks for.
+
+Pure: the text is made of the member's figures, and of its surroundings, which are looked at before some words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+from datatree.slices import NAMES
+from session.identity import SessionId
+from zab.member.clients.connection import ClientConnection, Stage
+from zab.member.membership.reconfiguring import config_in_force
+from zab.member.requests.reads import ConnectionEnds, Steps
+from zab.member.state.metrics import Summary
+from zab.member.state.waiting import why_not_serving
+from zab.member.words.events import LookAround, LookedAround
+from zab.member.words.figures import (
+    UNSIGNED,
+    Inspected,
+    Kind,
+    connection_figures,
+    figures,
+    mode,
+)
+from zab.protocol.states import LEADING
+from zab.service.version import shown
+from zab.wire.visible import in_line
+
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
+
+QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+"""Of the summaries that have them, as `mntr` names them."""
+
+_STMK: Final = b"stmk"
+_MASK: Final = Struct(">q")
+
+_PATHS_A_LINE: Final = 8
+"""So many paths that are put together and not shown take as long as a line."""
+
+Lines: TypeAlias = Iterator[str]
+"""The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
+
+
+class Asked(Inspected, Protocol):
+    """What is needed of a member that answers."""
+
+    def want(self, effect: LookAround) -> None: ...
+
+
+def on_word(member: Asked, connection: ClientConnection, word: bytes) -> bool:
+    """Begin to answer what a connection began with; False: it is none of the words."""
+    found = WORDS.get(word)
+    if found is None:
+        return False
+    rest = connection.frames.rest()[len(word) :]
+    if word == _STMK and len(rest) < _MASK.size:
+        return True  # the rest of it comes
+    member.metrics.packets_received += 1
+    connection.received_count += 1
+    name = word.decode("ascii")
+    if not member.config.allows_word(name):
+        lines: Iterable[str] = (f"{name} is not executed because it is not in the whitelist.\n",)
+    elif not (member.serving or member.read_only.is_on or found.always):
+        lines = (NOT_SERVING, f"{why_not_serving(member.peer)}\n")
+    else:
+        if word == _STMK:
+            (member.metrics.trace_mask,) = _MASK.unpack_from(rest)
+        lines = found.text(member)
+        if found.looks_around:
+            connection.answering = _said(lines)
+            member.clients.waiting_words.append(connection)
+            if len(member.clients.waiting_words) == 1:
+                member.want(LookAround())
+            return True
+    member.processor.answer_in_slices(connection, _said(lines))
+    return True
+
+
+def on_looked_around(member: Asked, event: LookedAround) -> None:
+    """Begin what has waited for that."""
+    member.surroundings = event.surroundings
+    for connection in member.clients.waiting_words:
+        if connection.answering is not None and not connection.closing:
+            member.processor.answer_in_slices(connection, connection.answering)
+    member.clients.waiting_words.clear()
+
+
+def _said(lines: Iterable[str]) -> Steps:
+    said: list[str] = []
+    for line in lines:
+        said.append(line)
+        if not len(said) % NAMES:
+            yield
+    raise ConnectionEnds("".join(said).encode())
+
+
+def _ruok(_member: Inspected) -> Lines:
+    """Are you OK?"""
+    yield "imok"
+
+
+def _isro(member: Inspected) -> Lines:
+    """Are you read-only? `null` while no client is served."""
+    yield "ro" if member.read_only.is_on else "rw" if member.takes_clients else "null"
+
+
+def _envi(member: Inspected) -> Lines:
+    """The version, which some clients look for here, and the machine."""
+    yield f"Environment:\nzookeeper.version={shown()}\n"
+    for name, value in member.surroundings.properties.items():
+        yield f"{name}={value}\n"
+
+
+def _dirs(member: Inspected) -> Lines:
+    """How large the two directories are."""
+    yield f"datadir_size: {member.surroundings.data_bytes}\nlogdir_size: {member.surroundings.log_bytes}\n"
+
+
+def _hash(member: Inspected) -> Lines:
+    """The digests of the tree at the last batch ends."""
+    for zxid, digest in member.digests.remembered():
+        yield f"{zxid:x}: {digest}\n"
+
+
+def _mask(member: Inspected) -> Lines:
+    """The trace mask, which traces nothing."""
+    yield str(member.metrics.trace_mask)
+
+
+def _srvr(member: Inspected) -> Lines:
+    """Version, latencies, counts, zxid, mode, number of znodes; in read-only mode, why it is in it."""
+    yield _version(member) + _numbers(member)
+    if member.read_only.is_on:
+        yield f"{why_not_serving(member.peer, reads=True)}\n"
+
+
+def _stat(member: Inspected) -> Lines:
+    """As `srvr`, with a line for each connection."""
+    yield f"{_version(member)}Clients:\n"
+    for connection in list(member.clients.all):
+        yield f" {_brief(connection)})\n"
+    yield "\n" + _numbers(member)
+
+
+def _version(member: Inspected) -> str:
+    mode = "READ-ONLY mode; serving only read-only clients\n" if member.read_only.is_on else ""
+    return f"Zookeeper version: {shown()}\n{mode}"
+
+
+def _numbers(member: Inspected) -> str:
+    metrics = member.metrics
+    latency = metrics.latency()
+    text = (
+        f"Latency min/avg/max: {latency.least}/{_double(latency.average)}/{latency.largest}\n"
+        f"Received: {metrics.packets_received}\n"
+        f"Sent: {metrics.packets_sent}\n"
+        f"Connections: {len(member.clients.all)}\n"
+        f"Outstanding: {member.processor.outstanding_count}\n"
+        f"Zxid: {member.tree.applied:#x}\n"
+        f"Mode: {mode(member)}\n"
+        f"Node count: {member.tree.znode_count}\n"
+    )
+    if member.peer.state == LEADING and not member.config.is_standalone:
+        size = metrics.proposal_size
+        least, largest = (size.least, size.largest) if size.count else (-1, -1)
+        text += f"Proposal sizes last/min/max: {metrics.last_proposal_size}/{least}/{largest}\n"
+    return text
+
+
+def _brief(connection: ClientConnection) -> str:
+    shown = connection_figures(connection)
+    return (
+        f"/{shown.remote_socket_address}[{shown.interest_ops:x}](queued={shown.outstanding_requests},"
+        f"recved={shown.packets_received},sent={shown.packets_sent}"
+    )
+
+
+def _cons(member: Inspected) -> Lines:
+    """A line for each connection, with its session and what it did last."""
+    for connection in list(member.clients.all):
+        text = _brief(connection)
+        shown = connection_figures(connection)
+        if shown.session_id is not None and shown.last_cxid is not None and shown.last_zxid is not None:
+            cxid = f"lcxid={shown.last_cxid:#x}," if shown.last_cxid >= 0 else ""
+            text += (
+                f",sid={shown.session_id & UNSIGNED:#x},lop={shown.last_operation},est={shown.established},"
+                f"to={shown.session_timeout},{cxid}lzxid={shown.last_zxid & UNSIGNED:#x},"
+                f"lresp={shown.last_response_time},llat={shown.last_latency},minlat={shown.min_latency},"
+                f"avglat={shown.avg_latency},maxlat={shown.max_latency}"
+            )
+        yield f" {text})\n"
+    yield "\n"
+
+
+def _crst(member: Inspected) -> Lines:
+    """Reset the connections' counts."""
+    for connection in member.clients.all:
+        connection.forget_counts()
+    yield "Connection stats reset.\n"
+
+
+def _srst(member: Inspected) -> Lines:
+    """Reset the server's counts."""
+    member.metrics.reset()
+    yield "Server stats reset.\n"
+
+
+def _wchs(member: Inspected) -> Lines:
+    """How many watches of data there are. A path that a connection watches in several ways is watched once."""
+    watches = member.state.watches
+    connections = watches_count = paths_count = 0
+    for connection in watches.holders():
+        count = len(watches.data_paths_of(connection))
+        connections += count > 0
+        watches_count += count
+        yield from [""] * (1 + count // _PATHS_A_LINE)
+    for _ in watches.data_paths():
+        paths_count += 1
+        yield ""
+    yield f"{connections} connections watching {paths_count} paths\nTotal watches:{watches_count}\n"
+
+
+def _wchc(member: Inspected) -> Lines:
+    """The watches, by connection."""
+    watches = member.state.watches
+    for connection in watches.holders():
+        paths = watches.data_paths_of(connection)
+        if paths:
+            yield f"{connection.session & UNSIGNED:#x}\n"
+        for path in paths:
+            yield f"\t{_text(path)}\n"
+    yield "\n"
+
+
+def _wchp(member: Inspected) -> Lines:
+    """The watches, by path."""
+    watches = member.state.watches
+    for path in watches.data_paths():
+        yield f"{_text(path)}\n"
+        for each in watches.data_watchers(path):
+            yield f"\t{each.session & UNSIGNED:#x}\n"
+    yield "\n"
+
+
+def _dump(member: Inspected) -> Lines:
+    """Sessions, their ephemerals, and connections."""
+    tree, tracker = member.tree, member.sessions.tracker
+    has_local = member.config.has_local_sessions or member.read_only.is_on
+    yield "SessionTracker dump:\n"
+    if has_local:
+        yield "Local "
+        yield from _dump_sessions(member, member.sessions.local.sets())
+    if tracker is not None:
+        yield "Global " if has_local else ""
+        yield from _dump_sessions(member, tracker.sets())
+    else:
+        yield f"Global Sessions({len(tree.sessions)}):\n"
+        for session, ms in list(tree.sessions.items()):
+            yield f"{session & UNSIGNED:#x}\t{ms}ms\n"
+    owners = list(tree.ephemerals)
+    yield f"ephemeral nodes dump:\nSessions with Ephemerals ({len(owners)}):\n"
+    for owner in owners:
+        yield f"{owner & UNSIGNED:#x}:\n"
+        for path in list(tree.ephemerals.get(owner, ())):
+            yield f"\t{_text(path)}\n"
+    yield from _dump_connections(member)
+
+
+def _dump_sessions(member: Inspected, due: Iterable[tuple[int, list[SessionId]]]) -> Lines:
+    sets = list(due)
+    yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
+    for when, ids in sets:
+        yield f"{len(ids)} expire at {date(member, when)}:\n"
+        for id_ in ids:
+            yield f"\t{id_ & UNSIGNED:#x}\n"
+
+
+def _dump_connections(member: Inspected) -> Lines:
+    due: dict[int, list[ClientConnection]] = {}
+    for connection in list(member.clients.all):
+        due.setdefault(silent_until(member, connection), []).append(connection)
+        yield ""
+    yield f"Connections dump:\nConnections Sets ({len(due)})/({sum(map(len, due.values()))}):\n"
+    for when, connections in sorted(due.items()):
+        yield f"{len(connections)} expire at {date(member, when)}:\n"
+        for connection in connections:
+            address = f"/{connection.host}:{connection.port}"
+            yield f"\tip: {address} sessionId: {connection.session & UNSIGNED:#x}\n"
+
+
+def silent_until(member: Inspected, connection: ClientConnection) -> int:
+    """When a connection is closed if nothing comes until then (monotonic ms, a multiple of the tick)."""
+    config = member.config
+    is_served = connection.stage is Stage.SERVED
+    limit_ms = connection.timeout_ms if is_served else config.sessionless_timeout_ms
+    ticks = member.now // config.tick_time_ms + 2 - connection.idle_ticks
+    return (ticks + -(-limit_ms // config.tick_time_ms)) * config.tick_time_ms
+
+
+def date(member: Inspected, when: int) -> str:
+    """A moment of the monotonic clock (ms), as Java prints a date in UTC."""
+    moment = datetime.fromtimestamp((member.wall + when - member.now) // 1000, UTC)
+    return f"{_DAYS[moment.weekday()]} {_MONTHS[moment.month - 1]} {moment:%d %H:%M:%S} UTC {moment.year}"
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""Java's, whatever the language of this process."""
+
+
+def _conf(member: Inspected) -> Lines:
+    """The configuration, and the ensemble."""
+    config = config_in_force(member.config, member.peer)
+    host_port = config.client_address
+    values: dict[str, object] = {
+        "clientPort": host_port[1] if host_port is not None else -1,
+        "secureClientPort": config.secure_client_port or -1,
+        "dataDir": f"{config.data_dir}/version-1",
+        "dataDirSize": member.surroundings.data_bytes,
+        "dataLogDir": f"{config.data_log_dir}/version-1",
+        "dataLogSize": member.surroundings.log_bytes,
+        "tickTime": config.tick_time_ms,
+        "maxClientCnxns": config.max_client_connections,
+        "minSessionTimeout": config.min_session_timeout_ms,
+        "maxSessionTimeout": config.max_session_timeout_ms,
+        "clientPortListenBacklog": config.client_port_backlog_count,
+        "serverId": config.server_id,
+    }
+    own = config.ensemble.servers.get(config.server_id)
+    if not member.config.is_standalone and own is not None:
+        values |= {
+            "initLimit": config.init_limit_ticks,
+            "syncLimit": config.sync_limit_ticks,
+            "electionAlg": 3,
+            "electionPort": own.election_port,
+            "quorumPort": own.quorum_port,
+            "peerType": 1 if own.role.value == "observer" else 0,
+        }
+    text = "".join(f"{key}={value}\n" for key, value in values.items())
+    yield text if member.config.is_standalone else f"{text}membership: \n{config.ensemble}"
+
+
+def _mntr(member: Inspected) -> Lines:
+    """All figures: `zk_<name>` TAB value."""
+    for figure in figures(member):
+        key = f"{figure.key}_" if figure.key else ""
+        if isinstance(figure.value, Summary):
+            for part, value in parts_of(figure.value, figure.kind).items():
+                yield f"zk_{part}_{key}{figure.name}\t{_double(value)}\n"
+        else:
+            yield f"zk_{key}{figure.name}\t{_double(figure.value)}\n"
+
+
+def parts_of(summary: Summary, kind: Kind) -> dict[str, int | float]:
+    """What is shown of a summary, in ZooKeeper's order."""
+    parts: dict[str, int | float] = {
+        "avg": round(summary.average, 4),
+        "min": summary.least,
+        "max": summary.largest,
+        "cnt": summary.count,
+        "sum": summary.total,
+    }
+    if kind is Kind.ADVANCED:
+        parts |= zip(QUANTILES, summary.quantiles(*QUANTILES.values()), strict=True)
+    return parts
+
+
+def _double(value: str | float) -> str:
+    """As Java prints it: an average has up to four decimals, and at least one."""
+    return str(round(value, 4)) if isinstance(value, float) else str(value)
+
+
+def _text(path: bytes) -> str:
+    """As it stands in a line: nothing in it ends that, or is a command to a terminal."""
+    return in_line(path.decode("utf-8", "replace"))
+
+
+@attrs.frozen
+class Word:
+    """How a word is answered."""
+
+    text: Callable[[Inspected], Lines]
+    always: bool = False
+    """Also while no client is served."""
+    looks_around: bool = False
+    """It tells of the member's surroundings."""
+
+
+WORDS: dict[bytes, Word] = {
+    b"ruok": Word(_ruok, always=True),
+    b"isro": Word(_isro, always=True),
+    b"envi": Word(_envi, always=True, looks_around=True),
+    b"srvr": Word(_srvr),
+    b"stat": Word(_stat),
+    b"mntr": Word(_mntr, looks_around=True),
+    b"conf": Word(_conf, looks_around=True),
+    b"cons": Word(_cons),
+    b"crst": Word(_crst),
+    b"srst": Word(_srst),
+    b"wchs": Word(_wchs),
+    b"wchc": Word(_wchc),
+    b"wchp": Word(_wchp),
+    b"dump": Word(_dump),
+    b"dirs": Word(_dirs, looks_around=True),
+    b"hash": Word(_hash),
+    b"gtmk": Word(_mask, always=True),
+    b"stmk": Word(_mask, always=True),
+}

@@ -1,0 +1,1 @@
+"""What every service says of itself: its version, spans of tracing, what is around its process."""
