@@ -36,7 +36,7 @@ from bench.process_tree import cpu_seconds, peak_mib
 from datatree.log.epochs import save_mark
 from datatree.record import Txn
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.audit import COLUMNS as AUDIT_COLUMNS
 from zab.pipeline.jobs.audit import audit

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from zab.host.disk import RealFile
+from zab.host.storage.disk import RealFile
 from zab.server.__main__ import main
 
 NAME = "late"

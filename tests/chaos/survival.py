@@ -9,7 +9,7 @@ from datatree.recovery.recover import recover
 from tests.chaos.chaos import Misfortune, Report, run
 from tests.chaos.records import judged
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 
 def tree_of(member: ZooKeeperMember) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from tests.chaos.test_kill import TICK, TRIES
 from tests.rigs.power_cut import build_recorder, needs_recorder
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperError, ZooKeeperMember
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 pytestmark = [pytest.mark.slow, needs_recorder]
 

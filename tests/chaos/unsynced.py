@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from zab.host.disk import RealFile
+from zab.host.storage.disk import RealFile
 from zab.server.__main__ import main
 
 if __name__ == "__main__":

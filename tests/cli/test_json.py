@@ -30,7 +30,7 @@ from zab.cli.commands import COMMANDS
 from zab.cli.json_form import acl_entry, data_fields, hexadecimal, owner_or_none, time_text
 from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.client import connect
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["run"]

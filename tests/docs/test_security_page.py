@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from zab.host.process.secret_file import read_secrets
 from zab.member.clients.sasl_users import users_of_file
-from zab.server.secret_file import read_secrets
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")

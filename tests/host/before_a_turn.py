@@ -1,7 +1,7 @@
 """What the loop does before a turn, for tests that take turns themselves."""
 
-from zab.host.loop import Loop
-from zab.host.poller import BROKEN
+from zab.host.loop.loop import Loop
+from zab.host.loop.poller import BROKEN
 
 
 def tell_what_is_ready(loop: Loop) -> None:

@@ -8,9 +8,9 @@ import attrs
 import trio
 
 from tests.host.before_a_turn import tell_what_is_ready
-from zab.host.listener import open_listener
-from zab.host.loop import Loop
-from zab.host.sockets import ClientSockets
+from zab.host.loop.listener import open_listener
+from zab.host.loop.loop import Loop
+from zab.host.loop.sockets import ClientSockets
 from zab.wire.manners import Manners
 
 FAR_NS = 1 << 62

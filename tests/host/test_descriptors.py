@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from zab.host.descriptors import RESERVE_MAX, WANTED_MAX, for_clients, for_newcomers, raise_limit
+from zab.host.process.descriptors import RESERVE_MAX, WANTED_MAX, for_clients, for_newcomers, raise_limit
 
 
 @pytest.mark.parametrize(("limit", "count"), [(64, 32), (1023, 512), (1024, 512), (1 << 20, (1 << 20) - RESERVE_MAX)])

@@ -16,11 +16,11 @@ from tests.host.holders import certificates, holder, member
 from tests.host.service import FAR_NS, WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import Sealer, client_secret
-from zab.host import handshakes as module
-from zab.host.handshakes import HANDSHAKE_MS, Door
-from zab.host.sockets import TlsSocket
-from zab.host.tls import NO_TLS
-from zab.host.tls_socket import SEAL_BYTES_MAX
+from zab.host.loop import handshakes as module
+from zab.host.loop.handshakes import HANDSHAKE_MS, Door
+from zab.host.loop.sockets import TlsSocket
+from zab.host.tls.engine import NO_TLS
+from zab.host.tls.tls_socket import SEAL_BYTES_MAX
 
 __all__ = ["certificates", "holder", "member"]
 

@@ -14,8 +14,8 @@ import trio.lowlevel
 import trio.testing
 
 from tests.rigs.certificates import Certificates, quorum_store_lines
-from zab.host.http_server import HEAD_BYTES_MAX, HttpServer
-from zab.host.listener import open_listener
+from zab.host.http.http_server import HEAD_BYTES_MAX, HttpServer
+from zab.host.loop.listener import open_listener
 from zab.member.settings.zoo_cfg import parse
 from zab.server.http_ports import admin_stores
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from zab.host.job_thread import JobThread
+from zab.host.storage.job_thread import JobThread
 
 PATIENCE_SECONDS = 60
 

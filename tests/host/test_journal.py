@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from zab.host import journal as module
-from zab.host.journal import (
+from zab.host.journal import journal as module
+from zab.host.journal.journal import (
     LINES_AT_ONCE,
     REPEAT_SECONDS,
     SELDOM_SECONDS,
@@ -19,7 +19,7 @@ from zab.host.journal import (
     open_journal,
     written,
 )
-from zab.host.trail_file import TrailFile
+from zab.host.journal.trail_file import TrailFile
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
 from tests.host.service import running
-from zab.host import links as links_module
-from zab.host.conversation import Greeted
-from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
-from zab.host.listener import open_listener
-from zab.host.loop import Loop
+from zab.host.loop import links as links_module
+from zab.host.loop.conversation import Greeted
+from zab.host.loop.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
+from zab.host.loop.listener import open_listener
+from zab.host.loop.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
 from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest

@@ -6,8 +6,8 @@ import time
 import attrs
 import pytest
 
-from zab.host.log_thread import IDLE_SECONDS, LogThread
-from zab.host.posts import Posts
+from zab.host.loop.posts import Posts
+from zab.host.storage.log_thread import IDLE_SECONDS, LogThread
 from zab.protocol.events import AppendBatches, DrainLog, Durable, LogDrained
 
 PATIENCE_SECONDS = 60

@@ -12,11 +12,11 @@ import pytest
 import trio
 import trio.testing
 
-from zab.host import listener as listener_module
-from zab.host.listener import PAUSE_MS, Listener, open_listener
-from zab.host.loop import Loop, Watched, now_ms
-from zab.host.poller import BROKEN, READ, WRITE, SelectorPoller, make_poller
-from zab.host.posts import Posts
+from zab.host.loop import listener as listener_module
+from zab.host.loop.listener import PAUSE_MS, Listener, open_listener
+from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.poller import BROKEN, READ, WRITE, SelectorPoller, make_poller
+from zab.host.loop.posts import Posts
 
 
 class Script:
@@ -52,7 +52,7 @@ class Recorder(Watched):
 @pytest.fixture(params=[make_poller, SelectorPoller])
 def loop(request, monkeypatch):
     """With the poller of this system, and with that of others."""
-    monkeypatch.setattr("zab.host.loop.make_poller", request.param)
+    monkeypatch.setattr("zab.host.loop.loop.make_poller", request.param)
     loop = Loop()
     yield loop
     trio.run(close, loop)
@@ -135,7 +135,7 @@ def test_every_turn_that_does_not_wait_ends_in_a_checkpoint(loop):
 
 
 def test_other_tasks_run_while_there_is_always_something_ready(loop, pair, monkeypatch):
-    monkeypatch.setattr("zab.host.loop._LINGER_TOTAL_NS", 0)
+    monkeypatch.setattr("zab.host.loop.loop._LINGER_TOTAL_NS", 0)
     ours, theirs = pair
     theirs.send(b"never read")
     loop.watch(Recorder(ours), READ)

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import trio.testing
 
-from zab.host import memory
+from zab.host.process import memory
 
 
 def resident_bytes() -> int:

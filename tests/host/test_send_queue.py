@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zab.host.send_queue import JOIN_BYTES_MAX, SMALL_BYTES, SendQueue
+from zab.host.loop.send_queue import JOIN_BYTES_MAX, SMALL_BYTES, SendQueue
 
 
 class Sink:

@@ -19,11 +19,11 @@ from tests.host.service import (
     receive_exactly,
     running,
 )
-from zab.host import listener as listener_module
-from zab.host import sockets as module
-from zab.host.listener import PAUSE_MS
-from zab.host.poller import READ, WRITE
-from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
+from zab.host.loop import listener as listener_module
+from zab.host.loop import sockets as module
+from zab.host.loop.listener import PAUSE_MS
+from zab.host.loop.poller import READ, WRITE
+from zab.host.loop.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from zab.host.loop import Loop, now_ms
-from zab.host.supervisor import BEATS, Supervisor, supervisor_of
+from zab.host.loop.loop import Loop, now_ms
+from zab.host.process.supervisor import BEATS, Supervisor, supervisor_of
 
 PATIENCE_SECONDS = 60
 

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from tests.rigs.power_cut import Machine, build_recorder, needs_recorder
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 pytestmark = needs_recorder
 
@@ -26,7 +26,7 @@ SEEDS = 12
 
 PROGRAM = """
 import json, os, sys
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 root, record = sys.argv[1:]
 disk = RealDisk(root)
@@ -171,7 +171,7 @@ def test_a_log_elsewhere_is_synced_where_it_is(library: Path, tmp_path: Path) ->
     (tmp_path / "logs").mkdir()
     run(
         machine,
-        "import sys\nfrom zab.host.disk import RealDisk\n"
+        "import sys\nfrom zab.host.storage.disk import RealDisk\n"
         "disk = RealDisk(sys.argv[1] + '/data', sys.argv[1] + '/logs')\n"
         "disk.open_append('version-1/log.1', create=True).write_durable(b'x')\ndisk.sync_directory('version-1')\n",
     )

@@ -13,7 +13,7 @@ import pytest
 from tests.host.holders import certificates, holder, member
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import SUITE, Sealer, client_secret
-from zab.host.tls import DATA_PER_RECORD, RECORDS_MAX, TlsError, TlsSide
+from zab.host.tls.engine import DATA_PER_RECORD, RECORDS_MAX, TlsError, TlsSide
 from zab.tls import subjects
 
 __all__ = ["certificates", "holder", "member"]

@@ -13,11 +13,11 @@ from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
 from tests.host.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
-from zab.host import links as links_module
-from zab.host.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
-from zab.host.listener import open_listener
-from zab.host.loop import Loop
-from zab.host.tls import NO_TLS, TlsSide
+from zab.host.loop import links as links_module
+from zab.host.loop.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
+from zab.host.loop.listener import open_listener
+from zab.host.loop.loop import Loop
+from zab.host.tls.engine import NO_TLS, TlsSide
 from zab.member.dialect import QUORUM_DIALECT
 from zab.member.membership.greeting import Purpose, party
 from zab.member.settings.zoo_cfg import parse

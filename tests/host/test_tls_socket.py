@@ -10,8 +10,8 @@ import pytest
 from tests.host.holders import certificates, holder, member
 from tests.host.test_tls import Client, shake
 from tests.rigs.certificates import server_context
-from zab.host.tls import RECORD_BYTES_MAX, TlsSide
-from zab.host.tls_socket import SEAL_BYTES_MAX, SealedFrames
+from zab.host.tls.engine import RECORD_BYTES_MAX, TlsSide
+from zab.host.tls.tls_socket import SEAL_BYTES_MAX, SealedFrames
 
 __all__ = ["certificates", "holder", "member"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from zab.host.trail import Trail
-from zab.host.trail_file import TrailFile
+from zab.host.journal.trail import Trail
+from zab.host.journal.trail_file import TrailFile
 
 PATIENCE_SECONDS = 20.0
 

@@ -3,7 +3,7 @@
 from datatree.log.batch import build, genesis
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import recover
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.member.storage.storage import Storage
 
 LINEAGE = bytes(range(16))

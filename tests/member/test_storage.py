@@ -293,7 +293,7 @@ def test_without_close_the_next_start_copies_what_nobody_vouches_for(storage):
 
 
 def test_storage_without_a_lineage_idles_and_closes(tmp_path):
-    from zab.host.disk import RealDisk
+    from zab.host.storage.disk import RealDisk
     from zab.member.storage.storage import Storage
 
     disk = RealDisk(str(tmp_path))

@@ -26,7 +26,7 @@ from tests.pipeline.rigs.load import Recorder, Worker, connect, disconnect, ever
 from tests.rigs.zab_server import zab_servers
 from zab.cli.main import main
 from zab.cli.pipeline.jobs import JOBS
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.output import Target
 from zab.pipeline.places import open_place

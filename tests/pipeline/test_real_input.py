@@ -27,7 +27,7 @@ from tests.pipeline.rigs.expected_rows import (
     whole_rows,
 )
 from zab.cli.files.log_files import Entry, open_log
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 pytestmark = pytest.mark.slow
 

@@ -6,13 +6,13 @@ import attrs
 
 from datatree.log.zxid import Zxid
 from zab.configuration.reconfiguration import ensemble_of
+from zab.host.process.dial import Address, address_of
 from zab.member.settings.zoo_cfg import parse
 from zab.protocol.events import MembershipsChanged
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
 from zab.server.address_book import AddressBook
-from zab.server.dial import Address, address_of
 
 OF_FILE = "server.1=127.0.0.1:1001:1002\nserver.2=127.0.0.1:2001:2002\nserver.3=127.0.0.1:3001:3002\n"
 OTHERS = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=2\nreconfigEnabled=true\nobserverMasterPort=7000\n"

@@ -17,12 +17,12 @@ from tests.host.other import SECRET
 from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
 from tests.server.transfers import served_by
-from zab.host.listener import open_listener
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import Address, address_of, dial, first_of
+from zab.host.process.failure import ServerFailedError
 from zab.member.membership.greeting import Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.binding import bind
-from zab.server.dial import Address, address_of, dial, first_of
-from zab.server.failure import ServerFailedError
 from zab.server.greeting import Greeting
 from zab.server.quorum_host import quorum_addresses
 from zab.server.snapshot_transfer import TransferServer

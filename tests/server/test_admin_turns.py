@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from tests.direct.members import SURROUNDINGS, Ensemble
-from zab.host.http_server import HttpServer
-from zab.host.listener import open_listener
+from zab.host.http.http_server import HttpServer
+from zab.host.loop.listener import open_listener
 from zab.member.words.admin_commands import COMMANDS, Command
 from zab.server import admin
 

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.rigs.zab_server import zab_servers
-from zab.host.trail_file import TrailFile
+from zab.host.journal.trail_file import TrailFile
 from zab.member.clients.audit import SUCCESS, Asked, Change, OfServer, Record, Refusal
 from zab.server.audit import REFUSALS_PER_SECOND, AuditLog
 from zab.testing.ports import free_ports

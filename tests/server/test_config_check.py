@@ -11,10 +11,10 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.test_json import table
+from zab.host.process.failure import ServerFailedError
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.config_check import check
 from zab.server.config_file import load
-from zab.server.failure import ServerFailedError
 from zab.server.start import open_disk
 
 __all__ = ["run"]

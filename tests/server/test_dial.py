@@ -10,9 +10,9 @@ import trio
 
 from tests.rigs.processes import unstarted
 from tests.server.transfers import greeting
-from zab.host.listener import open_listener
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import Address, BeyondThisMachineError, dial
 from zab.member.membership.greeting import party
-from zab.server.dial import Address, BeyondThisMachineError, dial
 from zab.server.greeting import Greeting
 from zab.testing.ports import free_ports
 from zab.wire.handshake import Secret

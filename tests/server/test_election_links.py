@@ -11,15 +11,15 @@ import trio
 
 from tests.host.other import SECRET
 from tests.server.transfers import greeting
-from zab.host.conversation import introduce, meet, reason_of
-from zab.host.listener import open_listener
+from zab.host.loop.conversation import introduce, meet, reason_of
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import Address
 from zab.member.membership.greeting import Purpose
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import ALL, LIVES
 from zab.protocol.message import CONFIG_BYTES_MAX, Ack, Notification, encode
 from zab.protocol.states import NOTHING
 from zab.server import election_links as module
-from zab.server.dial import Address
 from zab.server.election_links import ElectionLinks
 from zab.testing.ports import free_ports
 from zab.wire.frames import frame

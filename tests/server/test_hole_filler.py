@@ -17,7 +17,8 @@ from datatree.recovery.recover import recover
 from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, lost, twin
 from tests.server.transfers import greeting, served_by
-from zab.host.conversation import Conversation, meet
+from zab.host.loop.conversation import Conversation, meet
+from zab.host.process.dial import Address
 from zab.member.storage import snapshot_request
 from zab.member.storage.hole_fill import find, put
 from zab.member.storage.snapshot_request import (
@@ -31,7 +32,6 @@ from zab.member.storage.snapshot_request import (
 from zab.protocol.states import FOLLOWING, LOOKING, State
 from zab.quorum.ids import ServerId
 from zab.server import hole_filler
-from zab.server.dial import Address
 from zab.server.hole_filler import HoleFiller
 from zab.server.snapshot_transfer import TransferServer
 from zab.simulator.world.disk import FaultyDisk

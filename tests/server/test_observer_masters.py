@@ -11,13 +11,13 @@ from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember, four_letter_word
 from zab.client.sync import connect
+from zab.host.process.dial import Address
+from zab.host.process.secret_file import make_secret_file
 from zab.member.membership.greeting import Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.address_book import AddressBook
 from zab.server.binding import bind, observer_master_places
-from zab.server.dial import Address
 from zab.server.quorum_host import quorum_addresses
-from zab.server.secret_file import make_secret_file
 from zab.testing.ports import free_ports
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Dialling

@@ -13,7 +13,7 @@ import trio.testing
 
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
-from zab.host.listener import open_listener
+from zab.host.loop.listener import open_listener
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse
 from zab.server import own_configuration

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from tests.rigs.certificates import Certificates
 from tests.rigs.java_key_stores import with_java_stores
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
-from zab.host.tls import TlsError, TlsSide
+from zab.host.tls.engine import TlsError, TlsSide
 from zab.member.membership.greeting import party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.greeting import Greeting

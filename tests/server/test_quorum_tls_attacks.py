@@ -17,7 +17,7 @@ from tests.rigs.certificates import Certificates
 from tests.rigs.processes import Ensemble, ServerProcess
 from tests.server.quorum_tls import HOSTS, give, make_certificates, members_on_hosts, start
 from tests.server.writer import Writer
-from zab.host.links import STRANGERS_MAX
+from zab.host.loop.links import STRANGERS_MAX
 from zab.member.membership.greeting import Purpose, party
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Dialling

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import zab
-from zab.server import refusal as server
-from zab.server.refusal import foreign_packages, refusal
+from zab.host.process import refusal as server
+from zab.host.process.refusal import foreign_packages, refusal
 
 
 def test_packages_are_our_own() -> None:

@@ -26,7 +26,7 @@ STAGE = """
 import sys
 from datatree.log.epochs import load_member
 from datatree.recovery.restoring import stage
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 disk = RealDisk(sys.argv[1])
 member = load_member(disk)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zab.server.private_file import PrivateFileError, Watched
-from zab.server.secret_file import (
+from zab.host.process.private_file import PrivateFileError, Watched
+from zab.host.process.secret_file import (
     FILE_BYTES_MAX,
     add_secret,
     keep_newest,

@@ -10,8 +10,8 @@ import pytest
 
 from tests.rigs.processes import Ensemble, ServerProcess, servers, unstarted
 from tests.server.writer import Writer, restart
+from zab.host.process.secret_file import add_secret, keep_newest, make_secret_file
 from zab.jute.handshake import ConnectRequest, ConnectResponse
-from zab.server.secret_file import add_secret, keep_newest, make_secret_file
 from zab.wire.frames import frame
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from kazoo.exceptions import KazooException
 
 from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
 from tests.rigs.waiting import until
-from zab.host.descriptors import LIMIT_MIN
+from zab.host.process.descriptors import LIMIT_MIN
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow

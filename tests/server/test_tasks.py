@@ -13,11 +13,13 @@ from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from tests.server.transfers import greeting, served_by
-from zab.host.disk import RealFile
-from zab.host.log_thread import LogThread
-from zab.host.loop import Loop, SystemClock, now_ms
-from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets
+from zab.host.loop.loop import Loop, SystemClock, now_ms
+from zab.host.loop.posts import Posts
+from zab.host.loop.sockets import ClientSockets
+from zab.host.process.dial import Address
+from zab.host.process.failure import ServerFailedError
+from zab.host.storage.disk import RealFile
+from zab.host.storage.log_thread import LogThread
 from zab.member.ports import Ports
 from zab.member.settings.zoo_cfg import parse
 from zab.member.state.metrics import Metrics
@@ -39,8 +41,6 @@ from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.trees.events import KeepSnapshot, RebuildTree, TreeRebuilt
 from zab.member.turn import READ_AHEAD_BYTES, Turn
 from zab.protocol import events as ev
-from zab.server.dial import Address
-from zab.server.failure import ServerFailedError
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks

@@ -21,7 +21,7 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
-from zab.host.descriptors import LIMIT_MIN
+from zab.host.process.descriptors import LIMIT_MIN
 from zab.member.settings.zoo_cfg import parse
 from zab.server import server
 from zab.testing.ports import free_ports

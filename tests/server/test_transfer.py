@@ -11,14 +11,14 @@ from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE
 from tests.server.transfers import greeting, served_by
-from zab.host.conversation import introduce, meet
-from zab.host.disk import RealDisk, RealFile
+from zab.host.loop.conversation import introduce, meet
+from zab.host.process.dial import Address
+from zab.host.storage.disk import RealDisk, RealFile
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.snapshot_fetch import FetchError
 from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
 from zab.protocol.events import FetchSnapshot
 from zab.server import snapshot_transfer as module
-from zab.server.dial import Address
 from zab.server.snapshot_transfer import Fetcher, TransferServer
 from zab.testing.ports import free_ports
 

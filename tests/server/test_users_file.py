@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from zab.host.process.private_file import PrivateFileError, Watched
 from zab.member.clients.sasl_users import Users
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse
 from zab.server.files import warnings_of
-from zab.server.private_file import PrivateFileError, Watched
 from zab.server.users_file import FILE_BYTES_MAX, drop_user, kerberos_login, put_user, watched_users
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 

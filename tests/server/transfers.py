@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import trio
 
 from tests.host.other import SECRET
-from zab.host.conversation import meet
-from zab.host.listener import open_listener
+from zab.host.loop.conversation import meet
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import Address
 from zab.member.membership.greeting import party
-from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import TransferServer
 from zab.wire.handshake import Party

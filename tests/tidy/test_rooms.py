@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import attrs
+import pytest
 
 from tests.tidy.sources import MODULES, ROOT, SOURCES, at, imports, module_of, modules_imported, parsed, report, within
 
@@ -204,26 +205,28 @@ def test_the_drawing_is_the_house() -> None:
     report(found)
 
 
-def test_the_drawing_of_a_member_is_its_rooms() -> None:
-    """Each directory in `zab/member` is a room with a row and a floor; the files beside them are on top of all."""
-    member = ROOT / "zab" / "member"
-    directories = {path.parent.name for path in member.glob("*/__init__.py")}
-    floor_of = floors("Inside a member")
+@pytest.mark.parametrize(("title", "package"), [("Inside a member", "member"), ("Inside the kernel", "host")])
+def test_rooms_inside_a_room_are_as_drawn(title: str, package: str) -> None:
+    """Each directory in it is a room with a row and a floor; the files beside them are on top of all."""
+    whole = ROOT / "zab" / package
+    directories = {path.parent.name for path in whole.glob("*/__init__.py")}
+    floor_of = floors(title)
     assert set(floor_of) == directories
-    assert set(re.findall(r"^\| `(\w+)` \|", section("Inside a member"), re.M)) == directories
+    assert set(re.findall(r"^\| `(\w+)` \|", section(title), re.M)) == directories
     found = []
-    for path in sorted(member.rglob("*.py")):
-        own = _room_in(module_of(path))
-        for other in {_room_in(module) for module in modules_imported(path) if within(module, {"zab.member"})}:
+    for path in sorted(whole.rglob("*.py")):
+        own = _room_in(module_of(path), whole)
+        inside = filter(lambda module: within(module, {f"zab.{package}"}), modules_imported(path))
+        for other in {_room_in(module, whole) for module in inside}:
             if own is not None and own != other and (other is None or floor_of[other] >= floor_of[own]):
                 found.append(f"{at(path, 1)}: {own} may not import {other or 'what is on top'}")
     report(found)
 
 
-def _room_in(module: str) -> str | None:
-    """Which room of a member a module is in; None: on top of them."""
-    parts = module.split(".")
-    return parts[2] if MODULES[module].parent.name != "member" else None
+def _room_in(module: str, whole: Path) -> str | None:
+    """Which room inside another one a module is in; None: on top of them."""
+    directory = MODULES[module].parent
+    return None if directory == whole else directory.name
 
 
 def test_every_stop_of_a_walk_is_there() -> None:

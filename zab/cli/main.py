@@ -6,7 +6,7 @@ Only the command that is called is loaded; the others (`zab.cli.commands`) are a
 What was printed is written before `main` ends, so that an output that takes no more ends in a sentence, too.
 
 Before that, `main` checks that the top-level packages `datatree` and `session` are this project's own
-(`zab.server.refusal`).
+(`zab.host.process.refusal`).
 """
 
 import errno
@@ -26,7 +26,7 @@ from zab.cli.exits import INTERRUPTED, REFUSED
 from zab.cli.flags import show_flags_without_type
 from zab.cli.plain_values import read_plainly
 from zab.cli.terminal import say
-from zab.server.refusal import foreign_packages
+from zab.host.process.refusal import foreign_packages
 
 __all__ = ["build", "main"]
 

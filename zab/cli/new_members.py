@@ -95,7 +95,7 @@ def write_members(
 
     state_in: gives the state. It may write to the directory that it is given, which is removed at the end.
     After an error none of the directories has been made, unless the error came while they got their names."""
-    from zab.host.disk import RealDisk
+    from zab.host.storage.disk import RealDisk
     from zab.pipeline.state import snapshot_output as files
 
     lineage = secrets.token_bytes(_LINEAGE_BYTES)

@@ -6,7 +6,7 @@
                           the journal; each counts before its key (`log.format`, …)
 
 SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Where there is a `log.file`, SIGHUP has it
-opened anew. A supervisor that speaks systemd's protocol is told how it is (`zab.host.supervisor`).
+opened anew. A supervisor that speaks systemd's protocol is told how it is (`zab.host.process.supervisor`).
 
 Exit codes are ZooKeeper's: 0 stopped as asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port
 cannot be bound."""
@@ -22,17 +22,17 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from zab.host.journal import LEVELS, Journal, open_journal
-from zab.host.loop import Loop
-from zab.host.supervisor import Supervisor, supervisor_of
-from zab.host.trail_file import TrailFile
+from zab.host.journal.journal import LEVELS, Journal, open_journal
+from zab.host.journal.trail_file import TrailFile
+from zab.host.loop.loop import Loop
+from zab.host.process.failure import ServerFailedError
+from zab.host.process.refusal import refusal
+from zab.host.process.supervisor import Supervisor, supervisor_of
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.protocol.events import RoleChanged
 from zab.protocol.states import STATE_NAMES
 from zab.server.config_file import load
-from zab.server.failure import ServerFailedError
-from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
 
 PROGRAM = "python -m zab.server"

@@ -24,11 +24,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from zab.configuration.dynamic import Ensemble, MemberAddress, ServerLine
 from zab.configuration.reconfiguration import ensemble_of
+from zab.host.process.dial import Address, address_of
 from zab.member.settings.config import Config
 from zab.protocol.events import MembershipsChanged
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
-from zab.server.dial import Address, address_of
 
 __all__ = ["AddressBook", "Known"]
 

@@ -28,7 +28,7 @@ might be a quorum of those, beside that of the others.
 Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
 connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
 
-Not here: HTTP itself (`zab.host.http_server`), what a command says (`zab.member.words.admin_commands`).
+Not here: HTTP itself (`zab.host.http.http_server`), what a command says (`zab.member.words.admin_commands`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from starlette.types import Receive, Scope, Send
 from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
-from zab.host.journal import Journal
+from zab.host.journal.journal import Journal
 from zab.member.membership.reconfiguring import in_force
 from zab.member.words.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
 from zab.member.words.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all

@@ -6,7 +6,7 @@ audit log, the journal and `audit_records_lost` say how many.
 Whoever has proven nothing may cause any number of refusals: `REFUSALS_PER_SECOND` of each operation are written, and
 the next one says how many were left out, as `left_out`. All are counted (`zab.member.state.metrics`).
 
-Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.trail_file`).
+Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.journal.trail_file`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Final
 
 import attrs
 
-from zab.host.journal import Journal
-from zab.host.loop import wall_ms
-from zab.host.trail import Sink, Trail
-from zab.host.trail_file import TrailFile
+from zab.host.journal.journal import Journal
+from zab.host.journal.trail import Sink, Trail
+from zab.host.journal.trail_file import TrailFile
+from zab.host.loop.loop import wall_ms
+from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.member.clients.audit import (
     FAILURE,
     INVOKED,
@@ -36,7 +37,6 @@ from zab.member.clients.audit import (
 )
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
-from zab.server.failure import CONFIG_ERROR, ServerFailedError
 
 HELD_BYTES_MAX: Final = 32 << 20
 """Of records that wait to be written."""

@@ -7,7 +7,8 @@
 A port that another process still holds is tried again, `electionPortBindRetry` times for those of members. Of several
 addresses for members one is enough: the network of another one may be down.
 
-Not here: who is let in (`zab.host.links`, `zab.host.sockets`); on which address members are listened for (`server`).
+Not here: who is let in (`zab.host.loop.links`, `zab.host.loop.sockets`); on which address members are listened for
+(`server`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import TypeAlias
 import trio
 
 from zab.configuration.dynamic import MemberAddress, bracketed
-from zab.host.journal import Journal
-from zab.host.listener import open_listener
+from zab.host.journal.journal import Journal
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import numeric
+from zab.host.process.failure import BIND_ERROR, ServerFailedError
 from zab.member.settings.config import Config
-from zab.server.dial import numeric
-from zab.server.failure import BIND_ERROR, ServerFailedError
 
 BIND_RETRY_SECONDS = 1.0
 

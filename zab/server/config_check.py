@@ -25,14 +25,14 @@ from attrs import field, frozen
 
 from zab.configuration.dynamic import is_dynamic
 from zab.configuration.fields import ConfigWarning, fields_with_keys
-from zab.host.descriptors import LIMIT_MIN
+from zab.host.process.descriptors import LIMIT_MIN
+from zab.host.process.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.host.process.refusal import refusal
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError, entries_of, parse, plain_key
 from zab.server.config_file import load_text, read_text
-from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.files import READERS, warnings_of
 from zab.server.quorum_host import refuse_strangers
-from zab.server.refusal import refusal
 from zab.server.start import of_zookeeper
 from zab.server.tracing import refuse_without_library
 

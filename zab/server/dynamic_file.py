@@ -21,8 +21,8 @@ from pathlib import Path
 
 from zab.configuration.dynamic import Ensemble, is_dynamic
 from zab.configuration.properties import escaped, without
+from zab.host.process.private_file import sync_directory
 from zab.member.settings.zoo_cfg import entries_of, plain_key
-from zab.server.private_file import sync_directory
 
 _KEY = "dynamicConfigFile"
 _STALE = frozenset({"version", "peerType", _KEY})

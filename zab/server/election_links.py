@@ -9,7 +9,7 @@ survives.
             ──Proof────────>
             ──Notification─> …     perhaps with a Config before it
 
-Where members speak TLS, its handshake comes before all that (`zab.host.tls_stream`).
+Where members speak TLS, its handshake comes before all that (`zab.host.tls.tls_stream`).
 
 Until it is proven who has dialled, no older connection gives way, and nothing is believed.
 
@@ -46,17 +46,17 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
-from zab.host.conversation import FAILURES, Conversation, reason_of
-from zab.host.journal import Journal
-from zab.host.tls import TlsError
-from zab.host.tls_stream import TlsStream
+from zab.host.journal.journal import Journal
+from zab.host.loop.conversation import FAILURES, Conversation, reason_of
+from zab.host.process.dial import Address
+from zab.host.tls.engine import TlsError
+from zab.host.tls.tls_stream import TlsStream
 from zab.member.membership.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.membership.greeting import Purpose, life_of
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import RECONFIGURATION
 from zab.protocol.message import Config, encode
 from zab.quorum.ids import ServerId
-from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.handshake import NotKnownError, TakenError, taken

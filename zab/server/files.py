@@ -12,14 +12,14 @@ from typing import Final
 import attrs
 
 from zab.configuration.fields import ConfigWarning
+from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
+from zab.host.process.private_file import PrivateFileError, Watched
+from zab.host.process.secret_file import read_secrets
 from zab.member.clients.sasl_users import Users, no_section
 from zab.member.settings.config import Config
-from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.http_ports import admin_stores
 from zab.server.kerberos import GssapiLogins, gssapi_logins
-from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_tls import QuorumTls
-from zab.server.secret_file import read_secrets
 from zab.server.tls_stores import client_port_stores
 from zab.server.users_file import kerberos_login, server_login, watched_users
 from zab.tls.stores import StoreError

@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 import trio
 
-from zab.host.conversation import Conversation, Greeted, greet, meet
-from zab.host.links import TakeOver, say_nothing
-from zab.host.tls import TlsSide
-from zab.host.tls_stream import TlsStream, speaks_tls
+from zab.host.loop.conversation import Conversation, Greeted, greet, meet
+from zab.host.loop.links import TakeOver, say_nothing
+from zab.host.process.dial import Address, Dial, dial, first_of
+from zab.host.tls.engine import TlsSide
+from zab.host.tls.tls_stream import TlsStream, speaks_tls
 from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
-from zab.server.dial import Address, Dial, dial, first_of
 from zab.server.quorum_tls import QuorumTls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, none_at_all
 
@@ -107,7 +107,7 @@ class Greeting:
         return await meet(secured, self.listening_for_votes(secured.side.peer_certificate, objection))
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
-        """For a link: see `zab.host.links.Greeter`."""
+        """For a link: see `zab.host.loop.links.Greeter`."""
         return self.dialling_for(Purpose.QUORUM, sid, is_certified=is_certified)
 
     def dialling_for(self, purpose: Purpose, sid: int, *, is_certified: bool = False) -> Dialling:
@@ -115,7 +115,7 @@ class Greeting:
         return Dialling(self._party(), sid, purpose, self._nonce(), is_certified=is_certified)
 
     def listening(self, certificate: bytes | None) -> Listening:
-        """At the quorum port: see `zab.host.links.Greeter`."""
+        """At the quorum port: see `zab.host.loop.links.Greeter`."""
         return self._listening(AT_QUORUM_PORT, certificate, none_at_all)
 
     def listening_for_votes(self, certificate: bytes | None, objection: Objection = none_at_all) -> Listening:
@@ -138,9 +138,9 @@ class Greeting:
         return self._life + token_bytes(NONCE_BYTES - LIFE_BYTES)
 
     def believes(self, agreed: Agreed) -> bool:
-        """See `zab.host.links.Greeter`."""
+        """See `zab.host.loop.links.Greeter`."""
         return self._party().believes(agreed)
 
     def take_over(self, agreed: Agreed) -> TakeOver | None:
-        """See `zab.host.links.Greeter`."""
+        """See `zab.host.loop.links.Greeter`."""
         return self._serve if agreed.purpose == Purpose.SNAPSHOT else None

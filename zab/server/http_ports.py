@@ -18,20 +18,20 @@ import trio
 from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_files
-from zab.host.journal import Journal
-from zab.host.listener import open_listener
+from zab.host.journal.journal import Journal
+from zab.host.loop.listener import open_listener
+from zab.host.process.dial import numeric
+from zab.host.process.private_file import Watched
 from zab.member.membership.reconfiguring import in_force
 from zab.member.settings.config import Config
 from zab.member.storage.events import SnapshotAsked
 from zab.member.words.figures import Inspected
 from zab.server.being_read import BeingRead
-from zab.server.dial import numeric
-from zab.server.private_file import Watched
 from zab.server.tls_stores import context_that_speaks, stores_for_members
 from zab.service.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from zab.host.http_server import HttpServer
+    from zab.host.http.http_server import HttpServer
 
 journal = Journal("http")
 
@@ -139,7 +139,7 @@ class HttpPorts:
             await self._open("metrics", config.metrics_host, config.metrics_port, metrics)
 
     async def _open(self, name: str, host: str, port: int, application: Callable[[], Any]) -> HttpServer | None:
-        from zab.host.http_server import HttpServer
+        from zab.host.http.http_server import HttpServer
 
         try:
             sock = open_listener(await numeric(host, port), port)

@@ -20,9 +20,9 @@ from typing import Any, Final
 import attrs
 import trio
 
+from zab.host.process.private_file import PrivateFileError, read_private
 from zab.member.clients.kerberos import Krb5Login, Login, LoginStep
 from zab.member.events import Answer
-from zab.server.private_file import PrivateFileError, read_private
 from zab.wire.sasl_gssapi import GssapiError, chosen, offer
 
 KEY_TAB_BYTES_MAX: Final = 1 << 20

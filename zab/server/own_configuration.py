@@ -21,14 +21,14 @@ import attrs
 import trio
 
 from zab.configuration.dynamic import Ensemble
-from zab.host.journal import Journal
-from zab.host.listener import EVERYWHERE
+from zab.host.journal.journal import Journal
+from zab.host.loop.listener import EVERYWHERE
+from zab.host.process.failure import ServerFailedError
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.binding import Place, Sockets, listen, observer_master_places
 from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
-from zab.server.failure import ServerFailedError
 from zab.server.quorum_host import quorum_addresses
 
 journal = Journal("server")

@@ -23,9 +23,9 @@ from typing import Final
 import attrs
 import trio
 
-from zab.host.handshakes import Door
-from zab.host.tls import TlsError, TlsSide
-from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
+from zab.host.loop.handshakes import Door
+from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.member.settings.config import Config
 from zab.server.address_book import AddressBook
 from zab.server.tls_stores import context_that_speaks, stores_for_members

@@ -43,7 +43,7 @@ from datatree.snapshot import (
     parse_snapshot_header,
     snapshot_path,
 )
-from zab.host.journal import Journal
+from zab.host.journal.journal import Journal
 
 RECONFIGURED: Final = "the ensemble is being reconfigured: give it again when that is over"
 NOT_IN_FILES: Final = (

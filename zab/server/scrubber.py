@@ -16,7 +16,7 @@ import trio
 
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.scrub import Scrub
-from zab.host.journal import Journal
+from zab.host.journal.journal import Journal
 from zab.member.storage.events import DamageFound
 from zab.member.storage.storage import Storage
 from zab.member.trees.scrubbing import AGAIN_SECONDS

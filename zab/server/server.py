@@ -50,17 +50,20 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab.configuration.dynamic import bracketed
-from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
-from zab.host.disk import RealDisk
-from zab.host.handshakes import Door
-from zab.host.journal import Journal
-from zab.host.links import Links
-from zab.host.log_thread import SWITCH_SECONDS, LogThread
-from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
-from zab.host.memory import give_back_when_quiet
-from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets
-from zab.host.tls import TlsSide
+from zab.host.journal.journal import Journal
+from zab.host.loop.handshakes import Door
+from zab.host.loop.links import Links
+from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
+from zab.host.loop.posts import Posts
+from zab.host.loop.sockets import ClientSockets
+from zab.host.process.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
+from zab.host.process.dial import Dial, dial
+from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
+from zab.host.process.memory import give_back_when_quiet
+from zab.host.process.private_file import PrivateFileError, Watched
+from zab.host.storage.disk import RealDisk
+from zab.host.storage.log_thread import SWITCH_SECONDS, LogThread
+from zab.host.tls.engine import TlsSide
 from zab.member.clients.events import UsersRead
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.events import Answer
@@ -80,15 +83,12 @@ from zab.quorum.ids import Link
 from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
 from zab.server.binding import Sockets, bind
-from zab.server.dial import Dial, dial
 from zab.server.election_links import ElectionLinks
-from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.files import Files, files_of, warnings_of
 from zab.server.greeting import Greeting
 from zab.server.hole_filler import HoleFiller
 from zab.server.http_ports import AskedSnapshots, HttpPorts
 from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port, writes_files
-from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_host import is_open, needs_no_secret, quorum_addresses, warn_if_open
 from zab.server.scrubber import Scrubber
 from zab.server.snapshot_transfer import TransferServer

@@ -19,10 +19,11 @@ import trio
 
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
-from zab.host.conversation import FAILURES, Conversation, reason_of
-from zab.host.journal import Journal
-from zab.host.tls import TlsSide
-from zab.host.tls_stream import TlsStream
+from zab.host.journal.journal import Journal
+from zab.host.loop.conversation import FAILURES, Conversation, reason_of
+from zab.host.process.dial import Address
+from zab.host.tls.engine import TlsSide
+from zab.host.tls.tls_stream import TlsStream
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.events import FetchTree
 from zab.member.storage.snapshot_fetch import Fetch
@@ -40,7 +41,6 @@ from zab.member.storage.snapshot_request import (
 )
 from zab.protocol.events import FetchSnapshot
 from zab.server.being_read import BeingRead
-from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.handshake import Agreed

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from datatree.log.disk import Disk
 from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotError, SnapshotWriter
-from zab.host.job_thread import JobThread
-from zab.host.journal import Journal
+from zab.host.journal.journal import Journal
+from zab.host.storage.job_thread import JobThread
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.trees import tree_repair
 from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree, TreeRebuilt

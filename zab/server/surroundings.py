@@ -18,7 +18,7 @@ from functools import cache
 
 import trio
 
-from zab.host.handshakes import Handshakes
+from zab.host.loop.handshakes import Handshakes
 from zab.member.settings.config import Config
 from zab.member.words.figures import Inspected
 from zab.service.surroundings import Surroundings

@@ -17,11 +17,13 @@ import trio
 
 from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
-from zab.host.conversation import FAILURES, Greeted, reason_of
-from zab.host.journal import Journal
-from zab.host.links import Links
-from zab.host.posts import Posts
-from zab.host.tls_stream import TlsStream
+from zab.host.journal.journal import Journal
+from zab.host.loop.conversation import FAILURES, Greeted, reason_of
+from zab.host.loop.links import Links
+from zab.host.loop.posts import Posts
+from zab.host.process.dial import Address
+from zab.host.process.failure import UNEXPECTED_ERROR, ServerFailedError
+from zab.host.tls.tls_stream import TlsStream
 from zab.member.events import Answer, Input
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.events import (
@@ -42,8 +44,6 @@ from zab.protocol import events as ev
 from zab.protocol.message import Message
 from zab.protocol.states import STATE_NAMES
 from zab.quorum.ids import Link, ServerId
-from zab.server.dial import Address
-from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.server.greeting import Greeting, Stream
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter

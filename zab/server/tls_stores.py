@@ -11,10 +11,10 @@ that computes nothing could cost the loop 170 ms a step: it sends a ClientHello 
 guesses another group first is asked once more (HelloRetryRequest). Stores are read again in another thread; PKCS#12 as
 `zab certs` writes it keeps Python from the loop for 12 ms, PEM for 1 ms.
 
-A key that others may read is refused, as any other secret (`zab.server.private_file`).
+A key that others may read is refused, as any other secret (`zab.host.process.private_file`).
 
-Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings.config`), what members ask of
-each other (`zab.server.quorum_tls`).
+Not here: handshakes (`zab.host.loop.handshakes`), the keys of zoo.cfg (`zab.member.settings.config`), what members ask
+of each other (`zab.server.quorum_tls`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Final, TypeVar
 
 from attrs import field, frozen
 
+from zab.host.process.private_file import PrivateFileError, Watched, demand_private
 from zab.member.settings.cipher_suites import TLS_1_2
 from zab.member.settings.config import Config
-from zab.server.private_file import PrivateFileError, Watched, demand_private
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
 GROUP: Final = "prime256v1"

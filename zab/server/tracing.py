@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from zab.host.journal import Journal
-from zab.host.loop import now_ms
+from zab.host.journal.journal import Journal
+from zab.host.loop.loop import now_ms
+from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.member.settings.config import Config
-from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.service.spans import Span
 
 STOP_SECONDS: Final = 2.0

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from zab.configuration.jaas import LoginModule
+from zab.host.process.private_file import PrivateFileError, Watched, read_private, replace_private
 from zab.member.clients.kerberos import Krb5Login, krb5_login_of
 from zab.member.clients.sasl_users import (
     KERBEROS_LOGIN,
@@ -24,7 +25,6 @@ from zab.member.clients.sasl_users import (
 )
 from zab.member.settings.config import Config
 from zab.member.settings.schemes import SASL
-from zab.server.private_file import PrivateFileError, Watched, read_private, replace_private
 
 FILE_BYTES_MAX: Final = 1 << 20
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Final
 
-from zab.host.journal import LineFormatter
+from zab.host.journal.journal import LineFormatter
 
 LINES_MAX: Final = 5_000
 """The newest of one member."""

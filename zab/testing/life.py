@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 import trio
 
+from zab.host.process.dial import Dial
 from zab.member.settings.config import Config
 from zab.protocol.events import RoleChanged
-from zab.server.dial import Dial
 from zab.server.server import Server, open_server
 from zab.testing.journals import Lines, whose
 

@@ -1,6 +1,6 @@
 """Whether a file with a secret is for its owner alone.
 
-Not here: what becomes of one that is not: a server and the command line refuse it (`zab.server.private_file`,
+Not here: what becomes of one that is not: a server and the command line refuse it (`zab.host.process.private_file`,
 `zab.cli.profiles`), a client warns of it (`zab.client.tls_context`).
 """
 

@@ -1,6 +1,6 @@
 """A dialect: what the servers of one service say to each other on links, as far as a link has to know.
 
-The links of a server (`zab.host.links`) and those of a simulated one are handed the same dialect.
+The links of a server (`zab.host.loop.links`) and those of a simulated one are handed the same dialect.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Manners: how a service has clients, as far as a socket has to know.
 
-The client sockets of a server (`zab.host.sockets`) and those of a simulated one are handed the same manners.
+The client sockets of a server (`zab.host.loop.sockets`) and those of a simulated one are handed the same manners.
 """
 
 from collections.abc import Callable

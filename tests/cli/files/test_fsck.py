@@ -18,7 +18,7 @@ from tests.cli.commands import Result, call
 from tests.cli.files.test_recover import below, cut_short, damaged, lived
 from tests.datatree.histories import LINEAGE, snapshot
 from tests.tidy.sources import ROOT
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 Zab = Callable[..., Result]
 

@@ -23,7 +23,7 @@ from tests.rigs.zookeeper_directory import from_cursor, write_directory
 from tests.rigs.zookeeper_server import log_toolkit, snapshot_formatter
 from zab.cli.files.formatters import long_date, short_date
 from zab.cli.files.log_files import Damage, Entry, Event, Note, open_log
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 __all__ = ["run"]
 

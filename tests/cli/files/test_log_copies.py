@@ -17,7 +17,7 @@ from tests.cli.test_json import FIELDS
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_server import log_toolkit, run_tool
 from tests.tidy.sources import ROOT
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 Zab = Callable[..., Result]
 

@@ -24,7 +24,7 @@ from tests.cli.commands import Result, call
 from tests.datatree.histories import LINEAGE, START, Author
 from zab.cli.files import recover as command
 from zab.cli.main import main
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 TXNS = 5
 """Batches of the history; the last is after the known high-water mark."""

@@ -18,7 +18,7 @@ from tests.datatree.histories import snapshot
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_server import run_tool
 from tests.tidy.sources import ROOT
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 Zab = Callable[..., Result]
 PATHS = (b"/app", b"/app/jobs", b"/app/jobs/1", b"/app/jobs/2", b"/app/config", b"/empty")

@@ -40,7 +40,7 @@ from zab.cli.pipeline.progress import StageProgress
 from zab.cli.pipeline.run import Run as JobRun
 from zab.cli.pipeline.signatures import command_of
 from zab.cli.pipeline.table import cell, fit, print_rows
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.cli.commands import Result, call
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zookeeper_directory import load_directory, to_tree
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.schema import ZNODES
 from zab.pipeline.state.local_state import local_moment
 

@@ -24,7 +24,7 @@ from tests.datatree.zookeeper.histories import history, states
 from tests.rigs.zookeeper_directory import load_directory
 from tests.tidy.sources import ROOT
 from zab.cli import new_members
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 TXNS, TREE = history(2, 300)
 STATE = states(TXNS)[-1]

@@ -13,7 +13,7 @@ from datatree.log.disk import Disk
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.recovery.recover import recover
 from tests.datatree.histories import LINEAGE, START, Author, held, raws, snapshot, synchronized
-from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.storage.disk import DirectoryInUseError, RealDisk
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 D = "version-1/"
@@ -310,7 +310,7 @@ def test_killed_process_loses_no_append_that_returned(tmp_path):
     program = f"""
 from datatree.log.transaction_log import LogContents, TransactionLog
 from tests.datatree.histories import LINEAGE, START, Author, synchronized
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 disk = RealDisk({str(tmp_path)!r})
 synchronized(disk)
 author, log = Author(), TransactionLog(disk, LogContents(LINEAGE, [], START, 0), segment_bytes=4000)

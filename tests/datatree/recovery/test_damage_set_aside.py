@@ -15,7 +15,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered, recover
 from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.member.storage.storage import Storage
 from zab.protocol.events import ResetLog
 from zab.simulator.world.disk import FaultyDisk, PowerLossError

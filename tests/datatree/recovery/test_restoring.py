@@ -29,7 +29,7 @@ from datatree.recovery.restoring import (
 from datatree.snapshot import SnapshotError, SnapshotHeader, SnapshotWriter, load_snapshot, snapshot_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 SENT = "version-1/snapshot.{:x}.restore.tmp"

@@ -24,7 +24,7 @@ from tests.rigs.zookeeper_directory import (
     write_directory,
 )
 from tests.rigs.zookeeper_server import four_letter_word, zookeeper
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

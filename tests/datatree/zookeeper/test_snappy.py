@@ -20,7 +20,7 @@ from tests.datatree.zookeeper.histories import history, states
 from tests.datatree.zookeeper.snappy_files import HEADER, snapped
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from tests.rigs.zookeeper_server import snapshot_formatter, zookeeper
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 __all__ = ["run"]
 

@@ -204,7 +204,7 @@ class Echo:
 
 
 class EchoLog:
-    """See `zab.host.log_thread.Performer`. Raises OSError: final."""
+    """See `zab.host.storage.log_thread.Performer`. Raises OSError: final."""
 
     def __init__(self, disk: Disk) -> None:
         """Recover what is there. What counts was written again and synced, whatever became of it before."""

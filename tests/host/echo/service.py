@@ -17,11 +17,11 @@ from tests.host.echo.echo import (
     EchoTurn,
     StorageFailed,
 )
-from zab.host.disk import RealDisk
-from zab.host.log_thread import LogThread
-from zab.host.loop import Loop
-from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets
+from zab.host.loop.loop import Loop
+from zab.host.loop.posts import Posts
+from zab.host.loop.sockets import ClientSockets
+from zab.host.storage.disk import RealDisk
+from zab.host.storage.log_thread import LogThread
 
 STOP_SECONDS = 5.0
 SLOW_MS = 1000

@@ -29,8 +29,8 @@ from tests.host.echo.echo import (
     StorageFailed,
 )
 from tests.host.echo.service import serve
-from zab.host.disk import RealDisk
-from zab.host.listener import open_listener
+from zab.host.loop.listener import open_listener
+from zab.host.storage.disk import RealDisk
 from zab.wire.frames import FrameReader, frame
 
 PATIENCE_SECONDS = 60

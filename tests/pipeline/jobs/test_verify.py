@@ -23,7 +23,7 @@ from tests.pipeline.rigs.damage import Injected
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
 from tests.pipeline.rigs.native_files import LogFrame, NativeLog, rechained, with_body
 from tests.pipeline.rigs.version2_files import Version2Log
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import VERIFY, find, find_in_snapshots, verify

@@ -21,7 +21,7 @@ from datatree.zookeeper.log import LOG_HEADER
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, in_batches, write_native, write_version2
 from zab.cli.files.log_files import Entry, UnreadableError
 from zab.cli.files.member_logs import open_members
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import find

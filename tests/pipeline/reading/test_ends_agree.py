@@ -21,7 +21,7 @@ from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
 from tests.pipeline.reading.test_ends import zxids
 from tests.pipeline.rigs.log_builder import LINEAGE, START, NativeFile, as_batch, cut_anywhere
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import find

@@ -13,7 +13,7 @@ import pytest
 from datatree.snapshot import load_snapshot
 from tests.datatree.zookeeper.snappy_files import snapped
 from tests.pipeline.rigs.ensembles import Directories
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES
 

@@ -14,7 +14,7 @@ from tests.pipeline.report.test_report_page import Elements
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.damage import Injected
 from tests.pipeline.rigs.ensembles import Directories
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

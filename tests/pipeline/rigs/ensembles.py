@@ -35,7 +35,7 @@ from tests.pipeline.rigs.load_sessions import (
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_directory import is_complete
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 WORKERS = 4
 SEED = 20_26

@@ -21,7 +21,7 @@ from tests.pipeline.rigs.native_files import NativeLog
 from tests.pipeline.rigs.version2_files import Version2Log
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.cli.files.log_files import Damage, Entry, open_log
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from tests.pipeline.rigs.ensembles import NATIVE, Directories
 from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zookeeper_directory import loaded_state
 from zab.cli.files.log_files import Entry, open_log
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.state.local_state import local_moment
 
 if TYPE_CHECKING:

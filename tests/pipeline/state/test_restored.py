@@ -23,7 +23,7 @@ from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.cli.main import main
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.inventory import inventory
 from zab.pipeline.state.local_state import local_moment
 

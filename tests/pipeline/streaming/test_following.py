@@ -20,7 +20,7 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn, encode
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.streaming.following import Ensemble, Following, Route
 from zab.pipeline.streaming.stream import read_leg

@@ -31,7 +31,7 @@ from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, veri
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import count_of
-from zab.host.disk import LOCK_FILE, RealDisk
+from zab.host.storage.disk import LOCK_FILE, RealDisk
 
 __all__ = ["fsck_command"]
 

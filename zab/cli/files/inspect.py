@@ -50,7 +50,7 @@ from zab.cli.files.member_logs import MemberLogs, open_members
 from zab.cli.files.summaries import compare, summary, totals
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import on_terminal
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 __all__ = ["log_command", "snapshot_command"]
 

@@ -32,7 +32,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES, read_segment_header
 from datatree.record import RecordError, Txn, decode_all
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
 from datatree.zookeeper.log import LOG_HEADER, LogEnd, LogReader, decode_payload
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 __all__ = [
     "Damage",

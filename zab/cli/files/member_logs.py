@@ -34,7 +34,7 @@ from datatree.zookeeper.files import DIRECTORY, ZooKeeperFileError, chunks_of, n
 from datatree.zookeeper.log import LOG_HEADER, LogReader, decode_payload
 from datatree.zookeeper.majority import visible_epochs
 from zab.cli.files.log_files import Damage, Entry, Event, Note, UnreadableError, has_begun
-from zab.host.disk import RealDisk
+from zab.host.storage.disk import RealDisk
 
 __all__ = ["MemberLogs", "open_members"]
 

@@ -43,7 +43,7 @@ from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path
 from zab.cli.terminal import count_of
-from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.storage.disk import DirectoryInUseError, RealDisk
 
 __all__ = ["recover_command"]
 

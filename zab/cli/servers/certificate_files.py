@@ -13,9 +13,9 @@
 PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: who can read them can
 read `password`.
 
-Directories have mode 0700 and files 0600 (`zab.server.private_file`). A new directory is written aside and synced, and
-gets its name at the end, so that what has it is whole. Only a key that is renewed and a list of revoked certificates
-are replaced; nothing else is overwritten.
+Directories have mode 0700 and files 0600 (`zab.host.process.private_file`). A new directory is written aside and
+synced, and gets its name at the end, so that what has it is whole. Only a key that is renewed and a list of revoked
+certificates are replaced; nothing else is overwritten.
 
 Not here: what a certificate says (`authority.py`).
 """
@@ -45,7 +45,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from zab.cli.servers.authority import Authority, AuthorityError, Issued
 from zab.cli.servers.revocations import Given, Lists, new_files
-from zab.server.private_file import replace_private, sync_directory, write_private
+from zab.host.process.private_file import replace_private, sync_directory, write_private
 
 __all__ = [
     "CLIENTS",

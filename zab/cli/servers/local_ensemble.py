@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zab.configuration.properties import escaped
-from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
-from zab.server.private_file import PrivateFileError
-from zab.server.secret_file import make_secret_file
+from zab.host.process.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
+from zab.host.process.private_file import PrivateFileError
+from zab.host.process.secret_file import make_secret_file
 from zab.server.superuser_file import make_superuser_file, read_super_digest
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class LocalEnsemble:
 
     def __init__(self, size: int, directory: Path, client_port: int) -> None:
         assert 1 <= size <= SIZE_MAX
-        from zab.server.refusal import refusal
+        from zab.host.process.refusal import refusal
 
         reason = refusal()
         if reason is not None:

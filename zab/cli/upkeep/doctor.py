@@ -20,7 +20,7 @@ from zab.cli.upkeep.admin_client import AdminError, AdminPort
 from zab.cli.upkeep.asking import in_thread, skew_of
 from zab.cli.upkeep.options import AdminOption, admin_ports
 from zab.cli.znodes.caller import options_of
-from zab.host.descriptors import for_clients
+from zab.host.process.descriptors import for_clients
 from zab.server.config_check import Checked, check
 from zab.tls.stores import StoreError, read_password
 from zab.upkeep import checks

@@ -71,7 +71,7 @@ def ask(ports: list[AdminPort], *, is_rest: bool) -> None:
 def give(ports: list[AdminPort], state: State) -> tuple[Written, bytes]:
     """What the snapshot holds, and the lineage that the members go on with. Raises NotGivenError, PipelineError and
     OSError."""
-    from zab.host.disk import RealDisk
+    from zab.host.storage.disk import RealDisk
     from zab.pipeline.state.snapshot_output import write_native
 
     with tempfile.TemporaryDirectory(prefix="zab-restore-") as aside:

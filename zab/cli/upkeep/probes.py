@@ -17,7 +17,7 @@ import trio
 
 from zab.cli.upkeep.asking import words_of
 from zab.configuration.dynamic import bracketed
-from zab.host.descriptors import WANTED_MAX
+from zab.host.process.descriptors import WANTED_MAX
 from zab.tls.stores import Store, StoreError, StoreKeys
 from zab.upkeep.checks import Disk, Port
 

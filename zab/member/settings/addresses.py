@@ -1,6 +1,6 @@
 """The keys of members with several addresses, as fields that every `Config` has. Names and meaning are ZooKeeper's.
 
-Not here: dialling (`zab.server.dial`), and the lines that have them (`zab.configuration.dynamic`).
+Not here: dialling (`zab.host.process.dial`), and the lines that have them (`zab.configuration.dynamic`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The keys of how clients come in, as fields that every `Config` has: over TLS, and who they prove to be.
 
-Not here: what they do (`zab.host.handshakes`, `authentication`), and the rules between them (`config`).
+Not here: what they do (`zab.host.loop.handshakes`, `authentication`), and the rules between them (`config`).
 """
 
 from __future__ import annotations

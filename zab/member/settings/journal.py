@@ -1,6 +1,6 @@
 """The keys of the journal, as fields that every `Config` has. They are ours.
 
-Not here: its lines (`zab.host.journal`), and the rules between keys (`config`).
+Not here: its lines (`zab.host.journal.journal`), and the rules between keys (`config`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The storage of a member, worked by a log thread: the port `StorageQueue`, in the server and in the simulator.
 
-Not here: the thread (`zab.host.log_thread`, `zab.simulator.world.log_thread`) and what the storage does (`storage`).
+Not here: the thread (`zab.host.storage.log_thread`, `zab.simulator.world.log_thread`) and what the storage does
+(`storage`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simulated world, which knows no service: whatever has a turn (`zab.host.loop`) can live in it.
+"""The simulated world, which knows no service: whatever has a turn (`zab.host.loop.loop`) can live in it.
 
     schedule      virtual time and the queue of what happens next
     trace         what happened, as lines for a reader and as one hash

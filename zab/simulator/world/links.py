@@ -1,4 +1,4 @@
-"""Links between simulated servers (`zab.host.links`), on wires.
+"""Links between simulated servers (`zab.host.loop.links`), on wires.
 
 Whoever wants a link dials; after the handshake (`zab.wire.handshake`) each end is told that the link is up, messages go
 both ways, and each is told once that it is down, unless it has closed the link itself. Each process numbers its own

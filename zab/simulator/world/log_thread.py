@@ -1,4 +1,5 @@
-"""The log thread of a simulated process (`zab.host.log_thread`): storage effects, in order, some time after `put`.
+"""The log thread of a simulated process (`zab.host.storage.log_thread`): storage effects, in order, some time after
+`put`.
 
 All that waits is one cycle. After 50 ms without work the storage is told that it is idle. An `OSError` is final, as in
 production: it ends the process. `PowerLossError` is the end of the machine.

@@ -26,7 +26,7 @@ class KilledError(Exception):
 
 
 class Turn(Protocol):
-    """What a loop drives (`zab.host.loop`)."""
+    """What a loop drives (`zab.host.loop.loop`)."""
 
     def take(self) -> bool: ...
 

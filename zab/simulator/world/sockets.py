@@ -1,4 +1,4 @@
-"""Clients' connections with a simulated process (`zab.host.sockets`), on wires.
+"""Clients' connections with a simulated process (`zab.host.loop.sockets`), on wires.
 
 The connection object is the service's; the process tells it what the network has not taken yet, and obeys what it says:
 `paused` (nothing is read from it now) and `closing`.

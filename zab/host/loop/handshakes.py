@@ -24,10 +24,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from zab.host.journal import Journal
-from zab.host.loop import Loop, Watched
-from zab.host.poller import READ, WRITE
-from zab.host.tls import FIRST_BYTE, TlsError, TlsSide
+from zab.host.journal.journal import Journal
+from zab.host.loop.loop import Loop, Watched
+from zab.host.loop.poller import READ, WRITE
+from zab.host.tls.engine import FIRST_BYTE, TlsError, TlsSide
 from zab.wire.strangers import Strangers
 
 HANDSHAKE_MS: Final = 10_000

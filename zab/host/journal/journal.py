@@ -29,7 +29,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, TextIO
 
-from zab.host.trail import Sink
+from zab.host.journal.trail import Sink
 
 LINES_MAX = 10_000
 LINES_AT_ONCE: Final = 20

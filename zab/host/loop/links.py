@@ -40,15 +40,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from zab.host.conversation import Greeted
-from zab.host.handshakes import Door, Handshakes
-from zab.host.journal import Journal
-from zab.host.listener import Listener
-from zab.host.loop import Loop, Watched, now_ms
-from zab.host.poller import READ, WRITE
-from zab.host.send_queue import SendQueue
-from zab.host.tls import TlsError, TlsSide
-from zab.host.tls_socket import SealedSocket
+from zab.host.journal.journal import Journal
+from zab.host.loop.conversation import Greeted
+from zab.host.loop.handshakes import Door, Handshakes
+from zab.host.loop.listener import Listener
+from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.poller import READ, WRITE
+from zab.host.loop.send_queue import SendQueue
+from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.tls_socket import SealedSocket
 from zab.wire.dialect import Dialect
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal

@@ -37,7 +37,7 @@ from typing import Protocol
 
 import trio
 
-from zab.host.poller import BROKEN, READ, make_poller
+from zab.host.loop.poller import BROKEN, READ, make_poller
 
 _WAKE_BYTES = 4096
 

@@ -33,8 +33,8 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
-from zab.host.journal import Journal
-from zab.host.tls import sentence_of
+from zab.host.journal.journal import Journal
+from zab.host.tls.engine import sentence_of
 
 HEAD_BYTES_MAX: Final = 16 << 10
 PAUSE_SECONDS: Final = 0.1

@@ -24,7 +24,7 @@ import attrs
 import trio
 
 from zab.configuration.dynamic import bracketed
-from zab.host.conversation import FAILURES
+from zab.host.loop.conversation import FAILURES
 
 S = TypeVar("S")
 

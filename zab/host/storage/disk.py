@@ -25,7 +25,7 @@ _DIRECTORY_MODE = 0o700
 
 DESCRIPTOR_TRIES = 20
 DESCRIPTOR_WAIT_SECONDS = 0.05
-"""Some are kept from clients (`zab.host.descriptors`): one is there in a moment. Longer, and it is final."""
+"""Some are kept from clients (`zab.host.process.descriptors`): one is there in a moment. Longer, and it is final."""
 
 _RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 

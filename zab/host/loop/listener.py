@@ -13,9 +13,9 @@ import errno
 import socket
 from collections.abc import Callable
 
-from zab.host.journal import Journal
-from zab.host.loop import Loop, Watched, now_ms
-from zab.host.poller import READ
+from zab.host.journal.journal import Journal
+from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.poller import READ
 
 PAUSE_MS = 100
 ACCEPTS_MAX = 64

@@ -37,13 +37,13 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from zab.host.handshakes import HANDSHAKES_MAX, Door, Handshakes
-from zab.host.listener import Listener
-from zab.host.loop import Loop, Watched
-from zab.host.poller import READ, WRITE
-from zab.host.send_queue import SendQueue
-from zab.host.tls import TlsSide
-from zab.host.tls_socket import SealedFrames
+from zab.host.loop.handshakes import HANDSHAKES_MAX, Door, Handshakes
+from zab.host.loop.listener import Listener
+from zab.host.loop.loop import Loop, Watched
+from zab.host.loop.poller import READ, WRITE
+from zab.host.loop.send_queue import SendQueue
+from zab.host.tls.engine import TlsSide
+from zab.host.tls.tls_socket import SealedFrames
 from zab.wire.manners import Connection, Manners
 
 RECEIVE_BYTES = 64 << 10

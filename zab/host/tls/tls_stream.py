@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from zab.host.tls import FIRST_BYTE, TlsError, TlsSide
+from zab.host.tls.engine import FIRST_BYTE, TlsError, TlsSide
 
 _RECEIVE_BYTES: Final = 16 << 10
 _SEAL_BYTES_MAX: Final = 256 << 10

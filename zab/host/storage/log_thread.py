@@ -12,8 +12,8 @@ was synced.
 A failure is final (C1 failed syncs: after a failed fsync a second one proves nothing). The thread ends, and the loop
 finds what `failed` makes of the reason among its posts: the process has to end.
 
-What others wait for beside that, the storage says by itself (`zab.host.links.Links.send_now`). Nothing else runs in
-this thread: beside a busy loop every return to the interpreter may cost a switch interval, which is why
+What others wait for beside that, the storage says by itself (`zab.host.loop.links.Links.send_now`). Nothing else runs
+in this thread: beside a busy loop every return to the interpreter may cost a switch interval, which is why
 `SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3 log thread).
 
 The loop could write small appends itself: that was built and measured (one client, one request in flight, three members
@@ -35,7 +35,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from zab.host.posts import Posts
+from zab.host.loop.posts import Posts
 
 Effect = TypeVar("Effect", contravariant=True)
 """What a service wants stored."""

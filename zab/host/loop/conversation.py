@@ -7,8 +7,8 @@
     await talk.send(payload)
     payload = await talk.receive()
 
-For what takes its time: links that many frames go over are the loop's (`zab.host.links`). How long something may take
-is the caller's to say, by cancelling it; what was received before that is not lost.
+For what takes its time: links that many frames go over are the loop's (`zab.host.loop.links`). How long something may
+take is the caller's to say, by cancelling it; what was received before that is not lost.
 
 Not here: what payloads mean.
 """

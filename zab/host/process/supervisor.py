@@ -19,7 +19,7 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from zab.host.loop import Loop, now_ms
+from zab.host.loop.loop import Loop, now_ms
 
 BEATS: Final = 3
 """Within the silence that is allowed, so that one that is late or left out does no harm."""

@@ -22,7 +22,7 @@ import contextlib
 import socket
 from typing import Final
 
-from zab.host.tls import TlsError, TlsSide
+from zab.host.tls.engine import TlsError, TlsSide
 from zab.wire.frames import LENGTH_BYTES
 
 SEAL_BYTES_MAX: Final = 256 << 10

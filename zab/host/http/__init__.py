@@ -1,0 +1,1 @@
+"""HTTP for an ASGI application."""

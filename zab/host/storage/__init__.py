@@ -1,0 +1,1 @@
+"""The real disk, and the threads that work on it."""
