@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.chaos.checker import Kind, Operation, Outcome, Replica
-from zab.simulator.ensemble.linearizability import judge
-from zab.simulator.ensemble.recorder import Record
+from zab.simulator.ensemble.judges.linearizability import judge
+from zab.simulator.ensemble.judges.recorder import Record
 
 _NO_NODE = -101
 _STATUS = {Outcome.OK: "ok", Outcome.REFUSED: "failed", Outcome.UNKNOWN: "unknown"}

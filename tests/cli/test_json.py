@@ -170,7 +170,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"explore", "lead", "reconfig show"}
     elsewhere |= {f"reconfig {each}{plan}" for each in ("add", "remove", "set") for plan in ("", " --plan")}
     elsewhere |= {"status", "server --check", "doctor", "backup take", "backup list"}
-    elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/upkeep
+    elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 

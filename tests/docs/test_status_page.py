@@ -16,9 +16,9 @@ import trio
 from tests.docs.test_monitoring_page import steps
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
+from zab.operations.verdicts.answers import Answer, Figures, of_srvr
+from zab.operations.verdicts.status import status_of
 from zab.testing.ports import free_ports_in_a_row
-from zab.upkeep.answers import Answer, Figures, of_srvr
-from zab.upkeep.status import status_of
 
 PAGE = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 
@@ -70,7 +70,7 @@ def named(section: str) -> set[str]:
 
 
 def test_the_table_of_alarms_is_whole() -> None:
-    tree = ast.parse((ROOT / "zab" / "upkeep" / "status.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "zab" / "operations" / "verdicts" / "status.py").read_text(encoding="utf-8"))
     found = set()
     for item in ast.walk(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id in ("Alarm", "alarm"):

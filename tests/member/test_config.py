@@ -916,7 +916,7 @@ def test_the_operations_page_lists_every_ignored_key_with_its_reason() -> None:
 def test_a_page_explains_every_line_of_trouble() -> None:
     section = (OPERATIONS.parent / "trouble.md").read_text().split("\n## Lines of trouble\n", 1)[1].split("\n## ", 1)[0]
     rooms = [Path(__file__).parents[2] / "zab" / room for room in ("member", "host", "server")]
-    sources = sorted(source for room in rooms for source in room.glob("*.py"))
+    sources = sorted(source for room in rooms for source in room.rglob("*.py"))
     lines = {
         (source.name, call.args[0].value)
         for source in sources

@@ -11,7 +11,7 @@ from zab.member.storage.events import ChooseSnapshot, FetchFailed, SnapshotChose
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
-from zab.simulator.ensemble.spoiled import spoil as spoil_znode
+from zab.simulator.ensemble.members.spoiled import spoil as spoil_znode
 
 
 def write_snapshots(server: Server) -> None:

@@ -121,8 +121,8 @@ def test_a_long_filtered_list_is_told_in_slices_and_all_of_one_state(
     is_part: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writes that are done meanwhile are not in it, and the event of its watch comes after it."""
-    for module in ("filtered", "listings", "reads"):
-        monkeypatch.setattr(f"zab.member.{module}.NAMES", 10)
+    for module in ("filtered_lists", "listings", "reads"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.NAMES", 10)
     monkeypatch.setattr(reads, "PATHS", 10)
     ensemble = Ensemble(1, keeperExtensionsEnabled="true")
     [server] = ensemble.servers.values()

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.backup.test_taking import grow, member, whole
 from tests.cli.commands import Run, run
-from tests.cli.upkeep.test_backup import Running, running
+from tests.cli.operations.test_backup import Running, running
+from tests.operations.backup.test_taking import grow, member, whole
 from tests.pipeline.test_object_store import Store, store
-from zab.backup.stores import ObjectStore, open_store
-from zab.backup.taking import BackupError, prune, take
-from zab.cli.upkeep.backup import _Member
+from zab.cli.operations.backup import _Member
+from zab.operations.backup.stores import ObjectStore, open_store
+from zab.operations.backup.taking import BackupError, prune, take
 from zab.pipeline.places import open_place
 
 __all__ = ["member", "run", "running", "store"]

@@ -205,10 +205,17 @@ def test_the_drawing_is_the_house() -> None:
     report(found)
 
 
-@pytest.mark.parametrize(("title", "package"), [("Inside a member", "member"), ("Inside the kernel", "host")])
+INSIDE = {
+    "Inside a member": "zab/member",
+    "Inside the kernel": "zab/host",
+    "Inside a simulated ensemble": "zab/simulator/ensemble",
+}
+
+
+@pytest.mark.parametrize(("title", "package"), INSIDE.items())
 def test_rooms_inside_a_room_are_as_drawn(title: str, package: str) -> None:
     """Each directory in it is a room with a row and a floor; the files beside them are on top of all."""
-    whole = ROOT / "zab" / package
+    whole = ROOT / package
     directories = {path.parent.name for path in whole.glob("*/__init__.py")}
     floor_of = floors(title)
     assert set(floor_of) == directories
@@ -216,7 +223,7 @@ def test_rooms_inside_a_room_are_as_drawn(title: str, package: str) -> None:
     found = []
     for path in sorted(whole.rglob("*.py")):
         own = _room_in(module_of(path), whole)
-        inside = filter(lambda module: within(module, {f"zab.{package}"}), modules_imported(path))
+        inside = filter(lambda module: within(module, {package_of(package)}), modules_imported(path))
         for other in {_room_in(module, whole) for module in inside}:
             if own is not None and own != other and (other is None or floor_of[other] >= floor_of[own]):
                 found.append(f"{at(path, 1)}: {own} may not import {other or 'what is on top'}")

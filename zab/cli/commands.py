@@ -24,7 +24,7 @@ __all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "TAKES_DATA", "Command"]
 _FILES: Final = "Servers and files"
 _PANELS: Final = {
     "znodes": "Znodes",
-    **dict.fromkeys(("servers", "files", "pipeline", "upkeep", ""), _FILES),
+    **dict.fromkeys(("servers", "files", "pipeline", "operations", ""), _FILES),
 }
 """Where `zab --help` shows the commands of a room."""
 
@@ -109,10 +109,10 @@ COMMANDS: Final = {
     "reconfig": Command("znodes.reconfig:reconfig_app", "Who belongs to the ensemble, and who of them decides."),
     "lead": Command("znodes.reconfig:lead_command", "Have another server lead."),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
-    "status": Command("upkeep.status:status_command", "Print who leads, who is behind, and what to look at."),
-    "doctor": Command("upkeep.doctor:doctor_command", "Check a member's configuration, machine and neighbours."),
-    "backup": Command("upkeep.backup:backup_app", "Back up a running ensemble, and see what there is."),
-    "support": Command("upkeep.support:support_command", "Pack what somebody who helps needs, without secrets."),
+    "status": Command("operations.status:status_command", "Print who leads, who is behind, and what to look at."),
+    "doctor": Command("operations.doctor:doctor_command", "Check a member's configuration, machine and neighbours."),
+    "backup": Command("operations.backup:backup_app", "Back up a running ensemble, and see what there is."),
+    "support": Command("operations.support:support_command", "Pack what somebody who helps needs, without secrets."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
@@ -129,7 +129,7 @@ COMMANDS: Final = {
         "files.fsck:fsck_command", "Say what is wrong with the files of a stopped member, and what will happen."
     ),
     "restore": Command(
-        "upkeep.restore:restore_command", "Go back to any moment of backups: new directories, or running members."
+        "operations.restore:restore_command", "Go back to any moment of backups: new directories, or running members."
     ),
     "recover": Command(
         "files.recover:recover_command",

@@ -57,7 +57,7 @@ def _name(context: typer.Context, parameter: typer.CallbackParam, text: str | No
     """Note the file or the profile that is named. Once both are known, before any other option, that is read."""
     named = context.meta.setdefault(_NAMED, {})
     named[parameter.name] = text or None
-    if len(named) == 2 and context.obj in COMMANDS and COMMANDS[context.obj].room in ("znodes", "upkeep"):
+    if len(named) == 2 and context.obj in COMMANDS and COMMANDS[context.obj].room in ("znodes", "operations"):
         _configure(context, named["_config"], named["_profile"])
     return text
 

@@ -1,9 +1,9 @@
 """PySpark over logs and snapshots: a cluster's whole history as DataFrames.
 
 Needs the extra `zab[pipeline]`; importing without it raises ModuleNotFoundError, which says so. What `zab restore` and
-`zab.backup` take of it needs the extra `zab[backup]` alone: neither pandas nor PySpark. The names below are found in
-their modules when they are first used, so that importing this costs nothing. A job is a function in the module of its
-name: `from zab.pipeline.jobs.audit import audit`.
+`zab.operations.backup` take of it needs the extra `zab[backup]` alone: neither pandas nor PySpark. The names below are
+found in their modules when they are first used, so that importing this costs nothing. A job is a function in the module
+of its name: `from zab.pipeline.jobs.audit import audit`.
 """
 
 from importlib import import_module

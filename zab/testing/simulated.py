@@ -33,15 +33,15 @@ import trio
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.described import described
-from zab.simulator.ensemble.ensemble import Ensemble
-from zab.simulator.ensemble.faults import Faults
-from zab.simulator.ensemble.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
-from zab.simulator.ensemble.network_faults import give_up
-from zab.simulator.ensemble.observer import Observer
-from zab.simulator.ensemble.process import MemberProcess
-from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.clients.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
+from zab.simulator.ensemble.faults.faults import Faults
+from zab.simulator.ensemble.faults.networks import give_up
+from zab.simulator.ensemble.judges.recorder import Recorder
+from zab.simulator.ensemble.members.described import described
+from zab.simulator.ensemble.members.ensemble import Ensemble
+from zab.simulator.ensemble.members.observer import Observer
+from zab.simulator.ensemble.members.process import MemberProcess
+from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.testing.clock import WorldClock

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.guest import Connection, Guests, State
+from zab.simulator.ensemble.clients.guest import Connection, Guests, State
 
 
 class SimulatedStream(trio.abc.Stream):

@@ -9,9 +9,9 @@ from typer.testing import CliRunner, Result
 
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.simulator.ensemble import linearizability
-from zab.simulator.ensemble.history import History
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.judges import linearizability
+from zab.simulator.ensemble.judges.history import History
+from zab.simulator.ensemble.judges.recorder import Recorder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datatree.recovery.rebuild import Rebuild, Start
 from datatree.snapshot import SnapshotHeader, load_snapshot, snapshot_files, snapshot_path, tree_fetch_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot
-from zab.simulator.ensemble.spoiled import is_spoiled, spoil
+from zab.simulator.ensemble.members.spoiled import is_spoiled, spoil
 from zab.simulator.world.disk import FaultyDisk
 
 

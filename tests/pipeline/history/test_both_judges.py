@@ -12,10 +12,10 @@ from tests.pipeline.rigs.histories import bent, good_history, has_order, without
 from zab.pipeline.history.files import table_of
 from zab.pipeline.history.operation import WRITES, Operation
 from zab.pipeline.jobs.history import check_table
-from zab.simulator.ensemble.linearizability import judge
-from zab.simulator.ensemble.recorder import Record, Recorder
+from zab.simulator.ensemble.judges.linearizability import judge
+from zab.simulator.ensemble.judges.recorder import Record, Recorder
+from zab.simulator.ensemble.judges.znode_order import Interval, order_of, says_something
 from zab.simulator.ensemble.simulation import run
-from zab.simulator.ensemble.znode_order import Interval, order_of, says_something
 
 
 def records_of(operations: Sequence[Operation]) -> list[Record]:

@@ -34,7 +34,7 @@ from zab.pipeline.history.operation import CREATE, DELETE, EXISTS, FAILED, GET, 
 from zab.pipeline.history.search import SearchLimitError, linearize, smallest
 from zab.pipeline.history.znode import SHOWN_MAX, UNDECIDED, check_znode
 from zab.pipeline.jobs.history import check_table, history, read_histories
-from zab.simulator.ensemble.recorder import Record, Recorder
+from zab.simulator.ensemble.judges.recorder import Record, Recorder
 from zab.simulator.ensemble.simulation import run
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.profile import Profile, draw
+from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.ensemble.simulation import Simulation
 
 

@@ -37,7 +37,7 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.protocol.roles import Following, Leading, LearnerHandler
-from zab.simulator.ensemble.tasks import Tasks
+from zab.simulator.ensemble.members.tasks import Tasks
 from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread
 

@@ -14,7 +14,7 @@ from tests.simulator.ensemble.hunting import some_seed_notices
 from zab.protocol.membership import Memberships
 from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.profile import Profile, changing, draw
+from zab.simulator.ensemble.members.profile import Profile, changing, draw
 from zab.simulator.ensemble.simulation import Simulation
 
 Patch: TypeAlias = pytest.MonkeyPatch

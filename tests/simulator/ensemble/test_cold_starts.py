@@ -12,11 +12,11 @@ from typing import Final
 import attrs
 import pytest
 
-from zab.simulator.ensemble.described import described
-from zab.simulator.ensemble.ensemble import Ensemble
-from zab.simulator.ensemble.observer import Observer
-from zab.simulator.ensemble.profile import Profile, draw
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.judges.recorder import Recorder
+from zab.simulator.ensemble.members.described import described
+from zab.simulator.ensemble.members.ensemble import Ensemble
+from zab.simulator.ensemble.members.observer import Observer
+from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 

@@ -6,7 +6,7 @@ from datatree.log.zxid import Zxid
 from zab.protocol.membership import Membership, Memberships
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
-from zab.simulator.ensemble.configurations import Configurations
+from zab.simulator.ensemble.judges.configurations import Configurations
 
 
 def membership(version: int, *sids: int) -> Membership:

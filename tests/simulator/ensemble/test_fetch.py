@@ -12,9 +12,9 @@ from zab.cli.servers.simulate import SAFETY, attempt
 from zab.member.storage.events import FetchFailed
 from zab.member.storage.snapshot_fetch import FetchError
 from zab.protocol import events as ev
-from zab.simulator.ensemble.fetch import Fetching
-from zab.simulator.ensemble.observer import Observer
-from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.members.fetch import Fetching
+from zab.simulator.ensemble.members.observer import Observer
+from zab.simulator.ensemble.members.process import MemberProcess
 from zab.simulator.world.disk import FaultyDisk, PowerLossError, _Inode
 from zab.simulator.world.schedule import MS
 

@@ -7,8 +7,8 @@ from datatree.log.zxid import make_zxid
 from datatree.opcodes import OpCode
 from datatree.record import Txn, encode
 from datatree.requests import PathOnly, PathVersion
-from zab.simulator.ensemble.history import History
-from zab.simulator.ensemble.requests import Asked
+from zab.simulator.ensemble.judges.history import History
+from zab.simulator.ensemble.judges.requests import Asked
 from zab.simulator.world.verdict import SafetyError
 
 LINEAGE = bytes(range(16))

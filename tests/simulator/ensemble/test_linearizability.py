@@ -12,9 +12,9 @@ from tests.simulator.ensemble.test_broken_variants import apply_twice, sync_with
 from tests.tidy.sources import MODULES
 from tests.tidy.test_rooms import closure
 from zab.cli.servers.simulate import SAFETY, UNDECIDED, attempt
-from zab.simulator.ensemble import linearizability
-from zab.simulator.ensemble.linearizability import Finding, judge
-from zab.simulator.ensemble.recorder import Record, Recorder
+from zab.simulator.ensemble.judges import linearizability
+from zab.simulator.ensemble.judges.linearizability import Finding, judge
+from zab.simulator.ensemble.judges.recorder import Record, Recorder
 
 A, B, C = 0xA, 0xB, 0xC
 NONODE, BADVERSION, NODEEXISTS = -101, -103, -110
@@ -208,4 +208,4 @@ def test_it_shares_no_code_with_the_other_judge() -> None:
     theirs = [module for module in MODULES if module.startswith(("zab.pipeline.history.", "zab.pipeline.jobs.history"))]
     assert len(theirs) > 5
     for module in theirs:
-        assert not closure(module) & closure("zab.simulator.ensemble.linearizability")
+        assert not closure(module) & closure("zab.simulator.ensemble.judges.linearizability")

@@ -10,7 +10,7 @@ import pytest
 
 from zab.member.sessions.sessions import Sessions
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.profile import Profile, draw
+from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.ensemble.simulation import run
 
 SEEDS = (*range(100), 2105)

@@ -15,11 +15,11 @@ from zab.configuration.properties import Property
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
-from zab.simulator.ensemble.losses import Losses
-from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.faults.losses import Losses
+from zab.simulator.ensemble.members.process import MemberProcess
+from zab.simulator.ensemble.members.spoiled import is_spoiled_on_disk, spoil
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation
-from zab.simulator.ensemble.spoiled import is_spoiled_on_disk, spoil
 
 
 def three() -> tuple[Losses, list[MemberProcess]]:

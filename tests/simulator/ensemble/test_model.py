@@ -11,9 +11,9 @@ from datatree.requests import CreateSession
 from datatree.tree import DataTree
 from datatree.write_request import WriteRequest
 from datatree.znode import stat_of
-from zab.simulator.ensemble.model import Model
-from zab.simulator.ensemble.requests import Requests
-from zab.simulator.ensemble.watch_checker import WatchChecker
+from zab.simulator.ensemble.judges.model import Model
+from zab.simulator.ensemble.judges.requests import Requests
+from zab.simulator.ensemble.judges.watch_checker import WatchChecker
 from zab.simulator.world.verdict import SafetyError
 
 SESSIONS = (11, 12, 13)

@@ -16,7 +16,7 @@ from zab.protocol import observer_master, synchronization
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import UP_TO_DATE, Following, LearnerHandler, Mastering
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.profile import Profile, changing, draw, with_observer_masters
+from zab.simulator.ensemble.members.profile import Profile, changing, draw, with_observer_masters
 from zab.simulator.ensemble.simulation import Simulation
 
 Patch: TypeAlias = pytest.MonkeyPatch

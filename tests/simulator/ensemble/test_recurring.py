@@ -12,9 +12,9 @@ from datatree.log.epochs import DIRECTORY, MEMBER
 from datatree.log.segment import log_files
 from zab.protocol import events as ev
 from zab.protocol.states import BROADCAST, LEADING
-from zab.simulator.ensemble.history import History
-from zab.simulator.ensemble.lineage_faults import put_right
-from zab.simulator.ensemble.scene import Scene
+from zab.simulator.ensemble.faults.lineages import put_right
+from zab.simulator.ensemble.faults.scene import Scene
+from zab.simulator.ensemble.judges.history import History
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation, run
 from zab.simulator.world.verdict import SafetyError

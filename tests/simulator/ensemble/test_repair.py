@@ -17,13 +17,13 @@ from datatree.recovery.recover import Recovered
 from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
 from zab.member.membership import restore
 from zab.protocol.states import BATCHES, NOTHING, Holds
-from zab.simulator.ensemble.client import Client
-from zab.simulator.ensemble.described import described
-from zab.simulator.ensemble.ensemble import Ensemble
-from zab.simulator.ensemble.machine import MemberMachine
-from zab.simulator.ensemble.observer import Observer
-from zab.simulator.ensemble.recorder import Recorder
-from zab.simulator.ensemble.tasks import SCRUB_TICKS, Tasks
+from zab.simulator.ensemble.clients.client import Client
+from zab.simulator.ensemble.judges.recorder import Recorder
+from zab.simulator.ensemble.members.described import described
+from zab.simulator.ensemble.members.ensemble import Ensemble
+from zab.simulator.ensemble.members.machine import MemberMachine
+from zab.simulator.ensemble.members.observer import Observer
+from zab.simulator.ensemble.members.tasks import SCRUB_TICKS, Tasks
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.simulator.world.verdict import SafetyError

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from zab.simulator.ensemble.faults import _CAUSE
-from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile, draw
+from zab.simulator.ensemble.faults.faults import _CAUSE
+from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, Profile, draw
 from zab.simulator.ensemble.scope import MEMBERS_MAX, Kept, Scope, ScopeError
 from zab.simulator.ensemble.simulation import Report, Simulation, faults_of, run
 

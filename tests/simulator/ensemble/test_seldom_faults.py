@@ -28,8 +28,8 @@ from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.greeter import Greeter
-from zab.simulator.ensemble.profile import ASKED_FOR, SELDOM, Profile, draw
+from zab.simulator.ensemble.members.greeter import Greeter
+from zab.simulator.ensemble.members.profile import ASKED_FOR, SELDOM, Profile, draw
 from zab.wire import handshake
 from zab.wire.handshake import NONCE_BYTES, Listening
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from zab.member.sessions.sessions import Sessions
-from zab.simulator.ensemble.faults import Faults
-from zab.simulator.ensemble.observer import Observer
+from zab.simulator.ensemble.faults.faults import Faults
+from zab.simulator.ensemble.members.observer import Observer
 from zab.simulator.ensemble.scope import Kept, Scope
 from zab.simulator.ensemble.shrinking import Shrunk, minimal, sentence, shrink
 from zab.simulator.ensemble.simulation import Simulation, TooLongError, run

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from zab.cli.servers.simulate import attempt, run_block
-from zab.simulator.ensemble.profile import FAULTS, SELDOM
+from zab.simulator.ensemble.members.profile import FAULTS, SELDOM
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import run
 

@@ -22,7 +22,7 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
         "zab.member.requests.event_sending.SENT",
     ):
         monkeypatch.setattr(place, 1)
-    for place in ("processor.DELIVERED", "limits.ENDED", "connection.ENDED"):
+    for place in ("requests.processor.DELIVERED", "requests.limits.ENDED", "clients.connection.ENDED"):
         monkeypatch.setattr(f"zab.member.{place}", 1)
     monkeypatch.setattr("session.tracker.EXPIRED_COUNT_MAX", 1)
     for name in ("NAMES", "PATHS"):

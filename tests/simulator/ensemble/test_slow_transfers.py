@@ -11,9 +11,10 @@ import pytest
 from zab.member.storage.storage import Storage
 from zab.protocol.events import SnapshotWithdrawn
 from zab.quorum.ids import Link
-from zab.simulator.ensemble import fetch, simulation
-from zab.simulator.ensemble.process import MemberProcess
-from zab.simulator.ensemble.profile import Profile, draw
+from zab.simulator.ensemble import simulation
+from zab.simulator.ensemble.members import fetch
+from zab.simulator.ensemble.members.process import MemberProcess
+from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.ensemble.simulation import Simulation
 
 PIECE_BYTES = 32

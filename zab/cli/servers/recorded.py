@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from zab.cli.exits import fail
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.world.verdict import SafetyError, UndecidedError
 
 if TYPE_CHECKING:

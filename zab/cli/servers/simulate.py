@@ -42,8 +42,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
-from zab.simulator.ensemble.profile import FOCUSES
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.judges.recorder import Recorder
+from zab.simulator.ensemble.members.profile import FOCUSES
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Kept, Scope, ScopeError
 from zab.simulator.ensemble.shrinking import Shrunk, shrink
 from zab.simulator.ensemble.simulation import Report, run

@@ -2,7 +2,7 @@
 
 The row of a history (`zab.pipeline.history.files` has the columns). A recorder that has to run without the extra keeps
 its own records and makes these of them when they are written, as the simulator does
-(`zab.simulator.ensemble.recorder`).
+(`zab.simulator.ensemble.judges.recorder`).
 
 Deliberately not here: how operations are stored, and what makes a history right (`zab.pipeline.history.znode`).
 """

@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, FOCUSES, Profile, without_mercy
+from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, FOCUSES, Profile, without_mercy
 
 MEMBERS_MAX: Final = 15
 """A run of more voters takes minutes."""

@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from zab.simulator.ensemble.faults import Happened
+from zab.simulator.ensemble.faults.faults import Happened
 from zab.simulator.ensemble.scope import WHOLE, Kept, Scope
 from zab.simulator.ensemble.simulation import Simulation
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError

@@ -26,16 +26,16 @@ from typing import Final
 
 import attrs
 
-from zab.simulator.ensemble.client import Client
-from zab.simulator.ensemble.described import described
-from zab.simulator.ensemble.ensemble import Ensemble
-from zab.simulator.ensemble.faults import Faults, Happened
-from zab.simulator.ensemble.linearizability import demand_linearizability
-from zab.simulator.ensemble.observer import Observer
-from zab.simulator.ensemble.profile import Profile, draw
-from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.clients.client import Client
+from zab.simulator.ensemble.faults.faults import Faults, Happened
+from zab.simulator.ensemble.judges.linearizability import demand_linearizability
+from zab.simulator.ensemble.judges.recorder import Recorder
+from zab.simulator.ensemble.members.described import described
+from zab.simulator.ensemble.members.ensemble import Ensemble
+from zab.simulator.ensemble.members.observer import Observer
+from zab.simulator.ensemble.members.profile import Profile, draw
+from zab.simulator.ensemble.members.spoiled import is_spoiled
 from zab.simulator.ensemble.scope import WHOLE, Scope
-from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.simulator.world.verdict import LivenessError

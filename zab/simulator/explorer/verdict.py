@@ -1,4 +1,4 @@
-"""The simulator's judge of broadcast, `zab.simulator.ensemble.history`, as part of an explored state.
+"""The simulator's judge of broadcast, `zab.simulator.ensemble.judges.history`, as part of an explored state.
 
 What it has seen decides what it will object to, so it belongs to the state of an ensemble. As with servers, each of its
 states is a number, and is asked each thing once.
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from datatree.log.batch import Batch, Position, genesis
 from datatree.log.zxid import BEFORE_ALL
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.history import History
+from zab.simulator.ensemble.judges.history import History
 from zab.simulator.explorer.configurations import reconfigurations_of
 from zab.simulator.explorer.keys import Renaming
 from zab.simulator.explorer.site import Broadcast, Delivered, Led, Started

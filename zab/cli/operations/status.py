@@ -1,0 +1,170 @@
+"""`zab status`: the members of an ensemble, who leads, how far each is behind, and what somebody has to look at.
+
+Exit codes: 0 nothing has to be looked at; 1 there are alarms; 2 wrong usage; 3 no member can be reached.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, Any
+
+import trio
+import typer
+
+from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
+from zab.cli.json_form import JsonOption, hexadecimal, json_line
+from zab.cli.operations.options import AdminOption, admin_ports
+from zab.cli.terminal import in_line, say
+from zab.cli.znodes.caller import options_of
+from zab.cli.znodes.opening import opener, tls_of
+from zab.client.words import servers_of
+from zab.operations.asking import ask_all, ensemble_in_force, targets_of
+from zab.operations.verdicts.status import Alarm, MemberStatus, Status, status_of
+
+__all__ = ["status_command"]
+
+_CLEAR = "\x1b[H\x1b[2J"
+_HEAD = ("member", "server", "state", "role", "zxid", "lag", "connections", "sessions", "watches", "latency ms")
+
+
+def status_command(
+    context: typer.Context,
+    admin: AdminOption = None,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", metavar="SECONDS", min=0.1, help="Again and again, until Ctrl-C.", show_default=False),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Asks the servers of -s, those that the configuration in force names, and the admin ports, all at once; each has
+    the time of `zab --wait`. A member tells most where its 4lw.commands.whitelist has mntr, or over its admin port.
+
+    Exit code 0: nothing has to be looked at; 1: there are alarms; 3: no member can be reached.
+    """
+    look = looker(context, admin)
+    code = 0
+
+    async def run() -> None:
+        nonlocal code
+        while True:
+            status = await look()
+            code = _code(status)
+            _show(status, json=json, again=watch is not None)
+            if watch is None:
+                return
+            await trio.sleep(watch)
+
+    trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
+    if code:
+        raise typer.Exit(code)
+
+
+def looker(context: typer.Context, admin: list[str] | None) -> Callable[[], Awaitable[Status]]:
+    """What looks at the whole ensemble once. Ends the command where an option is wrong."""
+    options = options_of(context)
+    try:
+        servers, tls = servers_of(options.hosts), tls_of(options)
+        open_client = opener(options)
+    except ValueError as error:
+        fail(error, USAGE)
+    admins = admin_ports(admin, options)
+    seconds = options.wait_ms / 1000
+
+    async def look() -> Status:
+        ensemble = await ensemble_in_force(open_client, seconds)
+        targets = await targets_of(servers, ensemble, admins, seconds, with_tls=tls is not None)
+        return status_of(await ask_all(targets, tls, seconds), ensemble)
+
+    return look
+
+
+def _code(status: Status) -> int:
+    if all(member.state == "unreachable" for member in status.members):
+        return UNREACHABLE
+    return REFUSED if status.alarms else 0
+
+
+def _show(status: Status, *, json: bool, again: bool) -> None:
+    if json:
+        for fields in lines_of(status):
+            say(json_line(fields))
+    else:
+        if again and sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
+        for line in text_of(status):
+            say(line)
+    sys.stdout.flush()
+
+
+def lines_of(status: Status) -> Iterator[dict[str, Any]]:
+    """For JSON: a line for each member, for each alarm, then for the whole."""
+    for member in status.members:
+        yield {
+            "type": "member",
+            "member": member.member,
+            "server": member.server,
+            "state": member.state,
+            "role": member.role,
+            "zxid": None if member.zxid is None else hexadecimal(member.zxid),
+            "lag": member.lag,
+            "connections": member.connections,
+            "sessions": member.sessions,
+            "watches": member.watches,
+            "outstanding": member.outstanding,
+            "latency_ms": member.latency_ms,
+            "version": member.version,
+            "reason": member.reason,
+        }
+    for alarm in status.alarms:
+        yield {
+            "type": "alarm",
+            "severity": alarm.severity,
+            "name": alarm.name,
+            "server": alarm.server or None,
+            "reason": alarm.reason,
+            "action": alarm.action,
+        }
+    taking_part, needed = status.quorum or (None, None)
+    yield {
+        "type": "ensemble",
+        "leader": status.leader,
+        "voters_taking_part": taking_part,
+        "voters_needed": needed,
+        "is_well": status.is_well,
+    }
+
+
+def text_of(status: Status) -> Iterator[str]:
+    rows = [_HEAD, *map(_row, status.members)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    if status.quorum is not None:
+        yield f"quorum: {status.quorum[0]} voters take part, {status.quorum[1]} are needed"
+    for alarm in status.alarms:
+        yield _alarm(alarm)
+    if status.is_well:
+        yield "all is well"
+
+
+def _row(member: MemberStatus) -> tuple[str, ...]:
+    return (
+        _cell(member.member),
+        member.server,
+        in_line(member.state),
+        _cell(member.role),
+        "-" if member.zxid is None else hexadecimal(member.zxid),
+        _cell(member.lag),
+        _cell(member.connections),
+        _cell(member.sessions),
+        _cell(member.watches),
+        "-" if member.latency_ms is None else f"{member.latency_ms:.1f}",
+    )
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _alarm(alarm: Alarm) -> str:
+    where = f"{alarm.server}: " if alarm.server else ""
+    return f"{alarm.severity}: {where}{in_line(alarm.reason)}; {alarm.action}"

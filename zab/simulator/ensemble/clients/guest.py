@@ -1,0 +1,184 @@
+"""Clients from outside of a simulated ensemble: whoever has bytes for a member and takes what it answers.
+
+    Connection      one of them, from a dial to its end; to the member it is a client as any other
+    OpenHistory     the judge of what members do, where nobody says what clients ask for
+    GuestFaults     what goes wrong for guests: connections that are lost, sessions that expire
+
+A guest is told that there is news, in the middle of what happens; it looks at `inbox` and `state` then, or later.
+
+    opening ──> open ──> ended          closed by the member, or lost; what came before that is still in the inbox
+       └──────> refused                 nobody listens there
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from random import Random
+from typing import Any, Final
+
+from datatree.record import Txn
+from zab.member.clients.connection import ClientConnection
+from zab.quorum.ids import ServerId
+from zab.simulator.ensemble.judges.history import History
+from zab.simulator.ensemble.members.ensemble import Ensemble
+from zab.simulator.world.sockets import CLOSED, ClientLink
+
+
+class State(Enum):
+    """Of a connection."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    REFUSED = "refused"
+    ENDED = "ended"
+
+
+class Connection:
+    """One connection of a guest with a member. `number` is negative, as those of all clients: its end of wires."""
+
+    def __init__(self, ensemble: Ensemble, number: int, sid: ServerId, tell: Callable[[], None]) -> None:
+        """`tell` is called when something came, or when `state` is another."""
+        assert number < 0
+        self.number = number
+        self.sid = sid
+        self.state = State.OPENING
+        self.inbox: deque[bytes] = deque()
+        self._ensemble = ensemble
+        self._tell = tell
+        self._link: ClientLink[ClientConnection] | None = None
+        ensemble.schedule.after(ensemble.network.delay(number, sid), self._knock)
+
+    def _knock(self) -> None:
+        if self.state is not State.OPENING:
+            return
+        network = self._ensemble.network
+        if not network.reaches(self.number, self.sid):
+            return  # nothing is heard of it, as of any packet that is lost
+        process = self._ensemble.process(self.sid)
+        self._link = None if process is None else process.clients.connect(self)
+        self._ensemble.schedule.after(network.delay(self.sid, self.number), self._answered)
+
+    def _answered(self) -> None:
+        if self.state is State.OPENING:
+            self._became(State.REFUSED if self._link is None else State.OPEN)
+
+    def _became(self, state: State) -> None:
+        self.state = state
+        self._tell()
+
+    @property
+    def session(self) -> int:
+        """That the member knows on it; 0 for none."""
+        return 0 if self._link is None else self._link.connection.session
+
+    def send(self, data: bytes) -> None:
+        """To the member; nothing happens once the connection has ended."""
+        if self.state is State.OPEN and data:
+            assert self._link is not None
+            self._link.to_server.send(data, len(data))
+
+    def close(self) -> None:
+        """The guest does not want it any more; what it has sent arrives."""
+        if self._link is not None and self.state in (State.OPENING, State.OPEN):
+            self._link.to_client.cut()
+            self._link.to_server.send(CLOSED, 1)
+        self.state = State.ENDED
+
+    def lose(self) -> None:
+        """It breaks: what is on its way is lost, and both ends hear of it."""
+        link, delay = self._link, self._ensemble.network.delay(self.number, self.sid)
+        if link is None or self.state is not State.OPEN:
+            return
+        link.to_client.cut()
+        link.to_server.cut()
+        process = self._ensemble.process(self.sid)
+        if process is not None:
+            process.later(delay, process.clients.arrived, link, CLOSED)
+        self._became(State.ENDED)
+
+    def receive(self, link: Any, data: bytes) -> None:
+        """See `zab.simulator.world.sockets.ClientEnd`."""
+        if self.state not in (State.OPENING, State.OPEN):
+            return
+        if data == CLOSED:
+            self._became(State.ENDED)
+        else:
+            self.inbox.append(data)
+            self._tell()
+
+
+class OpenHistory(History):
+    """What guests ask for is known to them alone: everything else is judged as ever."""
+
+    def _requested(self, txn: Txn) -> None:
+        pass
+
+
+class Guests:
+    """All connections that are not over, in the order in which they were dialled."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
+        self._connections: list[Connection] = []
+
+    def dial(self, number: int, sid: ServerId, tell: Callable[[], None]) -> Connection:
+        connection = Connection(self._ensemble, number, sid, tell)
+        self._connections = [each for each in self._connections if each.state in (State.OPENING, State.OPEN)]
+        self._connections.append(connection)
+        return connection
+
+    def open(self) -> list[Connection]:
+        """Those that have a session now."""
+        return [each for each in self._connections if each.state is State.OPEN and each.session]
+
+
+class GuestFaults:
+    """One thing after the other goes wrong, at random, until `end`."""
+
+    def __init__(
+        self, ensemble: Ensemble, guests: Guests, expire: Callable[[int], object], rng: Random, gap_us: int
+    ) -> None:
+        """`expire` ends a session. `gap_us` passes between two faults, on average."""
+        self._ensemble = ensemble
+        self._guests = guests
+        self._expire = expire
+        self._rng = rng
+        self._gap_us = gap_us
+        self._kinds: list[str] = []
+        self._is_over = False
+
+    def start(self, kinds: list[str]) -> None:
+        self._kinds = kinds
+        if kinds:
+            self._go_on()
+
+    def end(self) -> None:
+        self._is_over = True
+
+    def _go_on(self) -> None:
+        self._ensemble.schedule.after(int(self._gap_us * self._rng.expovariate(1)), self._next)
+
+    def _next(self) -> None:
+        if self._is_over:
+            return
+        possible = self._guests.open()
+        kind = self._rng.choice(self._kinds)
+        if possible:
+            victim = self._rng.choice(possible)
+            self._ensemble.trace.say("!", f"{kind} {victim.session:#x}")
+            GUEST_FAULTS[kind](self, victim)
+        self._go_on()
+
+    def _disconnect(self, victim: Connection) -> None:
+        victim.lose()
+
+    def _end_session(self, victim: Connection) -> None:
+        self._expire(victim.session)
+
+
+GUEST_FAULTS: Final[Mapping[str, Callable[[GuestFaults, Connection], None]]] = {
+    "disconnect": GuestFaults._disconnect,
+    "expire": GuestFaults._end_session,
+}

@@ -1,0 +1,184 @@
+"""What happens to disks, and what they do to the bytes on them: which file, which bytes, and whether a start can tell.
+
+    power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
+    disk_error                one of the next operations of a disk fails: EIO or ENOSPC
+    slow_disk                 up to about what the limits bear, and beyond
+    wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
+    bit_flip                  one bit of a file is another one, of a running or a stopped member
+    misdirected_write         a block is not where it was written, and is where it was not
+    rollback                  a directory is put back to what it was earlier, and the member starts from that
+    full_disk                 no more than a few hundred bytes fit on a disk, or little less than its member wants,
+                              until all other faults are over and all others have gone on without it
+    hung_disk                 a disk finishes no work any more, as long
+
+Files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Damage is done to
+running members too, whose memory is right while their files are not; they may find it when a learner needs a file.
+
+What may be lost so is bounded by `losses`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from typing import Final
+
+from datatree.log.epochs import DIRECTORY, INITIALIZE
+from datatree.log.frame import scan
+from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
+from datatree.snapshot import FETCH
+from zab.simulator.ensemble.faults.losses import Losses
+from zab.simulator.ensemble.faults.scene import Cause, Scene
+from zab.simulator.ensemble.members.machine import MemberMachine
+from zab.simulator.ensemble.members.profile import DISK_LOW_BYTES
+from zab.simulator.world.disk import SECTOR_BYTES
+
+SKIPPED: Final = (FETCH, ".tmp", ".spare")
+"""Files that are being made: no promise stands on them."""
+
+Damage = dict[tuple[str, int], bytes]
+"""(path, offset) → the bytes that are there instead."""
+
+
+def power_at_operation(scene: Scene) -> bool:
+    """Now; or while it starts the next time, which is at once: in recovery, or while it is synchronized."""
+    machine = scene.victim()
+    if scene.rng.random() < 0.5:
+        machine.disk.crash_after(scene.rng.randrange(1, 25))
+    else:
+        machine.stop(with_power=scene.rng.random() < 0.5)
+        machine.loses_power_at = scene.rng.randrange(1, 40)
+    return True
+
+
+def disk_error(scene: Scene) -> bool:
+    error = scene.rng.choice((errno.EIO, errno.ENOSPC))
+    scene.victim().disk.fail_after(scene.rng.randrange(1, 25), error)
+    return True
+
+
+def slow_disk(scene: Scene) -> bool:
+    machine = scene.victim()
+    machine.disk_us = scene.ticks(scene.profile.sync_limit * 1.5)
+
+    def mend() -> None:
+        machine.disk_us = scene.profile.disk_us
+
+    scene.mend_after(scene.ticks(15), mend)
+    return True
+
+
+def wipe(scene: Scene) -> bool:
+    machine = scene.victim()
+    if not scene.losses.may_do_without(machine):
+        return False
+    machine.stop(with_power=True)
+    machine.lose_everything()
+    if scene.profile.marks_the_wiped:
+        machine.disk.replace(INITIALIZE, b"")
+    return True
+
+
+def bit_flip(scene: Scene) -> bool:
+    machine, rng = scene.victim(), scene.rng
+    files = _files(machine)
+    if not files:
+        return False
+    path = rng.choice(list(files))
+    at = rng.randrange(len(files[path]))
+    return _damage(machine, scene.losses, {(path, at): bytes([files[path][at] ^ 1 << rng.randrange(8)])})
+
+
+def misdirected_write(scene: Scene) -> bool:
+    machine, rng = scene.victim(), scene.rng
+    files = _files(machine)
+    if not files:
+        return False
+    wanted, hit = rng.choice(list(files)), rng.choice(list(files))
+    at, there = (rng.randrange(0, len(files[path]), SECTOR_BYTES) for path in (wanted, hit))
+    if (wanted, at) == (hit, there):
+        return False
+    block = files[wanted][at : at + SECTOR_BYTES]
+    fits = block[: len(files[hit]) - there]
+    return _damage(machine, scene.losses, {(wanted, at): bytes(len(block)), (hit, there): fits})
+
+
+def rollback(scene: Scene) -> bool:
+    """Put one directory back to what it was when it was copied away; or copy all of them away."""
+    machines, losses, rng = scene.ensemble.machines.values(), scene.losses, scene.rng
+    sound = [machine for machine in machines if not (machine.damaged or machine.has_forgotten or machine.is_impaired)]
+    possible = [machine for machine in sound if machine.backup is not None and losses.may_forget(machine)]
+    if not possible or rng.random() < 0.3:
+        for machine in sound:
+            machine.backup = machine.disk.image() if machine.is_synchronized else None
+        return False
+    machine = rng.choice(possible)
+    assert machine.backup is not None
+    machine.stop(with_power=True)
+    machine.disk.restore(machine.backup)
+    machine.has_forgotten = True
+    return True
+
+
+def full_disk(scene: Scene) -> bool:
+    machine = scene.victim()
+    if machine.is_impaired or not scene.losses.may_do_without(machine):
+        return False
+    machine.fill(scene.rng.choice((0, 100, 500, DISK_LOW_BYTES - 1)))
+    return True
+
+
+def hung_disk(scene: Scene) -> bool:
+    machine = scene.victim()
+    if machine.is_impaired or not scene.losses.may_do_without(machine):
+        return False
+    machine.hangs = True
+    return True
+
+
+def _files(machine: MemberMachine) -> dict[str, bytes]:
+    """What is in each file, without what is preallocated."""
+    found = {}
+    for path, data in sorted(machine.disk.image().items()):
+        used = data.rstrip(b"\0")
+        if path.startswith(f"{DIRECTORY}/") and used and not path.endswith(SKIPPED):
+            found[path] = used
+    return found
+
+
+def _damage(machine: MemberMachine, losses: Losses, damage: Damage) -> bool:
+    if machine.damaged or machine.has_forgotten or not losses.may_do_without(machine):
+        return False
+    is_at_end = _reads_as_torn(machine, damage)
+    if is_at_end and not losses.may_forget(machine):
+        return False
+    for (path, at), data in damage.items():
+        machine.disk.corrupt(path, at, data)
+        machine.damaged.add(path)
+    machine.is_damaged_at_end = is_at_end
+    return True
+
+
+def _reads_as_torn(machine: MemberMachine, damage: Damage) -> bool:
+    """Whether a log file, damaged so, has nothing intact in it that says that the damaged part was durable."""
+    for first in log_files(machine.disk):
+        data = bytearray(machine.disk.read(log_path(first)))
+        places = [(at, there) for (path, at), there in damage.items() if path == log_path(first)]
+        for at, there in places:
+            data[at : at + len(there)] = there
+        if places and min(places)[0] >= scan(bytes(data), first, SEGMENT_HEADER_BYTES).synced:
+            return True
+    return False
+
+
+DISK_FAULTS: Final[Mapping[str, Cause]] = {
+    "power_at_operation": power_at_operation,
+    "disk_error": disk_error,
+    "slow_disk": slow_disk,
+    "wipe": wipe,
+    "bit_flip": bit_flip,
+    "misdirected_write": misdirected_write,
+    "rollback": rollback,
+    "full_disk": full_disk,
+    "hung_disk": hung_disk,
+}

@@ -1,0 +1,1 @@
+"""What clients ask, and whether what they are told is right."""

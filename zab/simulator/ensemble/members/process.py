@@ -1,0 +1,253 @@
+"""One member while its process lives: the production code of a member and of its turn, on simulated ports.
+
+What goes in and out of it is shown to the judges as well (`ObservedPeer`, `ObservedMember`), since a member keeps to
+itself what they have to know: what was delivered.
+
+Not here: what outlives the process (`machine`), and what the ports do (`zab.simulator.world`, `tasks`,
+`election_links`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from datatree.log.transaction_log import TransactionLog
+from datatree.recovery.holes import Hole
+from datatree.recovery.recover import Recovered
+from zab.member.dialect import QUORUM_DIALECT, client_manners
+from zab.member.events import Input, MemberEffect
+from zab.member.member import Member
+from zab.member.ports import Ports
+from zab.member.storage.disk_space import DiskSpace
+from zab.member.storage.storage import Storage
+from zab.member.storage.threaded_storage import ThreadedStorage
+from zab.member.turn import Turn
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer import Peer
+from zab.protocol.states import DISCOVERY, SYNCHRONIZATION
+from zab.quorum.ids import Link, ServerId
+from zab.simulator.ensemble.members.address_book import AddressBook
+from zab.simulator.ensemble.members.election_links import ElectionLinks
+from zab.simulator.ensemble.members.greeter import Greeter
+from zab.simulator.ensemble.members.hole_filler import PAUSE_US, HoleFiller
+from zab.simulator.ensemble.members.machine import MemberMachine
+from zab.simulator.ensemble.members.tasks import Tasks
+from zab.simulator.world.disk import FaultyDisk
+from zab.simulator.world.links import Links
+from zab.simulator.world.log_thread import LogThread
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+from zab.simulator.world.sockets import ClientSockets
+from zab.simulator.world.verdict import SafetyError
+
+
+class Judges(Protocol):
+    """Whoever is shown what a process does."""
+
+    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None: ...
+
+    def acknowledged(self, process: MemberProcess, message: msg.Message) -> None: ...
+
+    def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None: ...
+
+    def turn_ended(self, process: MemberProcess) -> None: ...
+
+    def traced(self, process: MemberProcess, text: str) -> None: ...
+
+    def process_stopped(self, process: MemberProcess, *, with_power: bool) -> None: ...
+
+    def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None: ...
+
+    def count(self, what: str, number: int = 1) -> None: ...
+
+
+class ObservedPeer(Peer):
+    """A peer whose every step is shown to somebody, before its member acts on the effects."""
+
+    observe: Callable[[ev.Event, list[ev.Effect]], None]
+
+    def step(self, now: int, event: ev.Event) -> list[ev.Effect]:
+        effects = super().step(now, event)
+        self.invariants()
+        self.observe(event, effects)
+        return effects
+
+
+class ObservedMember(Member):
+    """A member whose inputs are shown to somebody before each step."""
+
+    observe: Callable[[Sequence[Input]], None]
+
+    def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
+        self.observe(inputs)
+        return super().step(now, wall, inputs)
+
+
+class Operator:
+    """What the member reports, as lines of the trace. A member that halts is a failure of the run."""
+
+    def __init__(self, process: MemberProcess) -> None:
+        self._process = process
+
+    def trace(self, text: str) -> None:
+        self._process.called()
+        self._process.say(text)
+        self._process.judges.traced(self._process, text)
+
+    def warn(self, text: str) -> None:
+        self._process.say(text)
+
+    def error(self, sentence: str, **pairs: object) -> None:
+        self._process.say(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
+
+    def role_changed(self, effect: ev.RoleChanged) -> None:
+        self._process.called()
+        if effect.phase in (DISCOVERY, SYNCHRONIZATION):
+            ambush, self._process.ambush = self._process.ambush, None
+            if ambush is not None:
+                ambush()
+
+    def stop(self, reason: str) -> None:
+        raise SafetyError("no member halts", f"server {self._process.sid}: {reason}")
+
+
+class MemberProcess(Process):
+    """See the module. `neighbour` finds the process of another server, None while there is none."""
+
+    sid: ServerId
+    machine: MemberMachine
+    turn: Turn
+
+    def __init__(
+        self,
+        machine: MemberMachine,
+        recovered: Recovered,
+        rng: Random,
+        sids: Sequence[ServerId],
+        neighbour: Callable[[ServerId], MemberProcess | None],
+        judges: Judges,
+        greeter: Greeter,
+    ) -> None:
+        super().__init__(machine)
+        self.greeter = greeter
+        self.config = machine.config
+        self.judges = judges
+        self._neighbour = neighbour
+        log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.log_file_bytes)
+        space = DiskSpace(machine.disk, self.config.disk_low_bytes, self.config.disk_reserve_bytes)
+        storage = Storage(
+            machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
+        )
+        storage.send = self._send_durable
+        self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
+        self.member.observe = self._turn_begins
+        assert isinstance(self.member.peer, ObservedPeer)
+        self.member.peer.observe = partial(judges.peer_stepped, self)
+        self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
+        self.tasks = Tasks(self, storage, self.config, self._dial, self._tasks_of, judges)
+        others = [sid for sid in sids if sid != self.sid]
+        self.book = AddressBook(self.config, self.peer.memberships) if machine.has_address_book else None
+        self.election = ElectionLinks(
+            self,
+            others if self.book is None else self.book.others,
+            self._election_of,
+            self.config.election_connect_timeout_ms,
+            self.tasks.post,
+        )
+        if self.book is not None:
+            self.book.meet = self.election.meet
+        self.clients = ClientSockets(self, client_manners(self.config))
+        ports = Ports(
+            clock=machine,
+            links=self.links,
+            election=self.election,
+            clients=self.clients,
+            storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post, self.tasks.answers.append)),
+            tasks=self.tasks,
+            operator=Operator(self),
+            addresses=self.book,
+        )
+        self.turn = Turn(self.member, ports)
+        self._sids = others
+        self.delivered: deque[int] = deque()
+        """Batch ends that were delivered to the member, and that the judges have not seen applied."""
+        self.ambush: Callable[[], None] | None = None
+        """Called once, when it comes into discovery or synchronization."""
+
+    @property
+    def peer(self) -> Peer:
+        return self.member.peer
+
+    @property
+    def durable(self) -> int:
+        """Where its log ends, durably."""
+        return self.tasks.storage.log.last[0]
+
+    def _send_durable(self, link: Link, message: msg.Message) -> None:
+        """What was to be sent as soon as something is durable."""
+        if self.links.send_now(link, message):
+            self.judges.acknowledged(self, message)
+
+    def start(self) -> None:
+        self.tasks.post(ev.SecretNamed(self.greeter.secret_name))
+        self.election.start()
+        self.tasks.start_scrubbing()
+        if self.machine.hole is not None:
+            HoleFiller(self, self.peer, self.machine.hole, self._disks_in_reach, self._begin_anew).start()
+        super().start()
+
+    def _disks_in_reach(self) -> list[FaultyDisk]:
+        found = [self._neighbour(sid) for sid in self._sids if self.network.reaches(self.sid, sid)]
+        now = self.schedule.now
+        return [other.machine.disk for other in found if other is not None and other.paused_until <= now]
+
+    def _begin_anew(self, hole: Hole) -> None:
+        """As a server does whose hole is filled: it ends, and the next start writes it."""
+        machine = self.machine
+        machine.stop(with_power=False)
+        machine.filled = hole
+        machine.start_after(PAUSE_US)
+
+    def _dial(self, sid: ServerId) -> None:
+        if self.book is None or sid in self.book.others:
+            self.links.dial(sid)
+        else:
+            self.tasks.post(QUORUM_DIALECT.refused(sid))
+
+    def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:
+        process = self._neighbour(ServerId(sid))
+        return None if process is None else process.links
+
+    def _tasks_of(self, sid: ServerId) -> Tasks | None:
+        process = self._neighbour(sid)
+        return None if process is None else process.tasks
+
+    def _election_of(self, sid: ServerId) -> ElectionLinks | None:
+        process = self._neighbour(sid)
+        return None if process is None else process.election
+
+    def _turn_begins(self, inputs: Sequence[Input]) -> None:
+        self.trace.mark(self.sid, len(inputs))
+        if self.trace.sink is not None and inputs:
+            self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
+        self.judges.turn_begins(self, inputs)
+
+    def turn_ended(self) -> None:
+        self.judges.turn_ended(self)
+        if self.turn.waits_for_room:
+            self.wake(self.schedule.now + self.config.tick_time_ms * MS // 10)
+
+    def die(self, *, with_power: bool) -> None:
+        """The process is gone. Called by its machine, which goes on with what is on the disk."""
+        self.judges.process_stopped(self, with_power=with_power)
+        super().die(with_power=with_power)
+        rng = self.machine.rng
+        silent_us = int(self.config.tick_time_ms * MS * 10 * rng.random() ** 2)
+        self.links.process_died(with_power=with_power, gracefully=rng.random() < 0.5, silent_us=silent_us)
+        self.election.process_died(with_power=with_power, silent_us=silent_us)
+        self.clients.process_died(with_power=with_power)
