@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 
 from datatree.log.batch import Batch
-from zab.member.storage.storage import Answer, Storage, StorageEffect
+from zab.member.storage.events import StorageAnswer, StorageEffect
+from zab.member.storage.storage import Storage
 from zab.protocol.events import AppendBatches, Durable
 from zab.server.__main__ import main
 
@@ -22,9 +23,9 @@ _perform, _idle, _close = Storage.perform, Storage.idle, Storage.close
 _held: list[tuple[float, Batch]] = []
 
 
-def perform(self: Storage, effects: Sequence[StorageEffect]) -> list[Answer]:
+def perform(self: Storage, effects: Sequence[StorageEffect]) -> list[StorageAnswer]:
     """Appends are answered at once; everything else waits until they are written."""
-    answers: list[Answer] = []
+    answers: list[StorageAnswer] = []
     for effect in effects:
         if not isinstance(effect, AppendBatches):
             write_held(self)

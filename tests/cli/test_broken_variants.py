@@ -31,8 +31,8 @@ class Listener:
 
 def a_lost_server_is_no_change() -> None:
     async def wait() -> None:
-        face = OnTrio(cast("Any", None), resolves=False)
-        watcher, listener = Watcher(face, 10, lambda _watcher: None), Listener()
+        backend = OnTrio(cast("Any", None), resolves=False)
+        watcher, listener = Watcher(backend, 10, lambda _watcher: None), Listener()
         for state in (State.CONNECTING, State.CONNECTED):
             watcher.deliver(WatchEvent(EventType.SESSION, "", state))
         watcher.deliver(CHANGE)

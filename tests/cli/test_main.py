@@ -36,7 +36,8 @@ def test_aliases_and_what_takes_data_name_commands() -> None:
 LIGHT = {
     *("zab", "zab.cli", "zab.cli.main", "zab.cli.arguments", "zab.cli.commands", "zab.cli.exits"),
     *("zab.cli.connection_options", "zab.cli.flags", "zab.cli.plain_values"),
-    *("zab.cli.data_command", "zab.cli.time_limit", "zab.cli.terminal", "zab.server", "zab.host.process.refusal"),
+    *("zab.cli.data_command", "zab.cli.time_limit", "zab.cli.terminal", "zab.host"),
+    *("zab.host.process", "zab.host.process.refusal"),
     *("zab.wire", "zab.wire.visible"),
 }
 """What `zab --help` loads of this project."""

@@ -28,7 +28,13 @@ HEAVY = frozenset(
 )
 """What no command needs that reads a znode."""
 
-OURS = frozenset({"zab.tls.stores", "zab.member", "zab.host", "zab.pipeline", "zab.simulator", "zab.cli.znodes.shell"})
+OURS = frozenset(
+    {
+        *("zab.tls.stores", "zab.member", "zab.host.loop", "zab.server", "zab.pipeline", "zab.simulator"),
+        "zab.cli.znodes.shell",
+    }
+)
+"""Of this project."""
 
 
 @pytest.fixture(scope="module")

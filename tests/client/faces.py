@@ -1,9 +1,9 @@
 """The three faces of the client, for tests that are the same on each: a test is a coroutine over a client.
 
-    def test_…(face: OnFace) -> None:
-        face.run(hosts, body)               # `body(zk, face)` with a client that is connected
+    def test_…(backend: OnFace) -> None:
+        backend.run(hosts, body)               # `body(zk, backend)` with a client that is connected
 
-`face.together` runs coroutines beside each other, in tasks or threads, as a user of that library would.
+`backend.together` runs coroutines beside each other, in tasks or threads, as a user of that library would.
 """
 
 from __future__ import annotations

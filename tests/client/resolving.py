@@ -1,4 +1,5 @@
-"""Names for trio, as the standard library resolves them: so one patch of `socket.getaddrinfo` counts for every face."""
+"""Names for trio, as the standard library resolves them: so one patch of `socket.getaddrinfo` counts for every
+backend."""
 
 import socket
 from typing import Any

@@ -42,7 +42,7 @@ from zab.client.core import changes, runtime, transaction, watcher
 from zab.client.sync import client as blocking_client
 from zab.client.sync import watching, znodes
 
-every_face = pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+every_face = pytest.mark.parametrize("backend", FACES, ids=lambda backend: backend.name)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> Iterat
 
 
 @every_face
-def test_the_operations_are_there(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_the_operations_are_there(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         assert await zk.create("/a", b"1") == "/a"
         path, stat = await zk.create2("/a/s-", b"", sequence=True, ephemeral=True)
         assert (path, stat.ephemeral_owner) == ("/a/s-0000000000", zk.session_id)
@@ -100,12 +100,12 @@ def test_the_operations_are_there(face: OnFace, hosts: str) -> None:
         with pytest.raises(TypeError, match="must be bytes or None, not str"):
             await zk.create("/text", "text")
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_children_are_read_page_by_page(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_children_are_read_page_by_page(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         names = [f"{letter}-{number:04}" for letter in "ab" for number in range(700)] + ["\u00e4", "\ufb01"]
         await zk.create("/a")
         for first in range(0, len(names), 500):
@@ -137,12 +137,12 @@ def test_children_are_read_page_by_page(face: OnFace, hosts: str) -> None:
         with pytest.raises(NoNodeError):
             await anext(zk.iter_children("/none"))
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_a_transaction_is_sent_when_its_block_is_left(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_a_transaction_is_sent_when_its_block_is_left(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         async with zk.transaction() as t:
             created = t.create("/a", b"1")
             numbered = t.create("/a/n-", sequence=True)
@@ -163,7 +163,7 @@ def test_a_transaction_is_sent_when_its_block_is_left(face: OnFace, hosts: str) 
             await left_by_an_error(zk)
         assert await zk.exists("/a")
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 async def left_by_an_error(zk: Any) -> None:
@@ -173,8 +173,8 @@ async def left_by_an_error(zk: Any) -> None:
 
 
 @every_face
-def test_watchers_hear_in_order_and_end_with_the_client(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, other: Any, face: OnFace) -> Any:
+def test_watchers_hear_in_order_and_end_with_the_client(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, other: Any, backend: OnFace) -> Any:
         await zk.create("/a")
         heard = zk.watcher()
         await zk.get("/a", watch=heard)
@@ -191,7 +191,7 @@ def test_watchers_hear_in_order_and_end_with_the_client(face: OnFace, hosts: str
                 await other.create("/a/b")
                 await other.delete("/a/b")
 
-            seen, _ = await face.together(listen, change)
+            seen, _ = await backend.together(listen, change)
             assert seen == [(EventType.CREATED, "/a/b"), (EventType.DELETED, "/a/b")]
         assert [event async for event in events] == []
         assert not await zk.check_watches("/a")
@@ -200,14 +200,14 @@ def test_watchers_hear_in_order_and_end_with_the_client(face: OnFace, hosts: str
         assert (await heard.receive()).type is EventType.PERSISTENT_WATCH_REMOVED
         return heard
 
-    heard = face.run(hosts, body, count=2)
+    heard = backend.run(hosts, body, count=2)
     with pytest.raises(ClientClosedError):
         heard.receive_nowait()
 
 
 @every_face
-def test_a_limit_of_time_ends_what_waits_and_nothing_else(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_a_limit_of_time_ends_what_waits_and_nothing_else(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         heard = zk.watcher()
         async with zk.move_on_after(60) as outer:
             async with zk.move_on_after(0.02) as inner:
@@ -228,40 +228,40 @@ def test_a_limit_of_time_ends_what_waits_and_nothing_else(face: OnFace, hosts: s
         await zk.set("/a", b"1")
         assert (await heard.receive()).path == "/a"
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_many_callers_share_a_client(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_many_callers_share_a_client(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         async def one() -> list[str]:
             return [await zk.create("/n-", b"x" * 100, sequence=True) for _ in range(20)]
 
-        found = await face.together(*(one for _ in range(20)))
+        found = await backend.together(*(one for _ in range(20)))
         assert all(own == sorted(own) for own in found)
         assert sorted(path for own in found for path in own) == [f"/n-{number:010}" for number in range(400)]
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_large_answers_and_requests_pass(face: OnFace, hosts: str) -> None:
+def test_large_answers_and_requests_pass(backend: OnFace, hosts: str) -> None:
     """More than a socket takes at once, in both directions and from many callers."""
     large = Random(1).randbytes(900_000)
 
-    async def body(zk: Any, face: OnFace) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         async def one(name: str) -> None:
             await zk.create(f"/{name}", large)
             assert (await zk.get(f"/{name}"))[0] == large
 
-        await face.together(*(lambda name=name: one(name) for name in "abcdefgh"))
+        await backend.together(*(lambda name=name: one(name) for name in "abcdefgh"))
 
-    face.run(hosts, body, session_timeout_ms=30_000)
+    backend.run(hosts, body, session_timeout_ms=30_000)
 
 
 @every_face
-def test_the_session_survives_its_server(face: OnFace, hosts: str, ensemble: ZooKeeperEnsemble) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_the_session_survives_its_server(backend: OnFace, hosts: str, ensemble: ZooKeeperEnsemble) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         states = zk.states()
         assert await anext(states) is State.CONNECTED
         await zk.create("/mine", ephemeral=True)
@@ -273,7 +273,7 @@ def test_the_session_survives_its_server(face: OnFace, hosts: str, ensemble: Zoo
         finally:
             config.start()
 
-    face.run(hosts, body, session_timeout_ms=20_000)
+    backend.run(hosts, body, session_timeout_ms=20_000)
 
 
 def serves(member: Any, session_id: int) -> bool:
@@ -284,68 +284,68 @@ def serves(member: Any, session_id: int) -> bool:
 
 
 @every_face
-def test_leaving_the_block_closes_the_session(face: OnFace, hosts: str) -> None:
-    async def make(zk: Any, face: OnFace) -> Any:
+def test_leaving_the_block_closes_the_session(backend: OnFace, hosts: str) -> None:
+    async def make(zk: Any, backend: OnFace) -> Any:
         await zk.create("/mine", ephemeral=True)
         return zk
 
-    zk = face.run(hosts, make)
+    zk = backend.run(hosts, make)
     assert zk.state is State.CLOSED
 
-    async def look(zk: Any, face: OnFace) -> Any:
+    async def look(zk: Any, backend: OnFace) -> Any:
         return await zk.exists("/mine")
 
-    assert face.run(hosts, look) is None
+    assert backend.run(hosts, look) is None
 
 
 @every_face
-def test_what_the_block_raises_leaves_it_as_it_is(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_what_the_block_raises_leaves_it_as_it_is(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        face.run(hosts, body)
+        backend.run(hosts, body)
 
 
 @every_face
-def test_a_session_that_is_over_says_so(face: OnFace, hosts: str) -> None:
-    async def resume(zk: Any, face: OnFace) -> None:
+def test_a_session_that_is_over_says_so(backend: OnFace, hosts: str) -> None:
+    async def resume(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
-    async def body(zk: Any, face: OnFace) -> tuple[int, bytes]:
+    async def body(zk: Any, backend: OnFace) -> tuple[int, bytes]:
         return zk.session_id, zk.session_password
 
-    over = face.run(hosts, body)
+    over = backend.run(hosts, body)
     with pytest.raises(SessionExpiredError):
-        face.run(hosts, resume, resume=over)
+        backend.run(hosts, resume, resume=over)
 
 
 @every_face
-def test_nobody_listens(face: OnFace) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_nobody_listens(backend: OnFace) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
     with pytest.raises(NotConnectedError, match=r"[Rr]efused"):
-        face.run("127.0.0.1:1", body, settings=Settings(session_timeout_ms=1000, connect_wait_ms=200))
+        backend.run("127.0.0.1:1", body, settings=Settings(session_timeout_ms=1000, connect_wait_ms=200))
 
 
 @every_face
-def test_a_malformed_name_is_that_of_a_server_that_is_not_reached(face: OnFace, hosts: str) -> None:
+def test_a_malformed_name_is_that_of_a_server_that_is_not_reached(backend: OnFace, hosts: str) -> None:
     malformed = "x" * 64
 
-    async def body(zk: Any, face: OnFace) -> bool:
+    async def body(zk: Any, backend: OnFace) -> bool:
         return await zk.exists("/") is not None
 
     with pytest.raises(NotConnectedError, match=f"{malformed}:1: .*label too long"):
-        face.run(f"{malformed}:1", body, settings=Settings(session_timeout_ms=1000, connect_wait_ms=200))
+        backend.run(f"{malformed}:1", body, settings=Settings(session_timeout_ms=1000, connect_wait_ms=200))
     # The order of the servers is the seed's: some begin with it.
     for seed in range(6):
-        assert face.run(f"{malformed}:1,{hosts}", body, random=Random(seed))
+        assert backend.run(f"{malformed}:1,{hosts}", body, random=Random(seed))
 
 
 @every_face
-def test_a_chroot_within_the_connections_own(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_a_chroot_within_the_connections_own(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         await zk.ensure_path("/app/part")
         part = zk.with_chroot("/app").with_chroot("/part")
         start = zk.last_zxid
@@ -362,12 +362,12 @@ def test_a_chroot_within_the_connections_own(face: OnFace, hosts: str) -> None:
         with pytest.raises(ZabError, match="a path"):
             zk.with_chroot("app")
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_the_feed_of_changes(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_the_feed_of_changes(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         await zk.sync()
         start = zk.last_zxid
         for name in "abc":
@@ -377,7 +377,7 @@ def test_the_feed_of_changes(face: OnFace, hosts: str) -> None:
         again = zk.changes(feed.place)
         assert (await again.receive()).data == b"c"
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 class Heard(Observer):
@@ -398,15 +398,15 @@ class Heard(Observer):
 
 
 @every_face
-def test_an_observer_hears_of_requests_and_states(face: OnFace, hosts: str) -> None:
+def test_an_observer_hears_of_requests_and_states(backend: OnFace, hosts: str) -> None:
     heard = Heard()
 
-    async def body(zk: Any, face: OnFace) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         await zk.create("/a")
         with pytest.raises(NoNodeError):
             await zk.get("/none")
 
-    face.run(hosts, body, observer=heard)
+    backend.run(hosts, body, observer=heard)
     assert heard.requests == [("create2", None), ("getData", "NoNodeError")]
     assert heard.states == [State.CONNECTED, State.CLOSED]
 
@@ -427,58 +427,58 @@ def secured(certificates: Certificates) -> Iterator[str]:
 
 
 @every_face
-def test_tls_with_large_answers(face: OnFace, secured: str, certificates: Certificates) -> None:
-    client = certificates.client(f"faces-{face.name}")
+def test_tls_with_large_answers(backend: OnFace, secured: str, certificates: Certificates) -> None:
+    client = certificates.client(f"faces-{backend.name}")
     large = Random(2).randbytes(900_000)
 
-    async def body(zk: Any, face: OnFace) -> None:
-        await zk.create(f"/{face.name}", large)
+    async def body(zk: Any, backend: OnFace) -> None:
+        await zk.create(f"/{backend.name}", large)
 
         async def read() -> None:
-            assert (await zk.get(f"/{face.name}"))[0] == large
+            assert (await zk.get(f"/{backend.name}"))[0] == large
 
-        await face.together(*[read] * 8)
+        await backend.together(*[read] * 8)
 
-    face.run(secured, body, tls=Tls(trust_store=str(client / "truststore.pem")), session_timeout_ms=30_000)
+    backend.run(secured, body, tls=Tls(trust_store=str(client / "truststore.pem")), session_timeout_ms=30_000)
 
 
 @every_face
-def test_a_server_whom_nobody_vouches_for_is_refused(face: OnFace, secured: str, tmp_path: Path) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_a_server_whom_nobody_vouches_for_is_refused(backend: OnFace, secured: str, tmp_path: Path) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
     stranger = Certificates(tmp_path).client("stranger")
     with pytest.raises(TlsError, match="nobody whom this client believes vouches"):
-        face.run(secured, body, tls=Tls(trust_store=str(stranger / "truststore.pem")))
+        backend.run(secured, body, tls=Tls(trust_store=str(stranger / "truststore.pem")))
 
 
 @every_face
-def test_plain_bytes_to_a_port_of_tls_are_named(face: OnFace, secured: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_plain_bytes_to_a_port_of_tls_are_named(backend: OnFace, secured: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
     with pytest.raises(NotConnectedError, match="the server speaks TLS on this port"):
-        face.run(secured, body, settings=Settings(session_timeout_ms=2000))
+        backend.run(secured, body, settings=Settings(session_timeout_ms=2000))
 
 
 @every_face
-def test_tls_to_a_plain_port_is_named(face: OnFace, ensemble: ZooKeeperEnsemble) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_tls_to_a_plain_port_is_named(backend: OnFace, ensemble: ZooKeeperEnsemble) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
     with pytest.raises(NotConnectedError, match="as a port without TLS does"):
-        face.run(
+        backend.run(
             f"localhost:{ensemble.members[0].client_port}", body, tls=Tls(), settings=Settings(session_timeout_ms=2000)
         )
 
 
 @every_face
-def test_identities_are_shown(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_identities_are_shown(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         await zk.add_auth("digest", "second:word")
         assert {identity.user for identity in await zk.who_am_i() if identity.scheme == "digest"} == {"first", "second"}
 
-    face.run(hosts, body, auth=[("digest", "first:word")])
+    backend.run(hosts, body, auth=[("digest", "first:word")])
 
 
 # Threads.
@@ -531,7 +531,7 @@ def test_only_what_waits_for_the_client_runs_in_a_thread(hosts: str) -> None:
 
     with sync.connect(hosts) as zk:
         with pytest.raises(RuntimeError, match="awaited something else"):
-            zk._face.run(elsewhere())
+            zk._backend.run(elsewhere())
         assert zk.exists("/") is not None
 
 

@@ -76,13 +76,13 @@ def test_a_fork_is_refused_by_the_client_for_threads_and_its_maker_keeps_the_ses
         assert lock.acquire(wait_s=5).is_held
 
 
-def check_fork(zk: Client, face: Any) -> None:
+def check_fork(zk: Client, backend: Any) -> None:
     assert in_fork(lambda: first_step(zk.get("/"))) == "ForkedError"
     assert in_fork(lambda: first_step(zk.sync())) == "ForkedError"
 
     def received() -> bytes:
         """By the descriptor of the connection: the end, whatever the server sends."""
-        return socket.socket(fileno=os.dup(face.origin.socket.fileno())).recv(1)
+        return socket.socket(fileno=os.dup(backend.origin.socket.fileno())).recv(1)
 
     assert in_fork(received) == "b''"
 
@@ -90,12 +90,12 @@ def check_fork(zk: Client, face: Any) -> None:
 def test_a_fork_is_refused_on_trio_and_asyncio(hosts: str) -> None:
     async def on_trio() -> None:
         async with connect(hosts) as zk:
-            check_fork(zk, zk._runtime.face)
+            check_fork(zk, zk._runtime.backend)
             assert await zk.exists("/") is not None
 
     async def on_asyncio() -> None:
         async with aio.connect(hosts) as zk:
-            check_fork(zk, zk._runtime.face)
+            check_fork(zk, zk._runtime.backend)
             assert await zk.exists("/") is not None
 
     trio.run(on_trio)

@@ -34,7 +34,7 @@ from zab.client.core.operations import _listing
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 20_000}
 UNDELETABLE = (Acl(Permission.ALL & ~Permission.DELETE, "world", "anyone"),)
 
-every_face = pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+every_face = pytest.mark.parametrize("backend", FACES, ids=lambda backend: backend.name)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> str:
 
 
 @every_face
-def test_children_are_listed_by_kind_with_what_is_asked_for(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_children_are_listed_by_kind_with_what_is_asked_for(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         await zk.create("/d")
         await zk.create("/d/p", b"one")
         await zk.create("/d/n", None)
@@ -73,7 +73,7 @@ def test_children_are_listed_by_kind_with_what_is_asked_for(face: OnFace, hosts:
         with pytest.raises(TypeError):
             await zk.list_children("/d", watch=print)
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 async def test_its_watch_hears_of_children(hosts: str) -> None:
@@ -87,8 +87,8 @@ async def test_its_watch_hears_of_children(hosts: str) -> None:
 
 
 @every_face
-def test_subtrees_are_listed_and_removed(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_subtrees_are_listed_and_removed(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         for path in ("/d", "/d/a", "/d/a/x", "/d/b"):
             await zk.create(path)
         assert await zk.list_recursive("/d") == ["/d/a", "/d/a/x", "/d/b"]
@@ -107,12 +107,12 @@ def test_subtrees_are_listed_and_removed(face: OnFace, hosts: str) -> None:
         with pytest.raises(NoNodeError):
             await zk.list_recursive("/d")
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_what_can_be_removed_is(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_what_can_be_removed_is(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         for path in ("/d", "/d/a"):
             await zk.create(path)
         await zk.try_remove("/none")
@@ -129,12 +129,12 @@ def test_what_can_be_removed_is(face: OnFace, hosts: str) -> None:
         with pytest.raises(NoAuthError, match="or of a parent below it"):
             await zk.remove_recursive("/closed")
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_in_a_transaction_each_has_its_part(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_in_a_transaction_each_has_its_part(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         for path in ("/d", "/d/a", "/d/a/x", "/s"):
             await zk.create(path)
         stat = await zk.exists("/s")
@@ -165,18 +165,18 @@ def test_in_a_transaction_each_has_its_part(face: OnFace, hosts: str) -> None:
             assert caught.value.index == at
         assert await zk.exists("/new") is None
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @every_face
-def test_a_server_says_what_it_has(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+def test_a_server_says_what_it_has(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         features = await zk.keeper_features()
         assert features == frozenset(KeeperFeature) - {
             *(KeeperFeature.MULTI_WATCHES, KeeperFeature.PERSISTENT_WATCHES, KeeperFeature.CREATE_WITH_STATS)
         }
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 @pytest.mark.parametrize("kind", KINDS)

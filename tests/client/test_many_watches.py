@@ -1,4 +1,4 @@
-"""A client with very many watches comes back to its server: all of them are set again, on every face."""
+"""A client with very many watches comes back to its server: all of them are set again, on every backend."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zab.client.core.watches import Table
 COUNT = 100_000
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
-def test_a_hundred_thousand_watches_are_set_again(face: OnFace) -> None:
+@pytest.mark.parametrize("backend", FACES, ids=lambda backend: backend.name)
+def test_a_hundred_thousand_watches_are_set_again(backend: OnFace) -> None:
     with zab_servers(1, configuration={"maxSessionTimeout": 60_000}) as ensemble:
 
-        async def body(zk: Any, other: Any, face: OnFace) -> None:
+        async def body(zk: Any, other: Any, backend: OnFace) -> None:
             heard = zk.watcher()
             client = getattr(zk, "blocking", zk)
             registry = client._runtime.session.watches
@@ -40,4 +40,4 @@ def test_a_hundred_thousand_watches_are_set_again(face: OnFace) -> None:
                 told += [event.path] if event.path else []
             assert told == ["/w-000000", f"/w-{COUNT // 2:06}", f"/w-{COUNT - 1:06}"]
 
-        face.run(ensemble.hosts, body, count=2, session_timeout_ms=60_000)
+        backend.run(ensemble.hosts, body, count=2, session_timeout_ms=60_000)

@@ -174,7 +174,7 @@ def change_pages(data: bytes) -> None:
     assert len(page.rows) <= len(data)
 
 
-def _sayings() -> list[bytes]:
+def _listener() -> list[bytes]:
     hello = frame(ConnectRequest(0, 4000, 0, bytes(16)).encode())
     said = [frame(struct.pack(">ii", 1 + n, opcode) + body) for n, (opcode, body) in enumerate(REQUEST_EXAMPLES)]
     return [*WORDS, hello, *(hello + one for one in said), hello + b"".join(said[:12])]
@@ -186,7 +186,7 @@ def _ensemble() -> Ensemble:
     return Ensemble(1, maxClientCnxns=0, keeperExtensionsEnabled="true", **dotted)
 
 
-@target(_sayings)
+@target(_listener)
 def client_bytes(data: bytes) -> None:
     """All that a client may say to a member that serves: it goes on, whatever that is."""
     ensemble = _ensemble()

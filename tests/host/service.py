@@ -11,7 +11,7 @@ from tests.host.before_a_turn import tell_what_is_ready
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.loop.sockets import ClientSockets
-from zab.wire.manners import Manners
+from zab.wire.client_protocol import ClientProtocol
 
 FAR_NS = 1 << 62
 WHEN_SENT, AT_ONCE = 1, 2
@@ -51,21 +51,21 @@ class Closed:
     connection: Client
 
 
-MANNERS = Manners(Client, Connected, Received, Closed, AT_ONCE)
+CLIENT_PROTOCOL = ClientProtocol(Client, Connected, Received, Closed, AT_ONCE)
 
 
 class Server:
-    def __init__(self, door=None, handshakes_max=250):
+    def __init__(self, policy=None, handshakes_max=250):
         self.loop = Loop()
-        self.clients = ClientSockets(self.loop, MANNERS, handshakes_max=handshakes_max)
-        self.address = self.listen(door)
+        self.clients = ClientSockets(self.loop, CLIENT_PROTOCOL, handshakes_max=handshakes_max)
+        self.address = self.listen(policy)
         self.opened = []
         self.now = 1000
 
-    def listen(self, door=None):
+    def listen(self, policy=None):
         """Its address."""
         listening = open_listener("127.0.0.1", 0)
-        self.clients.listen(listening, door)
+        self.clients.listen(listening, policy)
         return listening.getsockname()[:2]
 
     def turn(self, dirty=(), until_ns=FAR_NS):

@@ -17,7 +17,7 @@ from tests.host.service import FAR_NS, WHEN_SENT, Closed, Connected, Received, S
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import Sealer, client_secret
 from zab.host.loop import handshakes as module
-from zab.host.loop.handshakes import HANDSHAKE_MS, Door
+from zab.host.loop.handshakes import HANDSHAKE_MS, TlsPolicy
 from zab.host.loop.sockets import TlsSocket
 from zab.host.tls.engine import NO_TLS
 from zab.host.tls.tls_socket import SEAL_BYTES_MAX
@@ -28,20 +28,20 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def door(member) -> Door:
-    return Door(server_context(member))
+def policy(member) -> TlsPolicy:
+    return TlsPolicy(server_context(member))
 
 
 @pytest.fixture
-def server(door):
-    with running(Server(door)) as server:
+def server(policy):
+    with running(Server(policy)) as server:
         yield server
 
 
 @pytest.fixture
 def both(member):
     """A port for both kinds."""
-    with running(Server(Door(server_context(member), takes_plain=True))) as server:
+    with running(Server(TlsPolicy(server_context(member), takes_plain=True))) as server:
         yield server
 
 
@@ -357,8 +357,8 @@ def test_who_was_let_in_has_no_deadline(server, holder):
     assert next_timer(server.loop) is None
 
 
-def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(door, holder):
-    with running(Server(door, handshakes_max=5)) as server:
+def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(policy, holder):
+    with running(Server(policy, handshakes_max=5)) as server:
         plain_address = server.listen()
         tls, connection = secured(server, context_of(holder))
         plain = socket.create_connection(plain_address, timeout=60)
@@ -423,10 +423,10 @@ def test_port_for_both_kinds_closes_who_says_nothing(both):
     assert sock.recv(1) == b""
 
 
-def test_other_context_counts_from_the_next_handshake_on(server, door, certificates, holder):
+def test_other_context_counts_from_the_next_handshake_on(server, policy, certificates, holder):
     tls, connection = secured(server, context_of(holder))
     other = certificates.member("localhost", name="renewed")
-    door.context = server_context(other)
+    policy.context = server_context(other)
     newer, _ = secured(server, context_of(holder))
     assert newer.getpeercert() != tls.getpeercert()
     tls.sendall(b"as before")

@@ -19,7 +19,7 @@ from zab.host.journal.journal import (
     open_journal,
     written,
 )
-from zab.host.journal.trail_file import TrailFile
+from zab.host.journal.rotating_file import RotatingFile
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_a_line_of_json_has_its_values_apart(restored):
 
 
 def test_a_file_takes_the_lines_and_what_it_does_not_take_is_counted(restored, tmp_path):
-    class Failing(TrailFile):
+    class Failing(RotatingFile):
         def write(self, chunk):
             if b"too much" in chunk:
                 raise OSError(28, "No space left on device")

@@ -14,9 +14,9 @@ from zab.host.loop.conversation import Greeted
 from zab.host.loop.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
-from zab.member.dialect import QUORUM_DIALECT, cut
 from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
+from zab.member.wire_protocols import QUORUM_PROTOCOL, cut
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import (
     DATA_FRAME_BYTES_MAX,
@@ -50,7 +50,7 @@ class Server:
         self.handed_over = []
         self.party = party(1, [SECRET], is_open=False)
         greeting = Greeting(lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
-        self.links = Links(self.loop, QUORUM_DIALECT, greeting)
+        self.links = Links(self.loop, QUORUM_PROTOCOL, greeting)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()
         self.links.listen(listening)

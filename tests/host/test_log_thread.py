@@ -6,7 +6,7 @@ import time
 import attrs
 import pytest
 
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 from zab.host.storage.log_thread import IDLE_SECONDS, LogThread
 from zab.protocol.events import AppendBatches, DrainLog, Durable, LogDrained
 
@@ -52,11 +52,11 @@ class Gate:
 class Thread:
     def __init__(self, storage, slow_ms=60_000):
         self.arrived = threading.Event()
-        self.posts = Posts(self.arrived.set)
+        self.mailbox = Mailbox(self.arrived.set)
         self.slow = []
         self.timed = []
         self.thread = LogThread(
-            storage, self.posts, slow_ms, say_slow=self.slow.append, timed=self.timed.append, failed=Failed
+            storage, self.mailbox, slow_ms, say_slow=self.slow.append, timed=self.timed.append, failed=Failed
         )
         self.thread.start()
 
@@ -67,7 +67,7 @@ class Thread:
             assert time.monotonic() < deadline, answers
             self.arrived.wait(PATIENCE_SECONDS)
             self.arrived.clear()
-            answers += [self.posts.items.popleft() for _ in range(len(self.posts.items))]
+            answers += [self.mailbox.items.popleft() for _ in range(len(self.mailbox.items))]
         return answers
 
 
@@ -110,7 +110,7 @@ def test_answer_that_nobody_waits_for_wakes_nobody_and_comes_with_the_next_one(g
     found = []
 
     def is_awaited(answer):
-        found.append(answer in thread.posts.items)
+        found.append(answer in thread.mailbox.items)
         return answer.generation >= awaited_from
 
     gate.is_awaited = is_awaited
@@ -120,7 +120,7 @@ def test_answer_that_nobody_waits_for_wakes_nobody_and_comes_with_the_next_one(g
         thread.thread.put(number)
     assert thread.thread.close(PATIENCE_SECONDS)
     assert thread.arrived.is_set() is (awaited_from <= 3)
-    assert list(thread.posts.items) == [LogDrained(1), LogDrained(2), LogDrained(3)]
+    assert list(thread.mailbox.items) == [LogDrained(1), LogDrained(2), LogDrained(3)]
     assert found == [True, True, True], "who begins to wait while it is asked finds the answer"
 
 

@@ -15,8 +15,8 @@ import trio.testing
 from zab.host.loop import listener as listener_module
 from zab.host.loop.listener import PAUSE_MS, Listener, open_listener
 from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.poller import BROKEN, READ, WRITE, SelectorPoller, make_poller
-from zab.host.loop.posts import Posts
 
 
 class Script:
@@ -69,8 +69,8 @@ def pair():
         yield ours, theirs
 
 
-def take(posts):
-    return [posts.items.popleft() for _ in range(len(posts.items))]
+def take(mailbox):
+    return [mailbox.items.popleft() for _ in range(len(mailbox.items))]
 
 
 def in_ms(wait_ms):
@@ -380,14 +380,14 @@ def test_timer_keeps_the_earlier_of_two_times_and_is_called_once(loop):
 
 
 def test_wake_from_a_thread_ends_a_wait(loop):
-    posts = Posts(loop.wake)
+    mailbox = Mailbox(loop.wake)
     taken = []
 
     def turn():
-        taken.extend(take(posts))
+        taken.extend(take(mailbox))
         return now_ms() if taken else now_ms() + 60_000
 
-    thread = threading.Timer(0.02, posts.put, ["news"])
+    thread = threading.Timer(0.02, mailbox.put, ["news"])
     thread.start()
     started = time.monotonic()
     trio.run(loop.run, Script(loop, turn, turn))
@@ -398,13 +398,13 @@ def test_wake_from_a_thread_ends_a_wait(loop):
 
 def test_no_wake_up_is_lost_between_the_turn_and_the_wait(loop):
     """A thread posts as fast as it can; each post must be taken, without the far deadline passing."""
-    posts = Posts(loop.wake)
+    mailbox = Mailbox(loop.wake)
     count = 20_000
     taken = []
 
     class Turn:
         def take(self):
-            taken.extend(take(posts))
+            taken.extend(take(mailbox))
             if len(taken) == count:
                 loop.stop()
             return False
@@ -412,7 +412,7 @@ def test_no_wake_up_is_lost_between_the_turn_and_the_wait(loop):
         def next_deadline(self):
             return now_ms() + 60_000
 
-    thread = threading.Thread(target=lambda: [posts.put(number) for number in range(count)])
+    thread = threading.Thread(target=lambda: [mailbox.put(number) for number in range(count)])
     thread.start()
     with_limit = trio.run(run_with_limit, loop, Turn())
     thread.join()

@@ -18,9 +18,9 @@ from zab.host.loop.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.tls.engine import NO_TLS, TlsSide
-from zab.member.dialect import QUORUM_DIALECT
 from zab.member.membership.greeting import Purpose, party
 from zab.member.settings.zoo_cfg import parse
+from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
 from zab.server.greeting import Greeting
@@ -94,10 +94,10 @@ class Server:
         greeting = Greeting(
             lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what), tls=self.tls
         )
-        self.links = Links(self.loop, QUORUM_DIALECT, greeting, lambda *what: self.refused.append(what))
+        self.links = Links(self.loop, QUORUM_PROTOCOL, greeting, lambda *what: self.refused.append(what))
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()
-        self.links.listen(listening, self.tls.door)
+        self.links.listen(listening, self.tls.policy)
         self.opened = []
 
     def turn(self):
@@ -183,7 +183,7 @@ def test_link_that_is_dialled_is_up_once_the_other_has_answered(server):
     server.opened += [listening, theirs]
     theirs.settimeout(60)
     dialled = TlsSide(server.tls.watched.content.dialling, has_dialled=True)
-    accepted = TlsSide(quorum_tls(server.stores, 3, "sslQuorum=true").door.context)
+    accepted = TlsSide(quorum_tls(server.stores, 3, "sslQuorum=true").policy.context)
     said = dialled.feed(b"", 0)[1]
     while said:
         said = accepted.feed(said, 0)[1]
@@ -351,7 +351,7 @@ def test_dialled_server_that_refuses_the_certificate_is_one_that_cannot_be_reach
     theirs, _ = listening.accept()
     server.opened += [listening, theirs]
     context = server.tls.watched.content.dialling
-    dialled, accepted = TlsSide(context, has_dialled=True), TlsSide(server.tls.door.context)
+    dialled, accepted = TlsSide(context, has_dialled=True), TlsSide(server.tls.policy.context)
     dialled.feed(accepted.feed(dialled.feed(b"", 0)[1], 0)[1], 0)
     assert dialled.is_ready
     server.links.adopt(ours, 3, dialled)

@@ -11,8 +11,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from zab.host.journal.trail import Trail
-from zab.host.journal.trail_file import TrailFile
+from zab.host.journal.background_writer import BackgroundWriter
+from zab.host.journal.rotating_file import RotatingFile
 
 PATIENCE_SECONDS = 20.0
 
@@ -65,15 +65,15 @@ def lines(note: Note) -> Iterator[bytes]:
     yield f"{note.text}\n".encode()
 
 
-Make = Callable[..., Trail[Note]]
+Make = Callable[..., BackgroundWriter[Note]]
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    trails: list[tuple[Trail[Note], Kept]] = []
+    trails: list[tuple[BackgroundWriter[Note], Kept]] = []
 
-    def make(sink: Kept, heard: Heard, bytes_max: int = 1000, retry_seconds: float = 0.001) -> Trail[Note]:
-        trail = Trail(
+    def make(sink: Kept, heard: Heard, bytes_max: int = 1000, retry_seconds: float = 0.001) -> BackgroundWriter[Note]:
+        trail = BackgroundWriter(
             sink, lines, lambda count: Note(f"lost {count}"), heard, bytes_max=bytes_max, retry_seconds=retry_seconds
         )
         trails.append((trail, sink))
@@ -116,7 +116,7 @@ def test_full_trail_loses_what_is_new_counts_it_and_says_it_where_it_is_missing(
 
 def test_what_is_lost_is_said_before_what_comes_after_it() -> None:
     sink, heard = Kept(), Heard()
-    trail = Trail(sink, lines, lambda count: Note(f"lost {count}"), heard, bytes_max=20)
+    trail = BackgroundWriter(sink, lines, lambda count: Note(f"lost {count}"), heard, bytes_max=20)
     for number in range(5):
         trail.put(Note(str(number)))
     trail._let_go(20)  # as if the first ones were written
@@ -180,7 +180,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def test_file_grows_to_its_size_and_so_many_are_kept(tmp_path: Path) -> None:
-    file = TrailFile(str(tmp_path / "log"), bytes_max=8, files_count=3)
+    file = RotatingFile(str(tmp_path / "log"), bytes_max=8, files_count=3)
     for number in range(9):
         file.write(b"%d--\n" % number)
     file.close()
@@ -188,7 +188,7 @@ def test_file_grows_to_its_size_and_so_many_are_kept(tmp_path: Path) -> None:
 
 
 def test_one_file_alone_begins_anew(tmp_path: Path) -> None:
-    file = TrailFile(str(tmp_path / "log"), bytes_max=4, files_count=1)
+    file = RotatingFile(str(tmp_path / "log"), bytes_max=4, files_count=1)
     for number in range(3):
         file.write(b"%d--\n" % number)
     file.close()
@@ -197,7 +197,7 @@ def test_one_file_alone_begins_anew(tmp_path: Path) -> None:
 
 def test_file_goes_on_where_the_process_before_ended(tmp_path: Path) -> None:
     for number in range(3):
-        file = TrailFile(str(tmp_path / "log"), bytes_max=8, files_count=2)
+        file = RotatingFile(str(tmp_path / "log"), bytes_max=8, files_count=2)
         file.write(b"%d--\n" % number)
         file.close()
     assert contents(tmp_path) == {"log": b"2--\n", "log.1": b"0--\n1--\n"}
@@ -209,7 +209,7 @@ def test_files_are_their_owners_alone_whatever_the_umask_and_their_rights_were(t
     path.chmod(0o644)
     before = os.umask(0)
     try:
-        file = TrailFile(str(path), bytes_max=4, files_count=2)
+        file = RotatingFile(str(path), bytes_max=4, files_count=2)
         file.write(b"0--\n")
         file.write(b"1--\n")
         file.close()
@@ -224,7 +224,7 @@ def test_link_pipe_and_directory_are_refused(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     for name in ("link", "pipe", "directory", "missing/log"):
         with pytest.raises(OSError):
-            TrailFile(str(tmp_path / name), bytes_max=100, files_count=1)
+            RotatingFile(str(tmp_path / name), bytes_max=100, files_count=1)
     assert not (tmp_path / "target").exists()
 
 
@@ -233,7 +233,7 @@ def test_pipe_that_somebody_reads_is_refused_too(tmp_path: Path) -> None:
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
         with pytest.raises(OSError, match="plain file"):
-            TrailFile(str(tmp_path / "pipe"), bytes_max=100, files_count=1)
+            RotatingFile(str(tmp_path / "pipe"), bytes_max=100, files_count=1)
     finally:
         os.close(reader)
 
@@ -241,7 +241,7 @@ def test_pipe_that_somebody_reads_is_refused_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("go", [os.remove, lambda path: os.rename(path, f"{path}.away")])
 def test_who_takes_the_file_away_gets_a_new_one(tmp_path: Path, go: Callable[[str], None]) -> None:
     path = tmp_path / "log"
-    file = TrailFile(str(path), bytes_max=100, files_count=1)
+    file = RotatingFile(str(path), bytes_max=100, files_count=1)
     file.write(b"a\n")
     go(str(path))
     file.write(b"b\n")
@@ -251,7 +251,7 @@ def test_who_takes_the_file_away_gets_a_new_one(tmp_path: Path, go: Callable[[st
 
 def test_chunk_that_fails_in_its_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
-    file = TrailFile(str(path), bytes_max=100, files_count=1)
+    file = RotatingFile(str(path), bytes_max=100, files_count=1)
     file.write(b"whole\n")
     write = os.write
 

@@ -15,7 +15,6 @@ from datatree.znode import STAT_AT, STAT_LAYOUT
 from session.identity import NO_SESSION
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab.member import between_members
-from zab.member.cleanup import Cleanup
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.requests.proposing import TIME_AHEAD_MS_MAX
@@ -24,6 +23,7 @@ from zab.member.state.digests import KEPT_COUNT, Digests
 from zab.member.state.elapsed import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TreeInstalled
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
+from zab.member.trees.cleanup import Cleanup
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer

@@ -22,14 +22,14 @@ from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synch
 from tests.direct.members import TICK_MS, WALL, Client, Ensemble, Server
 from tests.member.storage_setup import say_nothing
 from tests.member.test_member import CONFIG, batch_of
-from zab.member.cleanup import Cleanup
-from zab.member.dialect import QUORUM_DIALECT
 from zab.member.member import Member
 from zab.member.membership.restore import tree_of
 from zab.member.storage.events import InstallSnapshot, TreeInstalled
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.member.storage.storage import Storage
 from zab.member.trees import tree_repair
+from zab.member.trees.cleanup import Cleanup
+from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, URGENT
@@ -63,7 +63,7 @@ def test_messages_for_the_member_keep_their_place_behind_proposals() -> None:
 
 
 def test_h2_a_large_proposal_goes_out_in_pieces() -> None:
-    cut = QUORUM_DIALECT.cut[msg.Proposal]
+    cut = QUORUM_PROTOCOL.cut[msg.Proposal]
     batches = [bytes(DATA_FRAME_BYTES_MAX // 2)] * 4
     assert [piece.batches for piece in cut(msg.Proposal(batches))] == [batches[:2], batches[2:]]
 

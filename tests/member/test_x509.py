@@ -12,8 +12,8 @@ from datatree.requests import AddAuth, SetAcl
 from tests.direct.members import Ensemble
 from tests.member.test_authentication import ask, who
 from zab.member.clients.audit import users
-from zab.member.dialect import client_manners
 from zab.member.settings.zoo_cfg import parse
+from zab.member.wire_protocols import client_protocol
 
 OFFERED = {"secureClientPort": "2281", "ssl__keyStore__location": "/k.pem", "ssl__trustStore__location": "/t.pem"}
 TLS_LINES = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"
@@ -96,9 +96,9 @@ def test_lists_name_certificates_where_somebody_is_asked_for_one(lines: dict[str
 def test_subject_is_no_identity_where_nobody_is_asked_for_a_certificate_or_it_is_empty() -> None:
     """As a socket makes a connection."""
     for lines, subject in ((TLS_LINES, ""), (TLS_LINES + "ssl.clientAuth=none\n", "CN=alice"), ("", "CN=alice")):
-        connection = client_manners(parse(f"dataDir=/d\nclientPort=1\n{lines}", "zoo.cfg")).connect(
+        connection = client_protocol(parse(f"dataDir=/d\nclientPort=1\n{lines}", "zoo.cfg")).connect(
             "10.0.0.1", 1, subject
         )
         assert connection.identities == ((b"ip", b"10.0.0.1"),)
-    connection = client_manners(parse(f"dataDir=/d\n{TLS_LINES}", "zoo.cfg")).connect("10.0.0.1", 1, "CN=alice")
+    connection = client_protocol(parse(f"dataDir=/d\n{TLS_LINES}", "zoo.cfg")).connect("10.0.0.1", 1, "CN=alice")
     assert connection.identities == ((b"ip", b"10.0.0.1"), (b"x509", b"CN=alice"))

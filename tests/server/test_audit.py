@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.rigs.zab_server import zab_servers
-from zab.host.journal.trail_file import TrailFile
+from zab.host.journal.rotating_file import RotatingFile
 from zab.member.clients.audit import SUCCESS, Asked, Change, OfServer, Record, Refusal
 from zab.server.audit import REFUSALS_PER_SECOND, AuditLog
 from zab.testing.ports import free_ports
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 20.0
 
 
 def audit_log(path: Path, **changes: int) -> AuditLog:
-    return AuditLog(TrailFile(str(path), 1 << 20, 2), "own", wall_ms=lambda: 1_700_000_000_123, **changes)
+    return AuditLog(RotatingFile(str(path), 1 << 20, 2), "own", wall_ms=lambda: 1_700_000_000_123, **changes)
 
 
 def test_lines_have_their_time_and_level(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_start_that_fails_is_a_failure(tmp_path: Path) -> None:
 
 def test_flood_of_refusals_fills_no_file_and_is_counted(tmp_path: Path) -> None:
     wall_ms = 5_000
-    log = AuditLog(TrailFile(str(tmp_path / "log"), 1 << 20, 2), "own", wall_ms=lambda: wall_ms)
+    log = AuditLog(RotatingFile(str(tmp_path / "log"), 1 << 20, 2), "own", wall_ms=lambda: wall_ms)
     for _ in range(1000):
         log.member_refused("10.0.0.1", "it has no secret")
     log.write([Refusal("auth", "10.0.0.1", 1)])

@@ -187,14 +187,14 @@ def test_suites_are_those_that_are_named_on_both_ends(certificates: Certificates
 def test_stores_that_have_changed_are_for_handshakes_from_then_on(certificates: Certificates) -> None:
     own = certificates.directory / HOSTS[0]
     tls = quorum_tls(own)
-    before = tls.door.context
+    before = tls.policy.context
     assert not tls.watched.read_again()
     renewed = certificates.member(HOSTS[0], name="renewed")
     (renewed / "keystore.pem").replace(own / "keystore.pem")
     assert tls.watched.read_again()
-    assert tls.door.context is before, "the loop takes it, when it is told"
+    assert tls.policy.context is before, "the loop takes it, when it is told"
     tls.take_new()
-    assert tls.door.context is not before
+    assert tls.policy.context is not before
     kept = tls.watched.content
     (own / "keystore.pem").write_text("no key")
     with pytest.raises(StoreError, match="there is no key with its certificate in it"):

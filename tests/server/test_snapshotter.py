@@ -23,13 +23,13 @@ class Posted:
     """What became of snapshots, and in which thread that was said."""
 
     def __init__(self) -> None:
-        self._posts: SimpleQueue[tuple[SnapshotTaken | SnapshotFailed, threading.Thread]] = SimpleQueue()
+        self._mailbox: SimpleQueue[tuple[SnapshotTaken | SnapshotFailed, threading.Thread]] = SimpleQueue()
 
     def __call__(self, post: SnapshotTaken | SnapshotFailed) -> None:
-        self._posts.put((post, threading.current_thread()))
+        self._mailbox.put((post, threading.current_thread()))
 
     def next(self) -> tuple[SnapshotTaken | SnapshotFailed, threading.Thread]:
-        return self._posts.get(timeout=PATIENCE_SECONDS)
+        return self._mailbox.get(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.loop import Loop, SystemClock, now_ms
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
 from zab.host.process.dial import Address
 from zab.host.process.failure import ServerFailedError
@@ -45,11 +45,11 @@ from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
 from zab.service.surroundings import Surroundings
-from zab.wire.manners import Manners
+from zab.wire.client_protocol import ClientProtocol
 
 PATIENCE_SECONDS = 30
 
-NOBODY = Manners(None, None, None, None, 2)
+NOBODY = ClientProtocol(None, None, None, None, 2)
 """No client ever comes."""
 
 
@@ -154,23 +154,23 @@ class Parts:
         self.order = []
         self.member = ScriptedMember()
         self.loop = Loop()
-        self.posts = Posts(self.loop.wake)
+        self.mailbox = Mailbox(self.loop.wake)
         self.links = FakeLinks(self.order)
         self.storage = open_storage(directory)
         self.log_thread = LogThread(
             self.storage,
-            self.posts,
+            self.mailbox,
             60_000,
             say_slow=lambda took_ms: None,
             timed=lambda took_ms: None,
             failed=StorageFailed,
         )
         self.clients = ClientSockets(self.loop, NOBODY)
-        self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts.put)
+        self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.mailbox.put)
         self.roles = []
         self.taken = []
         tasks = Tasks(
-            posts=self.posts,
+            mailbox=self.mailbox,
             links=self.links,
             storage=self.storage,
             snapshotter=self.snapshotter,
@@ -236,7 +236,7 @@ async def test_storage_effects_are_answered_in_their_order(directory):
 
 async def test_log_that_failed_ends_the_server_with_1(directory):
     async with running(directory) as parts:
-        parts.posts.put(StorageFailed("cannot write: no space"))
+        parts.mailbox.put(StorageFailed("cannot write: no space"))
         with pytest.raises(ServerFailedError, match="no space") as failed:
             parts.turn.take()
         assert failed.value.exit_code == 1

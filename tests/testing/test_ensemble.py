@@ -459,7 +459,7 @@ def fail(member: Member) -> None:
     """Have its disk fail."""
     life = member.life
     assert life is not None
-    life.ask(lambda server: server.posts.put(StorageFailed("it burns")))
+    life.ask(lambda server: server.mailbox.put(StorageFailed("it burns")))
     until(lambda: life.has_ended)
 
 

@@ -167,7 +167,7 @@ def test_a_shared_ensemble_that_is_broken_is_told_once(pytester: pytest.Pytester
 
     def test_one(zab_server):
         life = zab_server.members[1].life
-        life.ask(lambda server: server.posts.put(StorageFailed("it burns")))
+        life.ask(lambda server: server.mailbox.put(StorageFailed("it burns")))
         life._thread.join()
 
     def test_two(zab_server):

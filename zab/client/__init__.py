@@ -6,6 +6,7 @@ are what a user sees, and `recipes` what is made of them. Imports `zab.jute`, `d
 and trio; never `zab.server`.
 """
 
+from zab.client.building import Options
 from zab.client.child_names import ChildNames
 from zab.client.client import Client
 from zab.client.core.changes import Changes
@@ -85,7 +86,6 @@ from zab.client.core.runtime import StateChanges
 from zab.client.core.settings import SaslLogin, Settings, Tls
 from zab.client.core.transaction import Get, GetChildren, Part, Transaction
 from zab.client.core.watcher import Watcher
-from zab.client.making import Options
 from zab.client.on_trio import connect
 
 __all__ = [

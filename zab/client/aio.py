@@ -22,12 +22,12 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from zab.client.building import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.client import Client
 from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Descriptor, Origin
-from zab.client.making import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
 __all__ = ["connect"]
@@ -47,18 +47,18 @@ async def _connect(hosts: str, options: Options) -> AsyncIterator[Client]:
             "zab.client.aio needs asyncio: run it with asyncio.run(main()); zab.client is the same for trio, "
             "zab.client.sync for threads"
         ) from None
-    face = OnAsyncio(context_of(options))
-    runtime = new_runtime(face, hosts, options)
-    face.start(runtime)
+    backend = OnAsyncio(context_of(options))
+    runtime = new_runtime(backend, hosts, options)
+    backend.start(runtime)
     try:
         await runtime.wait_connected(connect_wait_ms(runtime))
         yield Client(runtime)
     finally:
-        if face.origin.is_elsewhere:
+        if backend.origin.is_elsewhere:
             runtime.abandon()
         else:
             await runtime.close()
-            await face.end()
+            await backend.end()
 
 
 class _Waiter:
@@ -108,7 +108,7 @@ class _Scope:
 
 
 class OnAsyncio:
-    """The face of asyncio (`zab.client.core.faces`), and what drives the core."""
+    """The backend of asyncio (`zab.client.core.backends`), and what drives the core."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.origin = Origin()
@@ -124,7 +124,7 @@ class OnAsyncio:
         self._flushes = False
         self._failure: BaseException | None = None
 
-    # The face.
+    # The backend.
 
     @property
     def caller(self) -> asyncio.Task[Any] | None:
@@ -293,10 +293,10 @@ class OnAsyncio:
 class _Wire(asyncio.Protocol):
     """One attempt's connection. `closed` is done when nothing of it is left."""
 
-    def __init__(self, face: OnAsyncio, attempt: int, closed: "asyncio.Future[None]") -> None:
+    def __init__(self, backend: OnAsyncio, attempt: int, closed: "asyncio.Future[None]") -> None:
         self.attempt = attempt
         self.closed = closed
-        self._face = face
+        self._backend = backend
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
         self._is_ended = False
@@ -337,7 +337,7 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_begun:
-            self._face.guarded(lambda runtime: runtime.received(self.attempt, data, runtime.now()))
+            self._backend.guarded(lambda runtime: runtime.received(self.attempt, data, runtime.now()))
         else:
             self._early.append(data)
 
@@ -346,7 +346,7 @@ class _Wire(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._face.flush()
+        self._backend.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closed.done():
@@ -357,7 +357,7 @@ class _Wire(asyncio.Protocol):
             self._tell_end()
 
     def _tell_end(self) -> None:
-        self._face.guarded(lambda runtime: runtime.broke(self.attempt, self._error, runtime.now()))
+        self._backend.guarded(lambda runtime: runtime.broke(self.attempt, self._error, runtime.now()))
 
 
 def _told(error: OSError) -> OSError:

@@ -15,17 +15,17 @@ done; `retrying()` finds out. What is made of several operations, with more than
 (`zab.client.recipes`).
 
 One class for trio (`zab.client.connect`), asyncio (`zab.client.aio`) and threads (`zab.client.sync`): it waits through
-the face that its runtime was given (`zab.client.core.faces`).
+the backend that its runtime was given (`zab.client.core.backends`).
 """
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from zab.client.core.backends import Scope, Waiter
+from zab.client.core.background import BackgroundJob
 from zab.client.core.changes import Changes
-from zab.client.core.chores import Chore
 from zab.client.core.exceptions import RequestError
-from zab.client.core.faces import Scope, Waiter
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
 from zab.client.core.runtime import Runtime, StateChanges
@@ -183,18 +183,18 @@ class Client(Znodes):
     @property
     def caller(self) -> Hashable:
         """The task or thread that runs now."""
-        return self._runtime.face.caller
+        return self._runtime.backend.caller
 
     def now(self) -> float:
         """Seconds, by a clock that never goes back."""
-        return self._runtime.face.now()
+        return self._runtime.backend.now()
 
     def move_on_after(self, seconds: float | None) -> Scope:
         """`async with zk.move_on_after(5) as scope`: the block is left quietly when the time is over (`scope.is_over`).
 
         None: without a limit.
         """
-        return self._runtime.face.move_on_after(seconds)
+        return self._runtime.backend.move_on_after(seconds)
 
     async def sleep(self, seconds: float) -> None:
         async with self.move_on_after(seconds):
@@ -202,15 +202,15 @@ class Client(Znodes):
 
     def waiter(self) -> Waiter:
         """Something that happens once: `wake` from anywhere in the client, `wait` by one caller."""
-        return self._runtime.face.waiter()
+        return self._runtime.backend.waiter()
 
-    def undertake(self, chore: Chore) -> None:
-        """The session does it by itself (`zab.client.core.chores`)."""
-        self._runtime.undertake(chore)
+    def undertake(self, job: BackgroundJob) -> None:
+        """The session does it by itself (`zab.client.core.background`)."""
+        self._runtime.undertake(job)
 
-    def stir(self, chore: Chore) -> None:
-        """The chore may have something to do now."""
-        self._runtime.stir(chore)
+    def stir(self, job: BackgroundJob) -> None:
+        """The job may have something to do now."""
+        self._runtime.stir(job)
         self._runtime.use_room()
 
     def release(self, listener: Listener) -> None:

@@ -1,11 +1,11 @@
-"""The client for threads that block: the face of threads, and the thread that drives the core.
+"""The client for threads that block: the backend of threads, and the thread that drives the core.
 
-    face = OnThreads(context)
-    face.start(runtime)
-    data, stat = face.run(zk.get("/a"))      # from any thread
+    backend = OnThreads(context)
+    backend.start(runtime)
+    data, stat = backend.run(zk.get("/a"))      # from any thread
 
-A coroutine of a client awaits nothing but its face, and the waits of this face block. So it runs from its first step to
-its end in the thread that calls it, and what is written once as a coroutine serves here, too.
+A coroutine of a client awaits nothing but its backend, and the waits of this backend block. So it runs from its first
+step to its end in the thread that calls it, and what is written once as a coroutine serves here, too.
 
     any caller's thread         runs coroutines; sends what they ask for, as far as the socket takes it
     zab-client                  reads the socket, keeps time, sends the rest
@@ -35,10 +35,10 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from zab.client.building import addresses_in
 from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Origin
-from zab.client.making import addresses_in
 from zab.client.tls import ENDED
 
 __all__ = ["OnThreads", "Scope"]
@@ -63,67 +63,67 @@ class _OverError(BaseException):
 class _Waiter:
     """Something that happens once, for one thread."""
 
-    __slots__ = ("_face", "is_awaited", "is_woken", "lock")
+    __slots__ = ("_backend", "is_awaited", "is_woken", "lock")
 
-    def __init__(self, face: "OnThreads") -> None:
+    def __init__(self, backend: "OnThreads") -> None:
         self.is_woken = False
         self.is_awaited = False
         self.lock = threading.Lock()
         self.lock.acquire()
-        self._face = face
+        self._backend = backend
 
     def wake(self) -> None:
         if not self.is_woken:
             self.is_woken = True
             if self.is_awaited:
-                self._face.woken_count += 1
+                self._backend.woken_count += 1
             self.lock.release()
 
     async def wait(self) -> None:
         if not self.is_woken:
-            self._face.wait(self)
+            self._backend.wait(self)
 
 
 class Scope:
     """A time limit of the thread that enters it."""
 
-    def __init__(self, face: "OnThreads", seconds: float | None) -> None:
+    def __init__(self, backend: "OnThreads", seconds: float | None) -> None:
         self.is_over = False
         self.deadline = WAIT_S_MAX
-        self._face = face
+        self._backend = backend
         self._seconds = seconds
 
     async def __aenter__(self) -> Self:
         if self._seconds is not None:
-            self.deadline = self._face.now() + self._seconds
-        self._face.scopes.append(self)
+            self.deadline = self._backend.now() + self._seconds
+        self._backend.scopes.append(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        self._face.scopes.remove(self)
+        self._backend.scopes.remove(self)
         self.is_over = isinstance(error, _OverError) and error.scope is self
         return self.is_over
 
 
 class _Alone:
-    """Holds the monitor of a face meanwhile."""
+    """Holds the monitor of a backend meanwhile."""
 
-    __slots__ = ("_face",)
+    __slots__ = ("_backend",)
 
-    def __init__(self, face: "OnThreads") -> None:
-        self._face = face
+    def __init__(self, backend: "OnThreads") -> None:
+        self._backend = backend
 
     def __enter__(self) -> None:
-        self._face.enter()
+        self._backend.enter()
 
     def __exit__(self, *_: object) -> None:
-        self._face.leave()
+        self._backend.leave()
 
 
 class OnThreads:
-    """The face of threads (`zab.client.core.faces`), and what drives the core."""
+    """The backend of threads (`zab.client.core.backends`), and what drives the core."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.origin = Origin()
@@ -148,7 +148,7 @@ class OnThreads:
         self._asks_for_room = False
         self._failure: BaseException | None = None
 
-    # The face.
+    # The backend.
 
     @property
     def caller(self) -> object:

@@ -19,12 +19,12 @@ from typing import Any, Final, Protocol, Self, TypeAlias, Unpack
 
 import trio
 
+from zab.client.building import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.client import Client
 from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
 from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.forks import Origin
-from zab.client.making import Options, addresses_in, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
 __all__ = ["Dialler", "connect"]
@@ -49,16 +49,18 @@ async def _connect(hosts: str, dial: Dialler | None, options: Options) -> AsyncI
             "zab.client needs trio: run it with trio.run(main), not with asyncio.run(main); "
             "zab.client.aio is the same for asyncio, zab.client.sync for threads"
         )
-    face = OnTrio(tcp(context_of(options)), resolves=True) if dial is None else OnTrio(_by_host(dial), resolves=False)
-    runtime = new_runtime(face, hosts, options)
+    backend = (
+        OnTrio(tcp(context_of(options)), resolves=True) if dial is None else OnTrio(_by_host(dial), resolves=False)
+    )
+    runtime = new_runtime(backend, hosts, options)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(face.run, runtime)
+            nursery.start_soon(backend.run, runtime)
             try:
                 await runtime.wait_connected(connect_wait_ms(runtime))
                 yield Client(runtime)
             finally:
-                if face.origin.is_elsewhere:
+                if backend.origin.is_elsewhere:
                     runtime.abandon()
                 else:
                     await runtime.close()
@@ -132,8 +134,8 @@ class _Scope:
 
 
 class OnTrio:
-    """The face of trio (`zab.client.core.faces`), and what drives the core. `dial` opens streams; resolves: to each of
-    the addresses that a name stands for."""
+    """The backend of trio (`zab.client.core.backends`), and what drives the core. `dial` opens streams; resolves: to
+    each of the addresses that a name stands for."""
 
     def __init__(self, dial: AddressDialler, *, resolves: bool) -> None:
         self.origin = Origin()
@@ -144,7 +146,7 @@ class OnTrio:
         self._attending = trio.lowlevel.ParkingLot()
         self._unsent = trio.lowlevel.ParkingLot()
 
-    # The face.
+    # The backend.
 
     @property
     def caller(self) -> trio.lowlevel.Task:

@@ -43,6 +43,7 @@ from attrs import define
 from datatree.opcodes import WRITES, Effect, OpCode
 from datatree.requests import Create, PathVersion, SetAcl, SetData
 from zab.client.attempts import ATTEMPTS_MAX, Attempts
+from zab.client.core.backends import Scope
 from zab.client.core.changes import Changes
 from zab.client.core.exceptions import (
     ChangesLostError,
@@ -56,7 +57,6 @@ from zab.client.core.exceptions import (
     TlsError,
     UnimplementedError,
 )
-from zab.client.core.faces import Scope
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import Change, ChangeKind, Permission, Stat
 from zab.client.core.sending import Sending

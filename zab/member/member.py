@@ -42,7 +42,6 @@ from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.identity import SessionIds
 from zab.member import between_members, turn_end
-from zab.member.cleanup import Cleanup
 from zab.member.clients.audit import Auditor
 from zab.member.clients.authentication import Authentication
 from zab.member.clients.connection import ClientConnection, Clients, Closing, Stage
@@ -86,6 +85,7 @@ from zab.member.storage.events import (
     TreeInstalled,
 )
 from zab.member.trees import scrubbing, snapshots, tree_repair, wrong_trees
+from zab.member.trees.cleanup import Cleanup
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.trees.tree_check import Difference, TreeCheck
 from zab.member.trees.tree_repair import Repair

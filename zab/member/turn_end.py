@@ -19,7 +19,6 @@ from datatree.opcodes import OpCode
 from datatree.requests import PathOnly
 from session.identity import NO_SESSION
 from zab.member import between_members
-from zab.member.cleanup import Cleanup
 from zab.member.clients.connection import ClientConnection, Clients
 from zab.member.events import Warn
 from zab.member.membership import reconfiguring
@@ -31,6 +30,7 @@ from zab.member.settings.config import Config
 from zab.member.state.sequences import Sequences
 from zab.member.storage.events import LookAtSpace
 from zab.member.trees import tree_repair
+from zab.member.trees.cleanup import Cleanup
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import FAIR_TURNS

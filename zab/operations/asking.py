@@ -29,10 +29,10 @@ from cryptography import x509
 
 from zab.client import Client, Tls, ZabError
 from zab.client.core.hosts import Host
+from zab.client.four_letter import ask
 from zab.client.on_trio import tcp
 from zab.client.tls import fault
 from zab.client.tls_context import context_of
-from zab.client.words import ask
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble
 from zab.configuration.reconfiguration import ChangeError, ensemble_of
 from zab.operations.admin_client import AdminError, AdminPort

@@ -23,7 +23,7 @@ import attrs
 import trio
 
 from zab.host.journal.journal import LEVELS, Journal, open_journal
-from zab.host.journal.trail_file import TrailFile
+from zab.host.journal.rotating_file import RotatingFile
 from zab.host.loop.loop import Loop
 from zab.host.process.failure import ServerFailedError
 from zab.host.process.refusal import refusal
@@ -95,11 +95,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _sink(config: Config) -> TrailFile | None:
+def _sink(config: Config) -> RotatingFile | None:
     """Raises OSError."""
     if config.log_file is None:
         return None
-    return TrailFile(config.log_file, config.log_file_bytes_max, config.log_files_count)
+    return RotatingFile(config.log_file, config.log_file_bytes_max, config.log_files_count)
 
 
 async def _serve(config: Config, stops_with_parent: bool, supervisor: Supervisor | None) -> None:

@@ -1,12 +1,12 @@
 """The audit log of a server: opens it, and puts what turns, start, stop and refused members make of it into its trail.
 
-It never holds up the loop: when the trail is full, or cannot be written, records are lost, the server goes on, and the
+It never holds up the loop: when the writer is full, or cannot be written, records are lost, the server goes on, and the
 audit log, the journal and `audit_records_lost` say how many.
 
 Whoever has proven nothing may cause any number of refusals: `REFUSALS_PER_SECOND` of each operation are written, and
 the next one says how many were left out, as `left_out`. All are counted (`zab.member.state.metrics`).
 
-Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.journal.trail_file`).
+Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.journal.rotating_file`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 
 import attrs
 
+from zab.host.journal.background_writer import BackgroundWriter, Sink
 from zab.host.journal.journal import Journal
-from zab.host.journal.trail import Sink, Trail
-from zab.host.journal.trail_file import TrailFile
+from zab.host.journal.rotating_file import RotatingFile
 from zab.host.loop.loop import wall_ms
 from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.member.clients.audit import (
@@ -70,7 +70,7 @@ class AuditLog:
         self._wall_ms = wall_ms
         self._own_user = own_user
         self._refusals = Refusals()
-        self._trail: Trail[_Timed] = Trail(
+        self._trail: BackgroundWriter[_Timed] = BackgroundWriter(
             sink, self._lines, lambda count: _Timed(Lost(count), self._wall_ms()), self, bytes_max=bytes_max
         )
         self._trail.start()
@@ -112,7 +112,7 @@ class AuditLog:
             level = "ERROR" if line.endswith(f"result={FAILURE}") else "INFO "
             yield f"{moment}.{milliseconds:03d}Z {level} zab.audit: {line}\n".encode()
 
-    # What the trail says.
+    # What the writer is given.
 
     def lost(self, count: int) -> None:
         self.metrics.audit_records_lost += count
@@ -157,7 +157,7 @@ def open_audit(config: Config) -> AuditLog | None:
     if not config.audit_enabled:
         return None
     try:
-        sink = TrailFile(config.audit_file, config.audit_file_bytes_max, config.audit_files_count)
+        sink = RotatingFile(config.audit_file, config.audit_file_bytes_max, config.audit_files_count)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: audit.file={config.audit_file}: {reason}") from error

@@ -32,7 +32,7 @@ Rules:
   its myid. Where nobody listens there, the newest connection counts.
 - An unreachable server never delays a reachable one (ZOOKEEPER-3756).
 - A connection ends when the secret by which it was proven is taken away, before anything more is said on it.
-- Of the connections that have proven nothing yet, one goes when there are too many (`zab.wire.strangers`).
+- Of the connections that have proven nothing yet, one goes when there are too many (`zab.wire.pending_connections`).
 
 Not here: what a vote means (`zab.protocol.election`); when to send one again.
 """
@@ -60,8 +60,8 @@ from zab.quorum.ids import ServerId
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.handshake import NotKnownError, TakenError, taken
+from zab.wire.pending_connections import PendingConnections
 from zab.wire.records import MessageError
-from zab.wire.strangers import Strangers
 
 RECEIVE_BYTES = 4096
 REDIAL_SECONDS_MIN = 0.02
@@ -77,7 +77,7 @@ SILENCE_MS = 10_000
 journal = Journal("election_links")
 of_strangers = Journal("election_links", is_of_strangers=True)
 
-Post = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None]
+Mail = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None]
 
 
 @attrs.define
@@ -129,7 +129,7 @@ class ElectionLinks:
     """The election links of one server. `send` belongs to trio's thread; `run` is a task."""
 
     def __init__(
-        self, greeting: Greeting, others: Mapping[ServerId, Address], post: Post, *, connect_timeout_ms: int = 5000
+        self, greeting: Greeting, others: Mapping[ServerId, Address], post: Mail, *, connect_timeout_ms: int = 5000
     ) -> None:
         self._greeting = greeting
         self._others = {sid: _Other(address) for sid, address in others.items()}
@@ -140,7 +140,7 @@ class ElectionLinks:
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
         self._inbound: dict[ServerId, _Inbound] = {}
-        self._strangers: Strangers[trio.CancelScope] = Strangers(STRANGERS_MAX)
+        self._strangers: PendingConnections[trio.CancelScope] = PendingConnections(STRANGERS_MAX)
         """What ends the handshake of each."""
 
     def send(self, effect: SendNotification) -> None:

@@ -23,7 +23,7 @@ from typing import Final
 import attrs
 import trio
 
-from zab.host.loop.handshakes import Door
+from zab.host.loop.handshakes import TlsPolicy
 from zab.host.tls.engine import TlsError, TlsSide
 from zab.host.tls.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.member.settings.config import Config
@@ -60,12 +60,12 @@ class QuorumTls:
         self.takes_plain = config.takes_plain_members
         self._stores = stores_for_members(config)
         self.watched = self._stores.watched(self._read)
-        self.door = Door(self.watched.content.accepting, self.takes_plain)
+        self.policy = TlsPolicy(self.watched.content.accepting, self.takes_plain)
         self._steps = trio.Lock()
 
     def take_new(self) -> None:
         """What was read again is for handshakes from now on."""
-        self.door.context = self.watched.content.accepting
+        self.policy.context = self.watched.content.accepting
 
     @property
     def trusted_name(self) -> bytes:
@@ -89,7 +89,7 @@ class QuorumTls:
 
     async def accepted(self, stream: trio.SocketStream) -> TlsStream:
         """The same of a stream from somebody who has dialled us."""
-        return await accepted_tls(stream, self.door.context, self._steps)
+        return await accepted_tls(stream, self.policy.context, self._steps)
 
     def _read(self) -> Contexts:
         accepting, trusted = self._context(ssl.PROTOCOL_TLS_SERVER)

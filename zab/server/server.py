@@ -13,12 +13,12 @@
     │                                                when nothing is missing any more
     └── short ones, started by turns (`Tasks`):
         dial          one for each ConnectQuorum     ends with a socket or without one
-        read, offer   one for each ReadLog, …        ends with its answer in `Posts`
+        read, offer   one for each ReadLog, …        ends with its answer in `Mailbox`
         fetch         one for a snapshot on its way  ends when it is whole, given up or no longer needed
         transfer      one for each learner served    ends with the connection
     threads: log (`LogThread`), snapshots (`Snapshotter`), journal; trio's own for files and names
 
-What a task or thread has for the loop goes through `Posts`; what the loop has for them are plain calls.
+What a task or thread has for the loop goes through `Mailbox`; what the loop has for them are plain calls.
 
 Start: lock the directory, recover, bind the ports, then run. The listening sockets are open before the first turn,
 so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
@@ -51,10 +51,10 @@ from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab.configuration.dynamic import bracketed
 from zab.host.journal.journal import Journal
-from zab.host.loop.handshakes import Door
+from zab.host.loop.handshakes import TlsPolicy
 from zab.host.loop.links import Links
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
 from zab.host.process.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
 from zab.host.process.dial import Dial, dial
@@ -65,7 +65,6 @@ from zab.host.storage.disk import RealDisk
 from zab.host.storage.log_thread import SWITCH_SECONDS, LogThread
 from zab.host.tls.engine import TlsSide
 from zab.member.clients.events import UsersRead
-from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.events import Answer
 from zab.member.member import Member
 from zab.member.membership.greeting import party
@@ -77,6 +76,7 @@ from zab.member.storage.storage import Storage
 from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.turn import Turn
+from zab.member.wire_protocols import QUORUM_PROTOCOL, client_protocol
 from zab.protocol.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.protocol.session_keys import ALONE
 from zab.quorum.ids import Link
@@ -236,7 +236,7 @@ class Server:
         self._secrets = files.secrets
         self._users = files.users
         self._stores = files.stores
-        self._doors: list[Door] = []
+        self._policies: list[TlsPolicy] = []
         self._quorum_tls = files.quorum_tls
         self.disk = disk
         self._sockets = sockets
@@ -244,14 +244,14 @@ class Server:
         self.dial: Dial = dial
         self._failure: ServerFailedError | None = None
         self.loop = Loop()
-        self.posts: Posts[Answer] = Posts(self.loop.wake)
+        self.mailbox: Mailbox[Answer] = Mailbox(self.loop.wake)
         self._cutting = threading.Lock()
         self.log = TransactionLog(disk, recovered.log, segment_bytes=config.log_file_bytes)
         space = DiskSpace(disk, config.disk_low_bytes, config.disk_reserve_bytes)
         self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting, space)
         self.log_thread = LogThread(
             self.storage,
-            self.posts,
+            self.mailbox,
             config.fsync_warning_threshold_ms,
             say_slow=_say_slow,
             timed=self._fsynced,
@@ -278,14 +278,14 @@ class Server:
             self._quorum_tls.certified = self.addresses.certified
         self.clients = ClientSockets(
             self.loop,
-            client_manners(config),
+            client_protocol(config),
             keep_alive=config.client_tcp_keep_alive,
             handshakes_max=config.outstanding_handshake_limit_count,
         )
         count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
         look = partial(look_around, config, self.clients.handshakes)
-        self._asked = AskedSnapshots(self.member, disk, self.posts.put, self.transfers.being_read)
+        self._asked = AskedSnapshots(self.member, disk, self.mailbox.put, self.transfers.being_read)
         committed = self.storage.read_committed
         self._http = HttpPorts(
             config, self.member, look, disk, self._asked, committed, self._begin_anew, files.admin_stores
@@ -298,7 +298,7 @@ class Server:
 
     def _snapshot_answered(self, answer: SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed) -> None:
         """In the thread that writes them: who asked for one is told in the loop's."""
-        self.posts.put(answer)
+        self.mailbox.put(answer)
         if isinstance(answer, SnapshotTaken | SnapshotFailed):
             ended = partial(self._asked.ended, failed=isinstance(answer, SnapshotFailed))
             with contextlib.suppress(trio.RunFinishedError):
@@ -339,9 +339,9 @@ class Server:
             self.turn = self._turn(nursery, election, greeting)
             self._tell_secret_name()
             if self._kerberos is not None:
-                self._kerberos.put, self._kerberos.spawn = self.posts.put, nursery.start_soon
+                self._kerberos.put, self._kerberos.spawn = self.mailbox.put, nursery.start_soon
             if self._users is not None:
-                self.posts.put(UsersRead(self._users.content))
+                self.mailbox.put(UsersRead(self._users.content))
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -358,7 +358,7 @@ class Server:
                 nursery.start_soon(self._purge_regularly)
             if self.config.scrub_interval_seconds:
                 seconds, rate = self.config.scrub_interval_seconds, self.config.scrub_bytes_per_second
-                nursery.start_soon(Scrubber(self.storage, self.posts.put, seconds, rate).run)
+                nursery.start_soon(Scrubber(self.storage, self.mailbox.put, seconds, rate).run)
             if self._secrets is not None:
                 tell = partial(self._tell_secrets, nursery)
                 nursery.start_soon(self._read_again, self._secrets, tell, _keep_secrets)
@@ -444,7 +444,7 @@ class Server:
         elif not is_open(self.config):
             assert self._quorum_tls is not None
             name = self._quorum_tls.trusted_name
-        self.posts.put(SecretNamed(name))
+        self.mailbox.put(SecretNamed(name))
 
     def _tell_secrets(self, nursery: trio.Nursery) -> None:
         assert self._secrets is not None
@@ -472,13 +472,13 @@ class Server:
     def _tell_users(self) -> None:
         assert self._users is not None
         journal.info("there are other users", count=len(self._users.content))
-        self.posts.put(UsersRead(self._users.content))
+        self.mailbox.put(UsersRead(self._users.content))
 
     def _tell_stores(self) -> None:
         assert self._stores is not None
         journal.info("there are other certificates")
-        for door in self._doors:
-            door.context = self._stores.content
+        for policy in self._policies:
+            policy.context = self._stores.content
 
     async def _read_again(self, watched: Watched[Any], tell: Callable[[], None], keep: Callable[[str], None]) -> None:
         """Look at a file now and then, and tell of what is new in it; or, once, why what there was is kept."""
@@ -500,16 +500,16 @@ class Server:
         if self.config.is_standalone:
             return None
         timeout_ms = self.config.election_connect_timeout_ms
-        links = ElectionLinks(greeting, self.addresses.election, self.posts.put, connect_timeout_ms=timeout_ms)
+        links = ElectionLinks(greeting, self.addresses.election, self.mailbox.put, connect_timeout_ms=timeout_ms)
         self.addresses.meet = links.meet
         return links
 
     def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None, greeting: Greeting) -> Turn:
         config = self.config
-        self.links = Links(self.loop, QUORUM_DIALECT, greeting, self._member_refused)
+        self.links = Links(self.loop, QUORUM_PROTOCOL, greeting, self._member_refused)
         self.storage.send = self.links.send_now
         tasks = Tasks(
-            posts=self.posts,
+            mailbox=self.mailbox,
             links=self.links,
             storage=self.storage,
             snapshotter=self.snapshotter,
@@ -544,13 +544,13 @@ class Server:
         for sock in self._sockets.client.values():
             self._listen_for_clients(sock)
         for sock in self._sockets.secure_client.values():
-            self.clients.listen(sock, self._door(takes_plain=False))
+            self.clients.listen(sock, self._policy(takes_plain=False))
 
     def _listen_for_members(self, sock: socket.socket) -> None:
-        self.links.listen(sock, None if self._quorum_tls is None else self._quorum_tls.door)
+        self.links.listen(sock, None if self._quorum_tls is None else self._quorum_tls.policy)
 
     def _listen_for_clients(self, sock: socket.socket) -> None:
-        self.clients.listen(sock, self._door(takes_plain=True))
+        self.clients.listen(sock, self._policy(takes_plain=True))
 
     def _ports(self, election: ElectionLinks) -> MovingPorts:
         """Those that move with the configuration in force."""
@@ -561,13 +561,13 @@ class Server:
             "observer_master": Port(self._listen_for_members, self.links.leave),
         }
 
-    def _door(self, *, takes_plain: bool) -> Door | None:
+    def _policy(self, *, takes_plain: bool) -> TlsPolicy | None:
         """None: everybody comes in as he is."""
         if self._stores is None or (takes_plain and not self.config.client_port_unification):
             return None
-        door = Door(self._stores.content, takes_plain=takes_plain)
-        self._doors.append(door)
-        return door
+        policy = TlsPolicy(self._stores.content, takes_plain=takes_plain)
+        self._policies.append(policy)
+        return policy
 
     async def _purge_regularly(self) -> None:
         while True:
@@ -588,7 +588,7 @@ class Server:
             journal.error("cannot remove old files", reason=str(error))
             return
         for answer in withdrawn:
-            self.posts.put(answer)
+            self.mailbox.put(answer)
         if count:
             journal.info("removed old files", count=count)
 

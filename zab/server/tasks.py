@@ -3,7 +3,7 @@
     Tasks           dials, reads for learners and for the feed of changes, fetches snapshots, has them written
     JournalOperator the journal, and the end of the process
 
-These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Posts`.
+These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Mailbox`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datatree.log.zxid import Zxid
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import FAILURES, Greeted, reason_of
 from zab.host.loop.links import Links
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 from zab.host.process.dial import Address
 from zab.host.process.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.host.tls.tls_stream import TlsStream
@@ -62,7 +62,7 @@ journal = Journal("server")
 class Tasks:
     """See `zab.member.ports.Tasks`."""
 
-    posts: Posts[Answer]
+    mailbox: Mailbox[Answer]
     links: Links[Message, Input]
     storage: Storage
     snapshotter: Snapshotter
@@ -86,7 +86,7 @@ class Tasks:
     """Held by the task that writes the fetched file: one that was stopped may have a write under way."""
 
     def __attrs_post_init__(self) -> None:
-        self.answers = self.posts.items
+        self.answers = self.mailbox.items
 
     # --------------------------------------------------------------------------------------------------------- dialling
 
@@ -111,7 +111,7 @@ class Tasks:
         else:
             side, plain = (stream.side, stream.stream) if isinstance(stream, TlsStream) else (None, stream)
             self.links.adopt_descriptor(plain.socket.detach(), sid, side, greeted)
-        self.posts.wake()
+        self.mailbox.wake()
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -131,10 +131,10 @@ class Tasks:
         self.spawn(self._look_around)
 
     async def _look_around(self) -> None:
-        self.posts.put(LookedAround(await trio.to_thread.run_sync(self.look)))
+        self.mailbox.put(LookedAround(await trio.to_thread.run_sync(self.look)))
 
     async def _answer(self, read: Callable[[E], Answer], effect: E) -> None:
-        self.posts.put(await trio.to_thread.run_sync(read, effect))
+        self.mailbox.put(await trio.to_thread.run_sync(read, effect))
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
@@ -173,11 +173,11 @@ class Tasks:
                     answer = FetchFailed(effect, str(error))
                 else:
                     # Whether or not anybody still waits for the file: the disk has failed.
-                    self.posts.put(StorageFailed(f"cannot write what is fetched: {error}"))
+                    self.mailbox.put(StorageFailed(f"cannot write what is fetched: {error}"))
                     return
         if self._fetching is scope:
             self._fetching = None
-            self.posts.put(answer)
+            self.mailbox.put(answer)
 
 
 @attrs.define

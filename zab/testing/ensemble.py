@@ -40,13 +40,13 @@ from zab.host.process.secret_file import make_secret_file
 from zab.server.server import Server
 from zab.testing.clearing import clear, left_of
 from zab.testing.connecting import Connecting
-from zab.testing.elsewhere import elsewhere
 from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
 from zab.testing.groups import cut_between
+from zab.testing.in_thread import elsewhere
 from zab.testing.journals import kept
+from zab.testing.listeners import listeners
 from zab.testing.member import Member
-from zab.testing.opened import listeners
 from zab.testing.ports import free_ports
 from zab.testing.settings import Place, Value, check_size, configuration, refuse_own
 from zab.testing.wires import Wires

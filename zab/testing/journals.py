@@ -41,7 +41,7 @@ class Lines:
 whose: ContextVar[Lines | None] = ContextVar("whose", default=None)
 
 
-class _Desk(logging.Handler):
+class _RecordHandler(logging.Handler):
     """Sorts what is logged below `zab`."""
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -75,7 +75,7 @@ class _Open:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.count = 0
-        self.desk: _Desk | None = None
+        self.desk: _RecordHandler | None = None
 
 
 _open = _Open()
@@ -87,7 +87,7 @@ def kept() -> Iterator[None]:
     with _open.lock:
         _open.count += 1
         if _open.desk is None:
-            _open.desk = _Desk(logging.getLogger("zab"))
+            _open.desk = _RecordHandler(logging.getLogger("zab"))
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from zab.testing.opened import listeners
+from zab.testing.listeners import listeners
 
 if TYPE_CHECKING:
     from zab.testing.connecting import Connecting

@@ -46,10 +46,10 @@ from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.testing.clock import WorldClock
 from zab.testing.connecting import Connecting
-from zab.testing.elsewhere import Library, library
 from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
 from zab.testing.groups import cut_between
+from zab.testing.in_thread import Library, library
 from zab.testing.scheduling import pinned
 from zab.testing.settings import DEFAULTS, Value, check_size, refuse_own
 from zab.testing.streams import SimulatedStream, dial

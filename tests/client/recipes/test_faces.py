@@ -1,4 +1,4 @@
-"""The recipes on every face: coroutines on trio and asyncio, and the same names for threads that block."""
+"""The recipes on every backend: coroutines on trio and asyncio, and the same names for threads that block."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> str:
     return ensemble.hosts + root
 
 
-@pytest.mark.parametrize("face", FACES[:2], ids=lambda face: face.name)
-def test_callers_beside_each_other_hold_in_turns(face: OnFace, hosts: str) -> None:
-    async def body(one: Any, two: Any, face: OnFace) -> None:
+@pytest.mark.parametrize("backend", FACES[:2], ids=lambda backend: backend.name)
+def test_callers_beside_each_other_hold_in_turns(backend: OnFace, hosts: str) -> None:
+    async def body(one: Any, two: Any, backend: OnFace) -> None:
         inside: list[str] = []
         tokens: list[int] = []
         counter = waiting.Counter(one, "/counter")
@@ -51,13 +51,13 @@ def test_callers_beside_each_other_hold_in_turns(face: OnFace, hosts: str) -> No
                 async with lock as held:
                     assert inside == []
                     inside.append(name)
-                    await face.pause(0.01)
+                    await backend.pause(0.01)
                     inside.remove(name)
                     tokens.append(held.token)
                 await counter.add()
 
         shared = waiting.Lock(one, "/lock")
-        await face.together(
+        await backend.together(
             lambda: turns(one, "one", shared),
             lambda: turns(one, "another task of one", shared),
             lambda: turns(two, "two", waiting.Lock(two, "/lock")),
@@ -69,12 +69,12 @@ def test_callers_beside_each_other_hold_in_turns(face: OnFace, hosts: str) -> No
                 await waiting.Lock(two, "/lock").acquire(wait_s=0.05)
         assert await one.get_children("/lock") == []
 
-    face.run(hosts, body, count=2)
+    backend.run(hosts, body, count=2)
 
 
-@pytest.mark.parametrize("face", FACES[:2], ids=lambda face: face.name)
-def test_the_recipes_work(face: OnFace, hosts: str) -> None:
-    async def body(zk: Any, face: OnFace) -> None:
+@pytest.mark.parametrize("backend", FACES[:2], ids=lambda backend: backend.name)
+def test_the_recipes_work(backend: OnFace, hosts: str) -> None:
+    async def body(zk: Any, backend: OnFace) -> None:
         async with waiting.Cache(zk, "/") as cache:
             queue = waiting.LockingQueue(zk, "/queue")
             await queue.put_all([b"a", b"b"])
@@ -104,7 +104,7 @@ def test_the_recipes_work(face: OnFace, hosts: str) -> None:
             assert found[0] == b"x = 1"
             break
 
-    face.run(hosts, body)
+    backend.run(hosts, body)
 
 
 def test_threads_hold_in_turns_and_hear_of_a_loss(hosts: str) -> None:

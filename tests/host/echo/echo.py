@@ -26,8 +26,8 @@ from zlib import crc32
 import attrs
 
 from datatree.log.disk import Disk, File
+from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameError, FrameReader, frame
-from zab.wire.manners import Manners
 
 ENTRY_BYTES_MAX = 1 << 20
 WAITING_MAX = 1000
@@ -45,7 +45,7 @@ _CHECKSUM = Struct(">I")
 
 @attrs.define(eq=False)
 class Connection:
-    """One client; what a socket needs of it (`zab.wire.manners.Connection`), and its place in the log."""
+    """One client; what a socket needs of it (`zab.wire.client_protocol.Connection`), and its place in the log."""
 
     host: str
     port: int
@@ -117,7 +117,9 @@ def connect(host: str, port: int, _subject: str) -> Connection:
     return Connection(host, port)
 
 
-MANNERS: Manners[Connection, Input] = Manners(connect, Connected, Received, Closed, CLOSED_AT_ONCE)
+CLIENT_PROTOCOL: ClientProtocol[Connection, Input] = ClientProtocol(
+    connect, Connected, Received, Closed, CLOSED_AT_ONCE
+)
 
 
 # ---------------------------------------------------------------------------------------------------------- the service

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import trio
 
 from tests.host.echo.echo import (
-    MANNERS,
+    CLIENT_PROTOCOL,
     Answer,
     Append,
     Echo,
@@ -18,7 +18,7 @@ from tests.host.echo.echo import (
     StorageFailed,
 )
 from zab.host.loop.loop import Loop
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
 from zab.host.storage.disk import RealDisk
 from zab.host.storage.log_thread import LogThread
@@ -43,14 +43,14 @@ async def serve(
     try:
         log = await trio.to_thread.run_sync(log_of, disk)
         loop = Loop()
-        posts: Posts[Answer] = Posts(loop.wake)
+        mailbox: Mailbox[Answer] = Mailbox(loop.wake)
         log_thread: LogThread[Append, Answer] = LogThread(
-            log, posts, SLOW_MS, say_slow=_nothing, timed=_nothing, failed=StorageFailed
+            log, mailbox, SLOW_MS, say_slow=_nothing, timed=_nothing, failed=StorageFailed
         )
-        clients = ClientSockets(loop, MANNERS)
+        clients = ClientSockets(loop, CLIENT_PROTOCOL)
         clients.listen(listening)
         turn = EchoTurn(
-            Echo(log.count), clients, monotonic_ns=time.monotonic_ns, append=log_thread.put, answers=posts.items
+            Echo(log.count), clients, monotonic_ns=time.monotonic_ns, append=log_thread.put, answers=mailbox.items
         )
         log_thread.start()
         task_status.started(log)

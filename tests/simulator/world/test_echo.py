@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.host.echo.echo import MANNERS, Append, Connection, Durable, Echo, EchoLog, EchoTurn
+from tests.host.echo.echo import CLIENT_PROTOCOL, Append, Connection, Durable, Echo, EchoLog, EchoTurn
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.log_thread import LogThread
 from zab.simulator.world.machine import Machine, World
@@ -36,7 +36,7 @@ class EchoProcess(Process):
     def __init__(self, machine: Machine, log: EchoLog) -> None:
         super().__init__(machine)
         self.log = log
-        self.clients = ClientSockets(self, MANNERS)
+        self.clients = ClientSockets(self, CLIENT_PROTOCOL)
         self._answers: deque[Durable] = deque()
         log_thread = LogThread(self, log, self._post, self._answers.append)
         self.turn = EchoTurn(

@@ -16,7 +16,7 @@ from zab.cli.operations.options import AdminOption, admin_ports
 from zab.cli.terminal import in_line, say
 from zab.cli.znodes.caller import options_of
 from zab.cli.znodes.opening import opener, tls_of
-from zab.client.words import servers_of
+from zab.client.four_letter import servers_of
 from zab.operations.asking import ask_all, ensemble_in_force, targets_of
 from zab.operations.verdicts.status import Alarm, MemberStatus, Status, status_of
 

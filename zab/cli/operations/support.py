@@ -43,7 +43,7 @@ from zab.cli.operations.status import lines_of
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import options_of
 from zab.cli.znodes.opening import opener, tls_of
-from zab.client.words import servers_of
+from zab.client.four_letter import servers_of
 from zab.configuration.jaas import JaasError, parse_jaas
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.operations.admin_client import AdminError, AdminPort

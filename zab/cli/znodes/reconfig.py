@@ -46,7 +46,7 @@ from zab.client import (
     RequestError,
     UnimplementedError,
 )
-from zab.client.words import ask, servers_of
+from zab.client.four_letter import ask, servers_of
 from zab.configuration.dynamic import Ensemble, ServerLine, bracketed
 from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ensemble
 

@@ -15,7 +15,7 @@ from zab.cli.terminal import in_line, say
 from zab.cli.time_limit import time_limit
 from zab.cli.znodes.caller import OutOfTimeError, exit_code, options_of, within
 from zab.cli.znodes.opening import tls_of
-from zab.client.words import ask, servers_of
+from zab.client.four_letter import ask, servers_of
 
 __all__ = ["word_command"]
 

@@ -91,7 +91,7 @@ class Changes:
             raise RuntimeError("another task waits for these changes")
         self._is_waiting = True
         try:
-            await self._runtime.face.checkpoint()
+            await self._runtime.backend.checkpoint()
             while not self._page:
                 await self._next_page()
         finally:

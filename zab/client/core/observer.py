@@ -10,8 +10,8 @@ no method of the client, and raise nothing.
 """
 
 from datatree.opcodes import OpCode
+from zab.client.core.backends import Backend, Waiter
 from zab.client.core.exceptions import ZabError
-from zab.client.core.faces import Face, Waiter
 from zab.client.core.records import State
 from zab.client.core.requests import ClientRequest
 
@@ -34,12 +34,12 @@ class Observer:
 class Timed:
     """The asker of a request that an observer hears of."""
 
-    def __init__(self, observer: Observer, request: ClientRequest[object], asker: Waiter, face: Face) -> None:
+    def __init__(self, observer: Observer, request: ClientRequest[object], asker: Waiter, backend: Backend) -> None:
         self._observer = observer
         self._request = request
         self._asker = asker
-        self._face = face
-        self._since = face.now()
+        self._backend = backend
+        self._since = backend.now()
 
     @property
     def is_woken(self) -> bool:
@@ -47,7 +47,7 @@ class Timed:
 
     def wake(self) -> None:
         name = OpCode(self._request.opcode).spelled
-        self._observer.request_ended(name, self._face.now() - self._since, self._request.error)
+        self._observer.request_ended(name, self._backend.now() - self._since, self._request.error)
         self._asker.wake()
 
     async def wait(self) -> None:

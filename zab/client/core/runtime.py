@@ -26,7 +26,7 @@ Invariants:
 - A request whose caller was cancelled may have been sent: its outcome is unknown, its answer is dropped. Whoever wants
   to keep it uses `ask` and holds on to the request.
 
-Times are milliseconds of the face's clock.
+Times are milliseconds of the backend's clock.
 """
 
 from collections import deque
@@ -39,7 +39,8 @@ from weakref import WeakSet
 
 from attrs import define, frozen
 
-from zab.client.core.chores import Chore
+from zab.client.core.backends import Backend, ParkingLot
+from zab.client.core.background import BackgroundJob
 from zab.client.core.exceptions import (
     AuthFailedError,
     ClientClosedError,
@@ -53,7 +54,6 @@ from zab.client.core.exceptions import (
     TlsError,
     ZabError,
 )
-from zab.client.core.faces import Face, Lot
 from zab.client.core.hosts import Host, HostOrder, Place
 from zab.client.core.observer import Observer, Timed
 from zab.client.core.operations import Operation
@@ -115,26 +115,26 @@ class Phase(Enum):
 
 
 @define(eq=False)
-class _ChoreAnswer:
-    """The asker of a chore's request."""
+class _JobAnswer:
+    """The asker of a job's request."""
 
     runtime: "Runtime"
-    chore: Chore
+    job: BackgroundJob
     operation: Operation[Any]
     request: ClientRequest[Any]
 
     def wake(self) -> None:
-        self.chore.answered(self.operation, self.request.result, self.request.error)
-        self.runtime.stir(self.chore)
+        self.job.answered(self.operation, self.request.result, self.request.error)
+        self.runtime.stir(self.job)
 
 
 class StateChanges:
     """`async for state in …`: the state at the time of asking, then every change, until the session is over."""
 
-    def __init__(self, face: Face, state: State, state_count_max: int) -> None:
-        self._face = face
+    def __init__(self, backend: Backend, state: State, state_count_max: int) -> None:
+        self._backend = backend
         self._states = deque([state], maxlen=state_count_max)
-        self._changed = Lot(face)
+        self._changed = ParkingLot(backend)
         self._last = state
 
     def push(self, state: State) -> None:
@@ -146,7 +146,7 @@ class StateChanges:
         return self
 
     async def __anext__(self) -> State:
-        await self._face.checkpoint()
+        await self._backend.checkpoint()
         while not self._states:
             if self._last.is_over:
                 raise StopAsyncIteration
@@ -163,13 +163,13 @@ class Runtime:
         order: HostOrder,
         settings: Settings,
         random: Random,
-        face: Face,
+        backend: Backend,
         fault: Callable[[BaseException | None], str | None],
         observer: Observer | None = None,
     ) -> None:
         self.session = session
         self.settings = settings
-        self.face = face
+        self.backend = backend
         self.wishes: deque[Wish] = deque()
         self.random = random
         self._order = order
@@ -194,8 +194,8 @@ class Runtime:
         # Who waits.
         self._closing = False
         self._waiting: dict[ClientRequest[Any], int] = {}
-        self._chores: dict[Chore, None] = {}
-        self._stirred: dict[Chore, None] = {}
+        self._jobs: dict[BackgroundJob, None] = {}
+        self._stirred: dict[BackgroundJob, None] = {}
         self._state_changes: WeakSet[StateChanges] = WeakSet()
         self._watchers: WeakSet[Watcher] = WeakSet()
 
@@ -203,8 +203,8 @@ class Runtime:
 
     async def call(self, request: ClientRequest[T]) -> T:
         """The request's result. Raises as the module says."""
-        self.face.check()
-        await self.face.checkpoint_if_cancelled()
+        self.backend.check()
+        await self.backend.checkpoint_if_cancelled()
         self.ask(request)
         try:
             return await self.answer(request)
@@ -214,16 +214,16 @@ class Runtime:
 
     def ask(self, request: ClientRequest[Any]) -> None:
         """Sends the request. Who cancels the wait for its `answer` still gets it when it waits again."""
-        self.face.check()
+        self.backend.check()
         bytes_max = self.settings.request_bytes_max
         if len(request.body) > bytes_max:
             detail = f"a request of {len(request.body):,} bytes is above jute.maxbuffer, here {bytes_max:,} bytes"
             raise RequestTooLargeError(request.path, detail=detail)
         if self._closing or self.session.state.is_over:
             raise self._end(request.path)
-        request.asker = self.face.waiter()
+        request.asker = self.backend.waiter()
         if self._observer is not None:
-            request.asker = Timed(self._observer, request, request.asker, self.face)
+            request.asker = Timed(self._observer, request, request.asker, self.backend)
         if not self._waiting and self._has_room:
             self._post(request)
         else:
@@ -240,7 +240,7 @@ class Runtime:
 
     def _post(self, request: ClientRequest[Any]) -> None:
         self.session.submit(request)
-        self.face.flush()
+        self.backend.flush()
 
     @property
     def _has_room(self) -> bool:
@@ -256,7 +256,7 @@ class Runtime:
         if len(self._waiting) >= self.settings.waiting_count_max:
             raise ThrottledError(request.path, detail=f"{len(self._waiting)} requests of this client wait already")
         self._waiting[request] = self.now() + self._request_wait_ms
-        self.face.attend()
+        self.backend.attend()
 
     @property
     def _request_wait_ms(self) -> int:
@@ -269,9 +269,9 @@ class Runtime:
             del self._waiting[request]
             self._post(request)
         while self._stirred and self._has_room:
-            chore = next(iter(self._stirred))
-            if not self._advance(chore):
-                self._stirred.pop(chore, None)
+            job = next(iter(self._stirred))
+            if not self._advance(job):
+                self._stirred.pop(job, None)
 
     def _refuse_waiting(self, now: int | None = None) -> None:
         """Those whose time is over; all of them, when they can only fail."""
@@ -290,28 +290,28 @@ class Runtime:
 
     # Chores.
 
-    def undertake(self, chore: Chore) -> None:
+    def undertake(self, job: BackgroundJob) -> None:
         """The client does it by itself, now or when there is a server. Raises the error of a session that is over."""
         self._raise_if_over()
-        self._chores[chore] = None
-        self.stir(chore)
+        self._jobs[job] = None
+        self.stir(job)
         self.use_room()
 
-    def stir(self, chore: Chore) -> None:
+    def stir(self, job: BackgroundJob) -> None:
         """It may have something to send."""
-        if chore in self._chores:
-            self._stirred[chore] = None
+        if job in self._jobs:
+            self._stirred[job] = None
 
-    def _advance(self, chore: Chore) -> bool:
-        """Sends the next operation of a chore; False where it has none."""
-        operation = chore.next()
+    def _advance(self, job: BackgroundJob) -> bool:
+        """Sends the next operation of a job; False where it has none."""
+        operation = job.next()
         if operation is not None:
             request = operation.request()
-            request.asker = _ChoreAnswer(self, chore, operation, request)
+            request.asker = _JobAnswer(self, job, operation, request)
             self._post(request)
             return True
-        if chore.is_done:
-            self._chores.pop(chore, None)
+        if job.is_done:
+            self._jobs.pop(job, None)
         return False
 
     # Effects.
@@ -336,16 +336,16 @@ class Runtime:
             self._order.settle()
             self._was_connected = True
             self._tls_faults.clear()
-            self._stirred.update(self._chores)
+            self._stirred.update(self._jobs)
             # From here on it is pinged, which may be due before the server had to answer.
-            self.face.attend()
+            self.backend.attend()
         for changes in list(self._state_changes):
             changes.push(state)
         if self._observer is not None:
             self._observer.state_changed(state)
 
     def state_changes(self) -> StateChanges:
-        changes = StateChanges(self.face, self.session.state, self.settings.state_count_max)
+        changes = StateChanges(self.backend, self.session.state, self.settings.state_count_max)
         self._state_changes.add(changes)
         return changes
 
@@ -353,7 +353,7 @@ class Runtime:
 
     def watcher(self, chroot: str = "") -> Watcher:
         self._raise_if_over()
-        watcher = Watcher(self.face, self.settings.event_count_max, self.release, chroot)
+        watcher = Watcher(self.backend, self.settings.event_count_max, self.release, chroot)
         self._watchers.add(watcher)
         return watcher
 
@@ -371,7 +371,7 @@ class Runtime:
     # The server: what is wished, and what came of it.
 
     def now(self) -> int:
-        return int(self.face.now() * 1000)
+        return int(self.backend.now() * 1000)
 
     @property
     def is_over(self) -> bool:
@@ -440,7 +440,7 @@ class Runtime:
             return None
         self._place = self._order.found(addresses)
         self._deadline = now + self.patience_ms
-        self.face.attend()
+        self.backend.attend()
         return self._place.address or addresses[0]
 
     def dialled(self, attempt: int, now: int) -> bool:
@@ -451,8 +451,8 @@ class Runtime:
             now=now, answer_ms=max(self._deadline - now, 1), frame_bytes_max=self.settings.reply_bytes_max
         )
         self._phase = Phase.LINKED
-        self.face.attend()
-        self.face.flush()
+        self.backend.attend()
+        self.backend.flush()
         return True
 
     def not_dialled(self, attempt: int, error: Exception, now: int) -> None:
@@ -486,10 +486,10 @@ class Runtime:
         if self.session.state is State.CONNECTED_READ_ONLY and self._probe_at is None:
             self._probe_pause_ms = PROBE_PAUSE_MS_MIN
             self._probe_at = now + self._probe_pause_ms
-            self.face.attend()
+            self.backend.attend()
         self.use_room()
         if self.session.connection is not None and self.session.connection.unsent_bytes:
-            self.face.flush()
+            self.backend.flush()
 
     def broke(self, attempt: int, error: Exception | None, now: int) -> None:
         """The stream has ended: by an error, or because the server closed it."""
@@ -509,7 +509,7 @@ class Runtime:
             self._drop("the server did not take the session in time", None, now)
             return
         if connection.unsent_bytes:
-            self.face.flush()
+            self.backend.flush()
         if self._probe_at is not None and now >= self._probe_at:
             self._probe_pause_ms = min(2 * self._probe_pause_ms, PROBE_PAUSE_MS_MAX)
             self._probe_at = now + self._probe_pause_ms
@@ -551,11 +551,11 @@ class Runtime:
         elif lived_ms > 0 or self._order.tried_all:
             self._rest_until = now + round(self.random.uniform(0.5, 1.0) * self._pause_ms)
             self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
-        self.face.attend()
+        self.backend.attend()
 
     def _wish(self, wish: Wish) -> None:
         self.wishes.append(wish)
-        self.face.attend()
+        self.backend.attend()
 
     # What failed.
 
@@ -592,7 +592,7 @@ class Runtime:
         return self._tls_error or ClientClosedError("the client is closed")
 
     def _raise_if_over(self) -> None:
-        self.face.check()
+        self.backend.check()
         if self._closing or self.session.state.is_over:
             raise self._end()
 
@@ -600,7 +600,7 @@ class Runtime:
 
     async def wait_connected(self, wait_ms: int) -> None:
         """Returns once a server has the session; raises NotConnectedError after `wait_ms`."""
-        async with self.face.move_on_after(wait_ms / 1000):
+        async with self.backend.move_on_after(wait_ms / 1000):
             async for state in self.state_changes():
                 if state.is_connected:
                     return
@@ -613,8 +613,8 @@ class Runtime:
         self._refuse_waiting()
         if self.session.state.is_connected:
             request = close_request()
-            request.asker = self.face.waiter()
-            async with self.face.move_on_after(self.settings.close_wait_ms / 1000, shield=True):
+            request.asker = self.backend.waiter()
+            async with self.backend.move_on_after(self.settings.close_wait_ms / 1000, shield=True):
                 self._post(request)
                 # When the connection ends first, the session goes when it expires.
                 with suppress(RequestError):
@@ -640,12 +640,12 @@ class Runtime:
         reason = self._end()
         for watcher in list(self._watchers):
             watcher.end(reason)
-        chores, self._chores = self._chores, {}
+        jobs, self._jobs = self._jobs, {}
         self._stirred.clear()
-        for chore in chores:
-            chore.ended(reason)
+        for job in jobs:
+            job.ended(reason)
         self._refuse_waiting()
-        self.face.attend()
+        self.backend.attend()
 
 
 def _why(error: Exception) -> str:

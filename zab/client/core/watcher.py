@@ -16,15 +16,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from zab.client.core.backends import Backend, ParkingLot
 from zab.client.core.exceptions import ClientClosedError, WatchOverflowError, ZabError
-from zab.client.core.faces import Face, Lot
 from zab.client.core.records import WatchEvent
 
 __all__ = ["Listener", "Watcher"]
 
 
 class Listener(Protocol):
-    """Who is told of watch events: a `Watcher`, or a chore."""
+    """Who is told of watch events: a `Watcher`, or a job."""
 
     def __hash__(self) -> int: ...
 
@@ -42,15 +42,15 @@ class Watcher:
     """
 
     def __init__(
-        self, face: Face, event_count_max: int, release: Callable[["Watcher"], None], chroot: str = ""
+        self, backend: Backend, event_count_max: int, release: Callable[["Watcher"], None], chroot: str = ""
     ) -> None:
-        self._face = face
+        self._backend = backend
         self._events: deque[WatchEvent] = deque()
         self._event_count_max = event_count_max
         self._release = release
         self._chroot = chroot
         self._end: ZabError | None = None
-        self._readers = Lot(face)
+        self._readers = ParkingLot(backend)
 
     def __repr__(self) -> str:
         state = "open" if self._end is None else f"ended: {self._end!r}"
@@ -58,7 +58,7 @@ class Watcher:
 
     async def receive(self) -> WatchEvent:
         """The next event; waits for it. Raises what ended the watcher once its queue is empty."""
-        await self._face.checkpoint()
+        await self._backend.checkpoint()
         while not self._events:
             if self._end is not None:
                 raise self._end

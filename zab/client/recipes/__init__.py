@@ -14,7 +14,7 @@ what it promises, and what may be lost:
     following, cache, configuration     what is there, and how it changes
 
 What they share: `contender` (a place in a queue), `presence` (an ephemeral of one's own), `receipts` (whether a
-transaction was done), `copy` (what a cache keeps), `bell` (who waits for news), `errors`.
+transaction was done), `copy` (what a cache keeps), `signal` (who waits for news), `errors`.
 """
 
 from zab.client.recipes.barrier import Barrier, DoubleBarrier

@@ -31,10 +31,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from zab.client.attempts import Attempts
+from zab.client.cleanup import Cleanup
 from zab.client.client import Client
 from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
-from zab.client.debts import Debt
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.paths import checked
@@ -276,7 +276,7 @@ class DoubleBarrier:
     def _abandon(self) -> None:
         """This member's znode is not wanted any more, whether it is there or not."""
         path, self._member = f"{self.path}/{self._member}", None
-        owe(self._zk, Debt(self._zk.operations, self._zk.waiter(), [path]))
+        owe(self._zk, Cleanup(self._zk.operations, self._zk.waiter(), [path]))
 
     async def _children(self) -> list[str]:
         """The members, in an order which all agree on."""

@@ -49,7 +49,7 @@ class Cache(Followed, Mapping[str, Entry]):
         """Returns when it is current; begins where it was not started."""
         await self._copy.begin()
         while not self.is_current:
-            await self._copy.bell.wait()
+            await self._copy.signal.wait()
             self._copy.raise_if_over()
 
     def deltas(self) -> "Deltas":
@@ -84,7 +84,7 @@ class Deltas:
         """Tells nothing any more: iteration ends."""
         self._is_closed = True
         self._copy.forget(self._reader)
-        self._copy.bell.ring()
+        self._copy.signal.give()
 
     def __aiter__(self) -> Self:
         return self
@@ -98,5 +98,5 @@ class Deltas:
                 raise self._copy.reason
             if self._copy.is_done:
                 break
-            await self._copy.bell.wait()
+            await self._copy.signal.wait()
         raise StopAsyncIteration

@@ -137,7 +137,7 @@ class Values(Generic[T]):
                 raise self._copy.reason
             if self._copy.is_done:
                 raise StopAsyncIteration
-            await self._copy.bell.wait()
+            await self._copy.signal.wait()
 
 
 def _unused(_data: bytes) -> Any:

@@ -9,7 +9,7 @@ other kinds in the same directory are not rivals.
 - *It is created once.* The answer to the create may be lost: then the mark tells whether it is there. The search begins
   with a sync, since the create may still be under way. Should one come late all the same, the contender stands where
   its lowest number is, and owes the others.
-- *It is always removed.* Leaving, by whatever way, is a `Debt` of the session, which no cancellation and no lost
+- *It is always removed.* Leaving, by whatever way, is a `Cleanup` of the session, which no cancellation and no lost
   connection can undo. Where the session ends, the znode ends with it.
 - *It waits only on one who precedes it*, the nearest: so nobody wakes in vain when one of many leaves. A watch is not
   believed: after every event the list is read again.
@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from zab.client.attempts import Attempts
+from zab.client.cleanup import Cleanup
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, RequestError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
-from zab.client.debts import Debt
 from zab.client.recipes.errors import LostError
 from zab.client.recipes.paths import checked
 from zab.client.recipes.standing import Standing
@@ -203,9 +203,9 @@ class Contender(Standing):
 
     # Out of the queue.
 
-    def _owed(self) -> Debt | None:
+    def _owed(self) -> Cleanup | None:
         paths = [] if self.path is None else [self.path]
         if not paths and not self._may_be_unknown:
             return None
         marked = (self._parent, self._mark) if self._may_be_unknown else None
-        return Debt(self._zk.operations, self._zk.waiter(), paths, marked, is_sure=True)
+        return Cleanup(self._zk.operations, self._zk.waiter(), paths, marked, is_sure=True)

@@ -1,5 +1,5 @@
-"""A copy of a znode, of its children or of its whole subtree, that the client keeps up to date by itself. A `Chore`,
-pure.
+"""A copy of a znode, of its children or of its whole subtree, that the client keeps up to date by itself. A
+`BackgroundJob`, pure.
 
     WATCHING --a persistent watch is there--> READING --everything was read--> the copy is there
               \\--the server has no such watches--> READING, with a one-shot watch for each read
@@ -36,7 +36,7 @@ from zab.client.core.exceptions import (
 )
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent, WatchMode
-from zab.client.recipes.bell import Bell
+from zab.client.recipes.signal import Signal
 
 __all__ = ["READS_MAX", "Copy", "Delta", "DeltaKind", "Depth", "Entry", "Reader"]
 
@@ -111,7 +111,7 @@ class Reader:
 
 
 class Copy:
-    """See the module. `bell` rings when there is something new: state, deltas, or the end (`reason`)."""
+    """See the module. `signal` is given when there is something new: state, deltas, or the end (`reason`)."""
 
     def __init__(self, zk: Client, root: str, depth: Depth) -> None:
         self.is_done = False
@@ -119,7 +119,7 @@ class Copy:
         self.entries: dict[str, Entry] = {}
         self.is_there = False
         """Everything was read once."""
-        self.bell = Bell(zk)
+        self.signal = Signal(zk)
         self._zk = zk
         self._root = root
         self._depth = depth
@@ -160,7 +160,7 @@ class Copy:
         self.raise_if_over()
         self._zk.undertake(self)
         while not self.is_there:
-            await self.bell.wait()
+            await self.signal.wait()
             self.raise_if_over()
 
     def raise_if_over(self) -> None:
@@ -176,9 +176,9 @@ class Copy:
             self.is_done = True
             self._zk.release(self)
             self._zk.stir(self)
-            self.bell.ring()
+            self.signal.give()
 
-    # The chore.
+    # The job.
 
     def next(self) -> Operation[Any] | None:
         if self.is_done:
@@ -254,7 +254,7 @@ class Copy:
             if event.state.is_connected:
                 for path in [self._root, *self.entries]:
                     self._read(path)
-            self.bell.ring()
+            self.signal.give()
             return
         path = event.path
         if self._chroot and (path == self._chroot or path.startswith(self._chroot + "/")):
@@ -276,7 +276,7 @@ class Copy:
     def _fail(self, error: ZabError) -> None:
         if not self.is_done:
             self.is_done, self.reason = True, error
-            self.bell.ring()
+            self.signal.give()
 
     # What is to be read.
 
@@ -295,7 +295,7 @@ class Copy:
     def _look_whether_there(self) -> None:
         if not self._to_read and not self._asked:
             self.is_there = True
-            self.bell.ring()
+            self.signal.give()
 
     # What was read.
 
@@ -330,7 +330,7 @@ class Copy:
         now = self.entries.get(path)
         for reader in self._readers:
             reader.note(path, before, now)
-        self.bell.ring()
+        self.signal.give()
 
 
 def _parent(path: str) -> str:

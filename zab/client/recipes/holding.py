@@ -1,4 +1,4 @@
-"""What a client holds by an ephemeral znode of its session: `Held` for its holder, and `Hold`, the chore behind it.
+"""What a client holds by an ephemeral znode of its session: `Held` for its holder, and `Hold`, the job behind it.
 
     async with Lock(zk, "/locks/a") as held:
         store.write(data, token=held.token)
@@ -26,15 +26,15 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent
-from zab.client.recipes.bell import Bell
 from zab.client.recipes.errors import LostError
+from zab.client.recipes.signal import Signal
 from zab.client.recipes.standing import Standing
 
 __all__ = ["Held", "Hold"]
 
 
 class Hold:
-    """A chore that watches over the znode at `path` with this czxid."""
+    """A job that watches over the znode at `path` with this czxid."""
 
     def __init__(self, zk: Client, path: str, czxid: int) -> None:
         self.is_done = False
@@ -45,7 +45,7 @@ class Hold:
         self._zk = zk
         self._is_watched = False
         self._asked: Operation[Any] | None = None
-        self._bell = Bell(zk)
+        self._signal = Signal(zk)
 
     @property
     def is_lost(self) -> bool:
@@ -57,20 +57,20 @@ class Hold:
         """Returns when it is lost, or let go of."""
         while not self.is_lost:
             # Whatever is heard meanwhile moves the end of the session: then this looks again.
-            await self._bell.wait(self._zk.session_lives_until - self._zk.now())
+            await self._signal.wait(self._zk.session_lives_until - self._zk.now())
 
     def stop(self) -> None:
         """Its holder lets go of it."""
         self.is_done = True
-        self._bell.ring()
+        self._signal.give()
 
     def lose(self, reason: str) -> None:
         """It is lost, and stays so."""
         if not self.is_done:
             self.is_done, self.reason = True, reason
-            self._bell.ring()
+            self._signal.give()
 
-    # The chore.
+    # The job.
 
     def next(self) -> Operation[Any] | None:
         if self.is_done or self._is_watched or self._asked is not None:
@@ -81,7 +81,7 @@ class Hold:
     def answered(self, operation: Operation[Any], result: Any, error: ZabError | None) -> None:
         self._asked = None
         if isinstance(error, ConnectionLossError):
-            self._bell.ring()
+            self._signal.give()
         elif isinstance(error, NoNodeError):
             self.lose("its znode is gone")
         elif error is not None:
@@ -94,7 +94,7 @@ class Hold:
     def deliver(self, event: WatchEvent) -> None:
         if event.type is not EventType.SESSION:
             self._is_watched = False
-        self._bell.ring()
+        self._signal.give()
 
     def end(self, reason: ZabError) -> None:
         self.lose(str(reason))

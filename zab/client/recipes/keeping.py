@@ -1,15 +1,15 @@
-"""`Keeping`: the chore that makes a presence again where somebody else removed its znode. Pure.
+"""`Keeping`: the job that makes a presence again where somebody else removed its znode. Pure.
 
     LOOK --it is there--> WATCHED --an event--> LOOK
     LOOK --it is not--> CREATE --made, or another one's is there--> LOOK
     CREATE --its parent is not there--> the parent is created before
 
 Where another one's znode has the path, the presence waits, and comes back when that goes. A create that is refused is
-tried again after the next event there; until then `refusal` says why, and `bell` rings. With that event the refusal
+tried again after the next event there; until then `refusal` says why, and `signal` rings. With that event the refusal
 ends: only what is answered after it tells whether the presence can be there.
 
 Invariants:
-- Nothing is created once its owner left; a create that is under way then is known to the debt of leaving, by `asks`.
+- Nothing is created once its owner left; a create that is under way then is known to the cleanup of leaving, by `asks`.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.operations import Operation
 from zab.client.core.records import Acl, EventType, Stat, WatchEvent
-from zab.client.recipes.bell import Bell
+from zab.client.recipes.signal import Signal
 
 __all__ = ["Keeping"]
 
@@ -39,7 +39,7 @@ class Keeping:
         self.is_done = False
         self.refusal: ZabError | None = None
         """Why it is not there, and will not be unless something changes there; the error of a session that is over."""
-        self.bell = Bell(zk)
+        self.signal = Signal(zk)
         self._zk = zk
         self._path = path
         self._data = data
@@ -53,7 +53,7 @@ class Keeping:
 
     def stop(self) -> None:
         self.is_done = True
-        self.bell.ring()
+        self.signal.give()
 
     def next(self) -> Operation[Any] | None:
         if self.is_done or self._asked is not None:
@@ -108,4 +108,4 @@ class Keeping:
 
     def _refused(self, error: ZabError) -> None:
         self.refusal = error
-        self.bell.ring()
+        self.signal.give()

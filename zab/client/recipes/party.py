@@ -17,11 +17,11 @@ from zab.client.client import Client
 from zab.client.core.exceptions import NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
-from zab.client.recipes.bell import Bell
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.following import Following
 from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
+from zab.client.recipes.signal import Signal
 from zab.client.retry import Retrying
 
 __all__ = ["Members", "Party"]
@@ -40,7 +40,7 @@ class Party:
         self._acl = tuple(acl)
         self._presence: Presence | None = None
         self._is_joining = False
-        self._joined = Bell(zk)
+        self._joined = Signal(zk)
 
     async def join(self) -> None:
         """A member when this returns. Who is one already stays one."""
@@ -57,7 +57,7 @@ class Party:
             self._presence, is_there = presence, True
         finally:
             self._is_joining = False
-            self._joined.ring()
+            self._joined.give()
             if not is_there:
                 presence.abandon()
 

@@ -1,4 +1,4 @@
-"""Where a recipe lives: a path that is checked when the recipe is made, so that nothing malformed reaches a chore."""
+"""Where a recipe lives: a path that is checked when the recipe is made, so that nothing malformed reaches a job."""
 
 from zab.client.client import Client
 

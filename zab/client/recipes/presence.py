@@ -8,10 +8,10 @@ more. Since its path is known, a lost answer is found out by what is there. Wher
 from collections.abc import Iterable
 
 from zab.client.attempts import Attempts
+from zab.client.cleanup import Cleanup, Sign
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
-from zab.client.debts import Debt, Sign
 from zab.client.recipes.keeping import Keeping
 from zab.client.recipes.paths import checked
 from zab.client.recipes.standing import Standing
@@ -72,7 +72,7 @@ class Presence(Standing):
         keeping = self._keeping
         assert keeping is not None
         while keeping.refusal is None and not keeping.is_done:
-            await keeping.bell.wait()
+            await keeping.signal.wait()
         return keeping.refusal
 
     def _asks(self) -> None:
@@ -94,11 +94,11 @@ class Presence(Standing):
         """It was removed by other means."""
         self._may_exist = False
 
-    def _owed(self) -> Debt | None:
+    def _owed(self) -> Cleanup | None:
         if self._keeping is not None:
             self._keeping.stop()
         if not self._may_exist:
             return None
         self._may_exist = False
         sign = Sign(self._zk.session_id, self.data, self.czxid) if self._is_shared else None
-        return Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure, sign=sign)
+        return Cleanup(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure, sign=sign)

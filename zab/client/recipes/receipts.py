@@ -22,10 +22,10 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.transaction import Transaction
-from zab.client.recipes.bell import Bell
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
+from zab.client.recipes.signal import Signal
 
 __all__ = ["Receipts"]
 
@@ -41,7 +41,7 @@ class Receipts:
         self._presence: Presence | None = None
         self._count = 0
         self._is_busy = False
-        self._free = Bell(zk)
+        self._free = Signal(zk)
 
     async def commit(self, fill: Callable[[Transaction], object]) -> None:
         """Does what `fill` puts into a transaction. It is called again where that is sent again.
@@ -55,7 +55,7 @@ class Receipts:
             await self._commit(fill)
         finally:
             self._is_busy = False
-            self._free.ring()
+            self._free.give()
 
     async def _commit(self, fill: Callable[[Transaction], object]) -> None:
         self._count += 1

@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import zab.client.client as waiting
-from zab.client.core import faces
+from zab.client.building import Options, connect_wait_ms, context_of, new_runtime
+from zab.client.core import backends as faces
 from zab.client.core.misuse import no_listener
 from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
 from zab.client.core.runtime import Runtime
-from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
 from zab.client.on_threads import OnThreads
 from zab.client.sync.watching import Changes, StateChanges, Watcher
 from zab.client.sync.znodes import Znodes
@@ -23,15 +23,15 @@ T = TypeVar("T")
 def connect(hosts: str, **options: Unpack[Options]) -> "Client":
     """A client whose session lives until it is closed: by `close`, or at the end of its `with` block.
 
-    `Options` (`zab.client.making`) says what there is, and what is raised.
+    `Options` (`zab.client.building`) says what there is, and what is raised.
     """
-    face = OnThreads(context_of(options))
-    runtime = new_runtime(face, hosts, options)
-    face.start(runtime)
-    zk = Client(face, runtime, waiting.Client(runtime))
+    backend = OnThreads(context_of(options))
+    runtime = new_runtime(backend, hosts, options)
+    backend.start(runtime)
+    zk = Client(backend, runtime, waiting.Client(runtime))
     is_connected = False
     try:
-        face.run(runtime.wait_connected(connect_wait_ms(runtime)))
+        backend.run(runtime.wait_connected(connect_wait_ms(runtime)))
         is_connected = True
     finally:
         if not is_connected:
@@ -42,19 +42,19 @@ def connect(hosts: str, **options: Unpack[Options]) -> "Client":
 class Client(Znodes):
     """Made by `connect`. waiting: the same client, whose methods are coroutines."""
 
-    def __init__(self, face: OnThreads, runtime: Runtime, client: waiting.Client) -> None:
-        super().__init__(face, client)
+    def __init__(self, backend: OnThreads, runtime: Runtime, client: waiting.Client) -> None:
+        super().__init__(backend, client)
         self._runtime = runtime
         self.waiting = client
 
     def close(self) -> None:
         """Closes the session, so that its ephemerals are gone. A second time nothing happens, nor in a fork of the
         process that made the client."""
-        if self._face.origin.is_elsewhere:
+        if self._backend.origin.is_elsewhere:
             return
         if not self._runtime.is_over or self.state is not State.CLOSED:
-            self._face.run(self._runtime.close())
-        self._face.end()
+            self._backend.run(self._runtime.close())
+        self._backend.end()
 
     def __enter__(self) -> Self:
         return self
@@ -66,19 +66,19 @@ class Client(Znodes):
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs what awaits nothing but this client, such as a recipe's, to its end in this thread."""
-        return self._face.run(coroutine)
+        return self._backend.run(coroutine)
 
     def alone(self) -> AbstractContextManager[None]:
         """No other thread runs code of the client within the block, which waits for nothing."""
-        return self._face.alone()
+        return self._backend.alone()
 
     def with_chroot(self, path: str) -> "Client":
         """The same session, whose paths are all below `path` now."""
-        return Client(self._face, self._runtime, self.waiting.with_chroot(path))
+        return Client(self._backend, self._runtime, self.waiting.with_chroot(path))
 
     def retrying(self, limit_s: float | None = None) -> Znodes:
         """The same operations, sent again after a lost connection where that may be done (`zab.client.retry`)."""
-        return Znodes(self._face, self.waiting.retrying(limit_s))
+        return Znodes(self._backend, self.waiting.retrying(limit_s))
 
     # The session.
 
@@ -88,8 +88,8 @@ class Client(Znodes):
 
     def states(self) -> StateChanges:
         """`for state in zk.states()`: the state now, then every change; ends when the session is over."""
-        with self._face.alone():
-            return StateChanges(self._face, self.waiting.states())
+        with self._backend.alone():
+            return StateChanges(self._backend, self.waiting.states())
 
     @property
     def session_id(self) -> int:
@@ -108,7 +108,7 @@ class Client(Znodes):
     @property
     def session_lives_until(self) -> float:
         """The time of `now()` until which the session surely lives, by this client's clock."""
-        with self._face.alone():
+        with self._backend.alone():
             return self.waiting.session_lives_until
 
     @property
@@ -118,14 +118,14 @@ class Client(Znodes):
 
     def add_auth(self, scheme: str, credentials: str | bytes) -> None:
         """Adds an identity to this connection and to every later one. AuthFailedError leaves the others as they are."""
-        self._face.run(self.waiting.add_auth(scheme, credentials))
+        self._backend.run(self.waiting.add_auth(scheme, credentials))
 
     # Watches.
 
     def watcher(self) -> Watcher:
         """A queue of events for the `watch=` arguments and `add_watch`; `close` it when it is not needed any more."""
-        with self._face.alone():
-            return Watcher(self._face, self.waiting.watcher())
+        with self._backend.alone():
+            return Watcher(self._backend, self.waiting.watcher())
 
     @contextmanager
     def watch(self, path: str, *, recursive: bool = False) -> Generator[Watcher]:
@@ -142,15 +142,15 @@ class Client(Znodes):
         """Registers a watch that stays until it is removed or the watcher is closed."""
         if not isinstance(watcher, Watcher):
             raise no_listener(watcher)
-        self._face.run(self.waiting.add_watch(path, watcher.waiting, mode))
+        self._backend.run(self.waiting.add_watch(path, watcher.waiting, mode))
 
     def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:
         """Removes all watches of a kind at `path`; their watchers are told so. NoWatcherError when there is none."""
-        self._face.run(self.waiting.remove_watches(path, kind, local=local))
+        self._backend.run(self.waiting.remove_watches(path, kind, local=local))
 
     def changes(self, since: int | Place | None = None, prefix: str = "/") -> Changes:
         """`for change in zk.changes(since, "/app")`: what changed at `prefix` and below it after a zxid."""
-        return Changes(self._face, self.waiting.changes(since, prefix))
+        return Changes(self._backend, self.waiting.changes(since, prefix))
 
     def reconfig(
         self,
@@ -161,11 +161,13 @@ class Client(Znodes):
         version: int = -1,
     ) -> tuple[bytes | None, Stat]:
         """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
-        return self._face.run(self.waiting.reconfig(joining=joining, leaving=leaving, members=members, version=version))
+        return self._backend.run(
+            self.waiting.reconfig(joining=joining, leaving=leaving, members=members, version=version)
+        )
 
     def hand_over(self, server_id: int) -> None:
         """Has another server lead. Returns when that has begun."""
-        self._face.run(self.waiting.hand_over(server_id))
+        self._backend.run(self.waiting.hand_over(server_id))
 
     # Time.
 
@@ -183,18 +185,18 @@ class Client(Znodes):
 
         It ends what waits for this client in this thread; nothing else is interrupted.
         """
-        return Scope(self._face, self.waiting.move_on_after(seconds))
+        return Scope(self._backend, self.waiting.move_on_after(seconds))
 
     def sleep(self, seconds: float) -> None:
         """Waits, no longer than the limits of time around it."""
-        self._face.run(self.waiting.sleep(seconds))
+        self._backend.run(self.waiting.sleep(seconds))
 
 
 class Scope:
     """A time limit for what is done in its block."""
 
-    def __init__(self, face: OnThreads, scope: faces.Scope) -> None:
-        self._face = face
+    def __init__(self, backend: OnThreads, scope: faces.Scope) -> None:
+        self._backend = backend
         self._scope = scope
 
     @property
@@ -203,10 +205,10 @@ class Scope:
         return self._scope.is_over
 
     def __enter__(self) -> Self:
-        self._face.run(self._scope.__aenter__())
+        self._backend.run(self._scope.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        return self._face.run(self._scope.__aexit__(kind, error, traceback))
+        return self._backend.run(self._scope.__aexit__(kind, error, traceback))

@@ -17,8 +17,8 @@ __all__ = ["Changes", "ChildNames", "StateChanges", "Transaction", "Watcher"]
 class Watcher:
     """Made by `Client.watcher` and `Client.watch`: `for event in watcher`, or `receive`, or `receive_nowait`."""
 
-    def __init__(self, face: OnThreads, watcher: waiting.Watcher) -> None:
-        self._face = face
+    def __init__(self, backend: OnThreads, watcher: waiting.Watcher) -> None:
+        self._backend = backend
         self.waiting = watcher
 
     def __repr__(self) -> str:
@@ -26,11 +26,11 @@ class Watcher:
 
     def receive(self) -> WatchEvent:
         """The next event; waits for it. Raises what ended the watcher once its queue is empty."""
-        return self._face.run(self.waiting.receive())
+        return self._backend.run(self.waiting.receive())
 
     def receive_nowait(self) -> WatchEvent | None:
         """The next event that is queued already, None without one. Raises what ended the watcher."""
-        with self._face.alone():
+        with self._backend.alone():
             return self.waiting.receive_nowait()
 
     def __iter__(self) -> Iterator[WatchEvent]:
@@ -44,15 +44,15 @@ class Watcher:
 
     def close(self) -> None:
         """Hears no more: all its watches are released."""
-        with self._face.alone():
+        with self._backend.alone():
             self.waiting.close()
 
 
 class StateChanges:
     """`for state in …`: the state at the time of asking, then every change, until the session is over."""
 
-    def __init__(self, face: OnThreads, states: waiting.StateChanges) -> None:
-        self._face = face
+    def __init__(self, backend: OnThreads, states: waiting.StateChanges) -> None:
+        self._backend = backend
         self._states = states
 
     def __iter__(self) -> Iterator[State]:
@@ -60,7 +60,7 @@ class StateChanges:
 
     def __next__(self) -> State:
         try:
-            return self._face.run(self._states.__anext__())
+            return self._backend.run(self._states.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -68,8 +68,8 @@ class StateChanges:
 class Changes:
     """Made by `Client.changes`: `for change in changes`, or `receive`, by one thread at a time."""
 
-    def __init__(self, face: OnThreads, changes: waiting.Changes) -> None:
-        self._face = face
+    def __init__(self, backend: OnThreads, changes: waiting.Changes) -> None:
+        self._backend = backend
         self._changes = changes
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Changes:
 
     def receive(self) -> Change:
         """The next change; waits for it."""
-        return self._face.run(self._changes.receive())
+        return self._backend.run(self._changes.receive())
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -97,8 +97,8 @@ class Changes:
 class ChildNames:
     """Made by `Znodes.iter_children`: `for name in …`, by one thread at a time."""
 
-    def __init__(self, face: OnThreads, names: waiting_names.ChildNames) -> None:
-        self._face = face
+    def __init__(self, backend: OnThreads, names: waiting_names.ChildNames) -> None:
+        self._backend = backend
         self._names = names
 
     def __iter__(self) -> Iterator[str]:
@@ -106,7 +106,7 @@ class ChildNames:
 
     def __next__(self) -> str:
         try:
-            return self._face.run(self._names.__anext__())
+            return self._backend.run(self._names.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -114,14 +114,14 @@ class ChildNames:
 class Transaction(Parts):
     """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
 
-    def __init__(self, face: OnThreads, operations: Operations, perform: Perform) -> None:
+    def __init__(self, backend: OnThreads, operations: Operations, perform: Perform) -> None:
         super().__init__(operations)
-        self._face = face
+        self._backend = backend
         self._perform = perform
 
     def commit(self) -> list[str | Stat | None]:
         """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
-        return self._face.run(self.send(self._perform))
+        return self._backend.run(self.send(self._perform))
 
     def __enter__(self) -> Self:
         return self

@@ -1,1 +1,1 @@
-"""The journal, and trails of records that never hold the loop up."""
+"""The journal, and writers of records that never hold the loop up."""

@@ -15,7 +15,7 @@ Format: time in UTC with milliseconds, level padded to five, the logger's name, 
 order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
 booleans are `true` and `false`, bytes are hexadecimal. As JSON, values that are numbers, booleans or None stay so.
 
-Not here: which events are worth a line (their modules), metrics, the audit log (a `trail`).
+Not here: which events are worth a line (their modules), metrics, the audit log (`background_writer`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, TextIO
 
-from zab.host.journal.trail import Sink
+from zab.host.journal.background_writer import Sink
 
 LINES_MAX = 10_000
 LINES_AT_ONCE: Final = 20

@@ -1,14 +1,15 @@
 """Newcomers of a port with TLS, until their handshake is done: the service hears of them after that.
 
-    add(sock, …)    one was accepted by a `Door`
+    add(sock, …)    one was accepted by a `TlsPolicy`
     step()          once a turn while some wait: one step of one handshake, whoever has waited longest
 
-A door lets in who speaks TLS, or plain ones as well (port unification): then the first byte tells, which stays unread.
+A policy lets in who speaks TLS, or plain ones as well (port unification): then the first byte tells, which stays
+unread.
 
 Limits: a step costs up to 2 ms with an RSA key of 2048 bits, 1 ms with one of P-256, 9 ms with RSA of 4096 bits (its
 private key, or the client's certificate); so a turn takes one, however many wait. At most `count_max` newcomers are
-here at a time: one more takes the place of another one (`zab.wire.strangers`). So a flood of handshakes costs those who
-are in already one step a turn, and no place.
+here at a time: one more takes the place of another one (`zab.wire.pending_connections`). So a flood of handshakes costs
+those who are in already one step a turn, and no place.
 
 Who fails is told why, in TLS, and closed when it has closed, or at its deadline.
 
@@ -28,7 +29,7 @@ from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, Watched
 from zab.host.loop.poller import READ, WRITE
 from zab.host.tls.engine import FIRST_BYTE, TlsError, TlsSide
-from zab.wire.strangers import Strangers
+from zab.wire.pending_connections import PendingConnections
 
 HANDSHAKE_MS: Final = 10_000
 HANDSHAKES_MAX: Final = 250
@@ -38,7 +39,7 @@ of_strangers = Journal("tls", is_of_strangers=True)
 
 
 @attrs.define
-class Door:
+class TlsPolicy:
     """What a listener asks of who comes in."""
 
     context: ssl.SSLContext
@@ -50,10 +51,12 @@ class Door:
 class Newcomer(Watched):
     """One whose handshake is not done."""
 
-    def __init__(self, handshakes: Handshakes, sock: socket.socket, address: tuple[str, int], door: Door) -> None:
+    def __init__(
+        self, handshakes: Handshakes, sock: socket.socket, address: tuple[str, int], policy: TlsPolicy
+    ) -> None:
         super().__init__(sock)
         self.address = address
-        self.door = door
+        self.policy = policy
         self.side: TlsSide | None = None
         """None: it has said nothing yet, and may be a plain one."""
         self.unsent = b""
@@ -94,7 +97,7 @@ class Handshakes:
         self._timer = loop.timer(self._close_overdue)
         self._handshake_ms = handshake_ms
         self._failed = failed
-        self._strangers: Strangers[Newcomer] = Strangers(count_max)
+        self._strangers: PendingConnections[Newcomer] = PendingConnections(count_max)
         self.deadlines: dict[Newcomer, int] = {}
         """All of them, in the order in which they came, which is that of their deadlines."""
         self.waiting: dict[Newcomer, None] = {}
@@ -106,9 +109,9 @@ class Handshakes:
     def count(self) -> int:
         return len(self.deadlines)
 
-    def add(self, sock: socket.socket, address: tuple[str, int], door: Door, now: int) -> None:
+    def add(self, sock: socket.socket, address: tuple[str, int], policy: TlsPolicy, now: int) -> None:
         """Take over an accepted socket. `address`: the numeric one, and the port."""
-        newcomer = Newcomer(self, sock, address, door)
+        newcomer = Newcomer(self, sock, address, policy)
         crowded_out = self._strangers.admit(newcomer, address[0])
         if crowded_out is not None:
             self.exceeded_count += 1
@@ -148,10 +151,10 @@ class Handshakes:
         else:
             if not first:
                 self._forget(newcomer)
-            elif newcomer.door.takes_plain and first != FIRST_BYTE:
+            elif newcomer.policy.takes_plain and first != FIRST_BYTE:
                 self._let_in(newcomer)
             else:
-                newcomer.side = TlsSide(newcomer.door.context)
+                newcomer.side = TlsSide(newcomer.policy.context)
 
     def _go_on(self, newcomer: Newcomer) -> None:
         """Raises TlsError and OSError."""

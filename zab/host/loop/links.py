@@ -1,6 +1,6 @@
 """Links: the connections between the servers of one service, inside the loop's poller.
 
-The messages, and what the service is told of links, are handed in (`Dialect`). A link is a number, never reused.
+The messages, and what the service is told of links, are handed in (`LinkProtocol`). A link is a number, never reused.
 
     adopt(sock, sid)    a connection that we dialled: the handshake, then it is up. One that was greeted is up at once
     on the listener     the same, the other way round
@@ -13,7 +13,7 @@ Every connection begins with a handshake (`zab.wire.handshake`), which proves wh
 sealed. Before that nothing of the service is touched, and no link gives way to another. Who comes for something else
 than a link has its connection handed over (`TakeOver`).
 
-A port with a `Door` speaks TLS, below all that: who has dialled is no link before his handshake of TLS is done
+A port with a `TlsPolicy` speaks TLS, below all that: who has dialled is no link before his handshake of TLS is done
 (`handshakes`, which takes one step a turn). A connection that we dialled comes with its TLS.
 
 Every link is read in every turn, whatever limit is reached: limits act where the clients are connected. Otherwise
@@ -21,12 +21,12 @@ acknowledgements would wait for forwarded requests, nothing would commit, and th
 always read).
 
 Two send queues a link (H2 turn budget): urgent messages overtake the others, and the order within each queue is kept.
-Messages that the dialect cuts go out in pieces, between which urgent ones find their place.
+Messages that the protocol cuts go out in pieces, between which urgent ones find their place.
 
 Limits: frames of `frame_bytes_max`, and of `joining_bytes_max` from a server that has dialled us and is not admitted
 yet; a link with more than `UNSENT_BYTES_MAX` is broken; `GREETING_MS` for the handshake; `STRANGERS_MAX` inbound
 connections in it, and as many in that of TLS before it: one more takes the place of another one
-(`zab.wire.strangers`).
+(`zab.wire.pending_connections`).
 
 Not here: dialling, with its handshake of TLS (`tls_stream`), which links the service wants, what a message means.
 """
@@ -42,19 +42,19 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import Greeted
-from zab.host.loop.handshakes import Door, Handshakes
+from zab.host.loop.handshakes import Handshakes, TlsPolicy
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, Watched, now_ms
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsError, TlsSide
 from zab.host.tls.tls_socket import SealedSocket
-from zab.wire.dialect import Dialect
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal
+from zab.wire.link_protocol import LinkProtocol
+from zab.wire.pending_connections import PendingConnections
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
-from zab.wire.strangers import Strangers
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_CALLS_MAX = 8
@@ -224,13 +224,13 @@ class Links(Generic[Message, Input]):
     def __init__(
         self,
         loop: Loop,
-        dialect: Dialect[Message, Input],
+        protocol: LinkProtocol[Message, Input],
         greeter: Greeter,
         refused: Callable[[str, str], None] = say_nothing,
     ) -> None:
         """`refused` is told the host of each inbound connection that ends without proof, and why."""
         self._loop = loop
-        self._dialect = dialect
+        self._protocol = protocol
         self._greeter = greeter
         self._refused = refused
         self._numbers = itertools.count(1)
@@ -238,7 +238,7 @@ class Links(Generic[Message, Input]):
         self._waiting: dict[Link, None] = {}
         """Links with a deadline."""
         self._timer = loop.timer(self._check_deadlines)
-        self._strangers: Strangers[Link] = Strangers(STRANGERS_MAX)
+        self._strangers: PendingConnections[Link] = PendingConnections(STRANGERS_MAX)
         self._left: deque[Link] = deque()
         """Links on which another thread has left something to be flushed."""
         self.readable: list[Link] = []
@@ -249,16 +249,16 @@ class Links(Generic[Message, Input]):
             loop, self._meet, self._have_news, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls
         )
         self._listeners: list[Listener] = []
-        self._door: Door | None = None
+        self._policy: TlsPolicy | None = None
         self._lost: list[Input] = []
         """What became of links that broke while something was sent on them, and of dials; not reported yet."""
 
     # ------------------------------------------------------------------------------------------------------- opening
 
-    def listen(self, sock: socket.socket, door: Door | None = None) -> None:
-        """Serve other servers on a listening socket, beside those before; with a door, those whom it lets in."""
+    def listen(self, sock: socket.socket, policy: TlsPolicy | None = None) -> None:
+        """Serve other servers on a listening socket, beside those before; with a policy, those whom it lets in."""
         self._listeners.append(Listener(self._loop, sock, self._have_knocks))
-        self._door = door
+        self._policy = policy
 
     def leave(self, sock: socket.socket) -> None:
         """Serve nobody new on this listening socket any more, and close it. Links that are up stay."""
@@ -293,7 +293,7 @@ class Links(Generic[Message, Input]):
         self._say(link, greeted.proof)
         self._open(link, greeted.agreed)
         # Nothing comes before the proof has been sent, which is at the end of the turn that is told of this.
-        self._report(self._dialect.up(link.link, sid, False, greeted.agreed.features))
+        self._report(self._protocol.up(link.link, sid, False, greeted.agreed.features))
 
     def adopt_descriptor(
         self, descriptor: int, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
@@ -303,7 +303,7 @@ class Links(Generic[Message, Input]):
 
     def dial_failed(self, sid: int) -> None:
         """A dial of this server came to nothing."""
-        self._report(self._dialect.refused(sid))
+        self._report(self._protocol.refused(sid))
 
     def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening, side: TlsSide | None) -> Link:
         link = Link(self, sock, next(self._numbers), sid, handshake, side)
@@ -327,10 +327,10 @@ class Links(Generic[Message, Input]):
         for listener in self._listeners:
             if listener.ready:
                 for sock, address in listener.accept():
-                    if self._door is None:
+                    if self._policy is None:
                         self._meet(sock, address, None)
                     else:
-                        self._handshakes.add(sock, address, self._door, now)
+                        self._handshakes.add(sock, address, self._policy, now)
 
     def _meet(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
         """Somebody has dialled us."""
@@ -376,9 +376,9 @@ class Links(Generic[Message, Input]):
             return
         if not frames and reason is None:
             return
-        dialect = self._dialect
+        protocol = self._protocol
         number, agreed = link.link, link.agreed
-        decode, received, secret = dialect.decode, dialect.received, dialect.secret
+        decode, received, secret = protocol.decode, protocol.received, protocol.secret
         try:
             for payload in frames:
                 assert agreed is not None
@@ -402,8 +402,8 @@ class Links(Generic[Message, Input]):
         """What an encrypted frame says. Raises MessageError."""
         if agreed.decrypting is None:
             raise MessageError("a secret on a link without proof")
-        message = self._dialect.decode(agreed.decrypting.decrypt(payload[len(ENCRYPTED) :]))
-        if type(message) not in self._dialect.secret or _hides_all(agreed):
+        message = self._protocol.decode(agreed.decrypting.decrypt(payload[len(ENCRYPTED) :]))
+        if type(message) not in self._protocol.secret or _hides_all(agreed):
             raise MessageError(f"{type(message).__name__} is encrypted")
         return message
 
@@ -435,7 +435,7 @@ class Links(Generic[Message, Input]):
             take_over(link.socket, None if link.tls is None else link.tls.side, agreed, link.frames.rest())
             return []
         self._open(link, agreed)
-        inputs.append(self._dialect.up(link.link, agreed.sid, link.inbound, agreed.features))
+        inputs.append(self._protocol.up(link.link, agreed.sid, link.inbound, agreed.features))
         return link.frames.feed(b"")
 
     def _open(self, link: Link, agreed: Agreed) -> None:
@@ -446,8 +446,8 @@ class Links(Generic[Message, Input]):
         self._strangers.leave(link)
         if agreed.sending is not None:
             link.queue.begin_sealing(agreed.sending.put_frame)
-        dialect = self._dialect
-        limit = dialect.joining_bytes_max if link.inbound else dialect.frame_bytes_max
+        protocol = self._protocol
+        limit = protocol.joining_bytes_max if link.inbound else protocol.frame_bytes_max
         link.frames.frame_bytes_max = limit + SEAL_BYTES
         link.up = True
         journal.info(
@@ -476,17 +476,17 @@ class Links(Generic[Message, Input]):
         if not targets:
             return
         self.has_unsent = True
-        dialect = self._dialect
+        protocol = self._protocol
         kind = type(message)
-        if kind in dialect.admitting:
+        if kind in protocol.admitting:
             for link in targets:
-                link.frames.frame_bytes_max = dialect.frame_bytes_max + SEAL_BYTES
-        payloads = [dialect.encode(message)]
-        if len(payloads[0]) > dialect.uncut_bytes_max and kind in dialect.cut:
-            payloads = [dialect.encode(piece) for piece in dialect.cut[kind](message)]
-        is_urgent, is_secret = kind in dialect.urgent, kind in dialect.secret
+                link.frames.frame_bytes_max = protocol.frame_bytes_max + SEAL_BYTES
+        payloads = [protocol.encode(message)]
+        if len(payloads[0]) > protocol.uncut_bytes_max and kind in protocol.cut:
+            payloads = [protocol.encode(piece) for piece in protocol.cut[kind](message)]
+        is_urgent, is_secret = kind in protocol.urgent, kind in protocol.secret
         for payload in payloads:
-            assert len(payload) <= dialect.frame_bytes_max, (kind.__name__, len(payload))
+            assert len(payload) <= protocol.frame_bytes_max, (kind.__name__, len(payload))
             data = LENGTH.pack(len(payload)) + payload
             for link in targets:
                 if is_secret:
@@ -506,13 +506,13 @@ class Links(Generic[Message, Input]):
         link = self._links.get(number)
         if link is None:
             return
-        payload = self._dialect.encode(message)
+        payload = self._protocol.encode(message)
         queue, is_left = link.queue, True
         with link.lock:
             if link.gone or link.closing or not link.up:
                 return
             is_first = not queue.unsent_bytes
-            queue.push(LENGTH.pack(len(payload)) + payload, is_urgent=type(message) in self._dialect.urgent)
+            queue.push(LENGTH.pack(len(payload)) + payload, is_urgent=type(message) in self._protocol.urgent)
             if not is_first:
                 # Whoever left the others there sees to this one, too.
                 return
@@ -628,10 +628,10 @@ class Links(Generic[Message, Input]):
             else:
                 journal.info("link is lost", sid=link.sid, link=link.link, reason=reason)
             if link.up:
-                self._report(self._dialect.down(link.link))
+                self._report(self._protocol.down(link.link))
             elif not link.inbound:
                 assert link.sid is not None
-                self._report(self._dialect.refused(link.sid))
+                self._report(self._protocol.refused(link.sid))
         self._drop(link)
 
     def _drop(self, link: Link) -> None:

@@ -6,9 +6,9 @@
     accept()                at the end of a turn; the newcomers are inputs of the next one, those of a port with TLS
                             when their handshake is done (`handshakes`)
 
-The connection object is made by the service (`Manners`). It collects output, and says `paused` (do not read from it
-now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the poller only for
-what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
+The connection object is made by the service (`ClientProtocol`). It collects output, and says `paused` (do not read from
+it now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the poller only
+for what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
 
 The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the service does with bytes costs far more than
 receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took.
@@ -37,14 +37,14 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from zab.host.loop.handshakes import HANDSHAKES_MAX, Door, Handshakes
+from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes, TlsPolicy
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, Watched
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.tls_socket import SealedFrames
-from zab.wire.manners import Connection, Manners
+from zab.wire.client_protocol import ClientProtocol, Connection
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_BYTES_MIN = 4 << 10
@@ -164,13 +164,13 @@ class ClientSockets(Generic[C, Input]):
     def __init__(
         self,
         loop: Loop,
-        manners: Manners[C, Input],
+        protocol: ClientProtocol[C, Input],
         *,
         keep_alive: bool = False,
         handshakes_max: int = HANDSHAKES_MAX,
     ) -> None:
         self._loop = loop
-        self._manners = manners
+        self._protocol = protocol
         self._keep_alive = keep_alive
         self._sockets: dict[C, ClientSocket[C]] = {}
         self._news: list[Input] = []
@@ -178,7 +178,7 @@ class ClientSockets(Generic[C, Input]):
         self._closing: dict[ClientSocket[C], int] = {}
         """Connections that the service has let go of, and when they are closed at the latest, the next one first."""
         self._timer = loop.timer(self._close_overdue)
-        self._listeners: dict[Listener, Door | None] = {}
+        self._listeners: dict[Listener, TlsPolicy | None] = {}
         self.handshakes = Handshakes(loop, self._admit, self._have_news, handshakes_max)
         self.has_news = self.has_unsent = self.has_knocks = False
         """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
@@ -198,9 +198,9 @@ class ClientSockets(Generic[C, Input]):
 
     # ----------------------------------------------------------------------------------------------------- accepting
 
-    def listen(self, sock: socket.socket, door: Door | None = None) -> None:
-        """Serve clients on a listening socket; with a door, those whom it lets in."""
-        self._listeners[Listener(self._loop, sock, self._have_knocks)] = door
+    def listen(self, sock: socket.socket, policy: TlsPolicy | None = None) -> None:
+        """Serve clients on a listening socket; with a policy, those whom it lets in."""
+        self._listeners[Listener(self._loop, sock, self._have_knocks)] = policy
 
     def leave(self, sock: socket.socket) -> None:
         """Serve no new clients on this listening socket any more, and close it. Who is here stays."""
@@ -222,12 +222,12 @@ class ClientSockets(Generic[C, Input]):
     def accept(self, now: int) -> None:
         """Accept new connections."""
         self.has_knocks = False
-        for listener, door in self._listeners.items():
+        for listener, policy in self._listeners.items():
             if listener.ready:
                 for sock, address in listener.accept():
-                    self._add(sock, address, door, now)
+                    self._add(sock, address, policy, now)
 
-    def _add(self, sock: socket.socket, address: tuple[str, int], door: Door | None, now: int) -> None:
+    def _add(self, sock: socket.socket, address: tuple[str, int], policy: TlsPolicy | None, now: int) -> None:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._keep_alive:
@@ -238,17 +238,17 @@ class ClientSockets(Generic[C, Input]):
             return
         # A client of an IPv4 address is known by it, also where it came in through a socket of both kinds.
         known = address[0].removeprefix("::ffff:"), address[1]
-        if door is None:
+        if policy is None:
             self._admit(sock, known, None)
         else:
-            self.handshakes.add(sock, known, door, now)
+            self.handshakes.add(sock, known, policy, now)
 
     def _admit(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
-        connection = self._manners.connect(*address, "" if side is None else side.subject)
+        connection = self._protocol.connect(*address, "" if side is None else side.subject)
         client = PlainSocket(self, sock, connection) if side is None else TlsSocket(self, sock, connection, side)
         self._sockets[connection] = client
         self._loop.watch(client, READ)
-        self._report(self._manners.connected(connection))
+        self._report(self._protocol.connected(connection))
         if client.has_more:
             client.line[client] = None
 
@@ -262,7 +262,7 @@ class ClientSockets(Generic[C, Input]):
         short, long, budget_bytes = self.readable, self.long, self._budget_bytes
         has_long = bool(long)
         line, until_bytes = short, budget_bytes - budget_bytes // LONG_SHARE if has_long else budget_bytes
-        received, monotonic_ns = self._manners.received, time.monotonic_ns
+        received, monotonic_ns = self._protocol.received, time.monotonic_ns
         while True:
             if not line or taken_bytes >= until_bytes:
                 if line is long or not has_long:
@@ -326,7 +326,7 @@ class ClientSockets(Generic[C, Input]):
     def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
         """The other side sends nothing any more, or the connection is broken."""
         if client not in self._closing:
-            inputs.append(self._manners.closed(client.connection))
+            inputs.append(self._protocol.closed(client.connection))
         self._drop(client)
 
     def break_off(self, connection: C) -> None:
@@ -366,7 +366,7 @@ class ClientSockets(Generic[C, Input]):
                 self.has_unsent = self.has_news = True
                 return
             self._room_for_ends -= 1
-            if connection.closing == self._manners.at_once:
+            if connection.closing == self._protocol.at_once:
                 self._drop(client)
                 return
         try:
@@ -379,7 +379,7 @@ class ClientSockets(Generic[C, Input]):
                 client.push()
         except OSError:
             if client not in self._closing:
-                self._report(self._manners.closed(connection))
+                self._report(self._protocol.closed(connection))
             self._drop(client)
             return
         connection.unsent_bytes = queue.unsent_bytes

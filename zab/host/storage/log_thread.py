@@ -1,7 +1,7 @@
 """The log thread: carries out storage effects, in order, and wakes the loop with the answers.
 
     put(effect)         from the loop, in the order of the effects
-    answers             are put into `Posts`, in the same order; those that nobody waits for wake nobody
+    answers             are put into `Mailbox`, in the same order; those that nobody waits for wake nobody
 
 All appends that wait are one cycle: one write, one sync, one system call (group commit). While the thread waits for the
 disk, more appends gather; load makes the groups grow by itself, no timer does.
@@ -10,7 +10,7 @@ After `IDLE_SECONDS` without work the storage is told that it is idle: it leaves
 was synced.
 
 A failure is final (C1 failed syncs: after a failed fsync a second one proves nothing). The thread ends, and the loop
-finds what `failed` makes of the reason among its posts: the process has to end.
+finds what `failed` makes of the reason among its mailbox: the process has to end.
 
 What others wait for beside that, the storage says by itself (`zab.host.loop.links.Links.send_now`). Nothing else runs
 in this thread: beside a busy loop every return to the interpreter may cost a switch interval, which is why
@@ -35,7 +35,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from zab.host.loop.posts import Posts
+from zab.host.loop.mailbox import Mailbox
 
 Effect = TypeVar("Effect", contravariant=True)
 """What a service wants stored."""
@@ -80,7 +80,7 @@ class LogThread(Generic[Effect, Answer]):
     def __init__(
         self,
         storage: Performer[Effect, Answer],
-        posts: Posts[Answer],
+        mailbox: Mailbox[Answer],
         slow_ms: int,
         *,
         say_slow: Callable[[int], None],
@@ -90,7 +90,7 @@ class LogThread(Generic[Effect, Answer]):
         """`timed` is called, in this thread, with the milliseconds of each cycle, and `say_slow` with those of one of
         `slow_ms` or longer. `failed` makes a post of the reason why nothing can be stored any more."""
         self._storage = storage
-        self._posts = posts
+        self._mailbox = mailbox
         self._slow_ns = slow_ms * 1_000_000
         self._say_slow = say_slow
         self._timed = timed
@@ -132,12 +132,12 @@ class LogThread(Generic[Effect, Answer]):
             while self._cycle():
                 pass
         except OSError as error:
-            self._posts.put(self._failed(str(error)))
+            self._mailbox.put(self._failed(str(error)))
         finally:
             # A bug ends the thread with its traceback; the loop must not wait for answers that never come.
             error_in_flight = sys.exception()
             if error_in_flight is not None:
-                self._posts.put(self._failed(f"{type(error_in_flight).__name__}: {error_in_flight}"))
+                self._mailbox.put(self._failed(f"{type(error_in_flight).__name__}: {error_in_flight}"))
 
     def _cycle(self) -> bool:
         """Wait for work and do all that is there; False at the end."""
@@ -151,9 +151,9 @@ class LogThread(Generic[Effect, Answer]):
             took_ns = time.monotonic_ns() - started_ns
             for answer in answers:
                 # In this order: who begins to wait for it either finds it there, or is woken.
-                self._posts.leave(answer)
+                self._mailbox.leave(answer)
                 if self._storage.is_awaited(answer):
-                    self._posts.wake()
+                    self._mailbox.wake()
             self._timed(took_ns // 1_000_000)
             if took_ns >= self._slow_ns:
                 self._say_slow(took_ns // 1_000_000)

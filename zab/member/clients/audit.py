@@ -36,8 +36,8 @@ znode_type nor acl, and is there.
 
 Records are made in the turn, and cheap; `lines` is called where they are written, beside it.
 
-Not here: the file, its rotation, and what happens when it is full (`zab.host.journal.trail`); the order of these beside
-the replies (`processor`).
+Not here: the file, its rotation, and what happens when it is full (`zab.host.journal.background_writer`); the order of
+these beside the replies (`processor`).
 """
 
 from __future__ import annotations

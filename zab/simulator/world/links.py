@@ -19,8 +19,8 @@ from attrs import frozen
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
-from zab.wire.dialect import Dialect
 from zab.wire.handshake import Agreed, Dialling, Listening
+from zab.wire.link_protocol import LinkProtocol
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
@@ -97,13 +97,13 @@ class Links(Generic[Message, Input]):
     def __init__(
         self,
         process: Process,
-        dialect: Dialect[Message, Input],
+        protocol: LinkProtocol[Message, Input],
         greeter: Greeter,
         reach: Callable[[int], Links[Message, Input] | None],
         connect_limit_ms: int,
     ) -> None:
         self._process = process
-        self._dialect = dialect
+        self._protocol = protocol
         self._greeter = greeter
         self._reach = reach
         self._connect_limit_ms = connect_limit_ms
@@ -175,9 +175,9 @@ class Links(Generic[Message, Input]):
             elif isinstance(item, _Part):
                 self._shake(end, item.payload)
             else:
-                dialect = self._dialect
-                assert end.is_admitted or not end.inbound or len(item) <= dialect.joining_bytes_max, len(item)
-                self._tell(dialect.received(end.number, dialect.decode(item)))
+                protocol = self._protocol
+                assert end.is_admitted or not end.inbound or len(item) <= protocol.joining_bytes_max, len(item)
+                self._tell(protocol.received(end.number, protocol.decode(item)))
 
         return receive
 
@@ -195,7 +195,7 @@ class Links(Generic[Message, Input]):
             agreed = handshake.proven(payload)
         assert agreed.sid == end.sid
         end.up = True
-        self._tell(self._dialect.up(end.number, end.sid, end.inbound, agreed.features))
+        self._tell(self._protocol.up(end.number, end.sid, end.inbound, agreed.features))
 
     def receive(self, inputs: list[Any]) -> None:
         """Append what happened since the last turn."""
@@ -208,8 +208,8 @@ class Links(Generic[Message, Input]):
         """Queue one message on each of these links."""
         process = self._process
         process.called()
-        data = self._dialect.encode(message)
-        urgent, admits = type(message) in self._dialect.urgent, type(message) in self._dialect.admitting
+        data = self._protocol.encode(message)
+        urgent, admits = type(message) in self._protocol.urgent, type(message) in self._protocol.admitting
         process.trace.carried(process.sid, data)
         for number in links:
             end = self.ends.get(number)
@@ -272,9 +272,9 @@ class Links(Generic[Message, Input]):
         if end.closing or self._process.dead:
             return
         if end.up:
-            self._tell(self._dialect.down(end.number))
+            self._tell(self._protocol.down(end.number))
         elif not end.inbound:
-            self._tell(self._dialect.refused(end.sid))
+            self._tell(self._protocol.refused(end.sid))
 
     def break_off(self, link: int, reason: str) -> None:
         """Reset a link: both ends lose what is on its way."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
-from zab.wire.manners import Connection, Manners
+from zab.wire.client_protocol import ClientProtocol, Connection
 
 CLOSED: Final = b""
 """On a client's wire: nothing follows."""
@@ -58,9 +58,9 @@ class ClientSockets(Generic[ConnectionType, Input]):
 
     has_news = has_unsent = has_knocks = True
 
-    def __init__(self, process: Process, manners: Manners[ConnectionType, Input]) -> None:
+    def __init__(self, process: Process, protocol: ClientProtocol[ConnectionType, Input]) -> None:
         self.process = process
-        self._manners = manners
+        self._protocol = protocol
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
         self._happened: list[tuple[ConnectionType, bool, Input]] = []
         """Whose it is, whether it is an end, and what happened."""
@@ -71,9 +71,9 @@ class ClientSockets(Generic[ConnectionType, Input]):
 
     def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
         """A client has connected."""
-        link = ClientLink(self, client, self._manners.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
+        link = ClientLink(self, client, self._protocol.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
         self._links[link.connection] = link
-        self._tell(link.connection, self._manners.connected(link.connection))
+        self._tell(link.connection, self._protocol.connected(link.connection))
         return link
 
     def arrived(self, link: ClientLink[ConnectionType], data: bytes) -> None:
@@ -89,10 +89,10 @@ class ClientSockets(Generic[ConnectionType, Input]):
         if data == CLOSED:
             self._links.pop(link.connection, None)
             link.is_closed = True
-            self._tell(link.connection, self._manners.closed(link.connection), is_end=True)
+            self._tell(link.connection, self._protocol.closed(link.connection), is_end=True)
         else:
             self.process.trace.carried(link.client.number, data)
-            self._tell(link.connection, self._manners.received(link.connection, data))
+            self._tell(link.connection, self._protocol.received(link.connection, data))
 
     # ------------------------------------------------------------------------------------------------- what a turn uses
 
@@ -122,7 +122,7 @@ class ClientSockets(Generic[ConnectionType, Input]):
             link = self._links.get(connection)
             if link is None:
                 continue
-            if connection.closing != self._manners.at_once and connection.out:
+            if connection.closing != self._protocol.at_once and connection.out:
                 data = b"".join(connection.take_output())
                 self.process.trace.carried(self.process.sid, data)
                 link.to_client.send(data, len(data))

@@ -27,8 +27,8 @@ from datatree.log.epochs import DIRECTORY, INITIALIZE
 from datatree.log.frame import scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.snapshot import FETCH
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.losses import Losses
-from zab.simulator.ensemble.faults.scene import Cause, Scene
 from zab.simulator.ensemble.members.machine import MemberMachine
 from zab.simulator.ensemble.members.profile import DISK_LOW_BYTES
 from zab.simulator.world.disk import SECTOR_BYTES
@@ -40,57 +40,57 @@ Damage = dict[tuple[str, int], bytes]
 """(path, offset) → the bytes that are there instead."""
 
 
-def power_at_operation(scene: Scene) -> bool:
+def power_at_operation(context: FaultContext) -> bool:
     """Now; or while it starts the next time, which is at once: in recovery, or while it is synchronized."""
-    machine = scene.victim()
-    if scene.rng.random() < 0.5:
-        machine.disk.crash_after(scene.rng.randrange(1, 25))
+    machine = context.victim()
+    if context.rng.random() < 0.5:
+        machine.disk.crash_after(context.rng.randrange(1, 25))
     else:
-        machine.stop(with_power=scene.rng.random() < 0.5)
-        machine.loses_power_at = scene.rng.randrange(1, 40)
+        machine.stop(with_power=context.rng.random() < 0.5)
+        machine.loses_power_at = context.rng.randrange(1, 40)
     return True
 
 
-def disk_error(scene: Scene) -> bool:
-    error = scene.rng.choice((errno.EIO, errno.ENOSPC))
-    scene.victim().disk.fail_after(scene.rng.randrange(1, 25), error)
+def disk_error(context: FaultContext) -> bool:
+    error = context.rng.choice((errno.EIO, errno.ENOSPC))
+    context.victim().disk.fail_after(context.rng.randrange(1, 25), error)
     return True
 
 
-def slow_disk(scene: Scene) -> bool:
-    machine = scene.victim()
-    machine.disk_us = scene.ticks(scene.profile.sync_limit * 1.5)
+def slow_disk(context: FaultContext) -> bool:
+    machine = context.victim()
+    machine.disk_us = context.ticks(context.profile.sync_limit * 1.5)
 
     def mend() -> None:
-        machine.disk_us = scene.profile.disk_us
+        machine.disk_us = context.profile.disk_us
 
-    scene.mend_after(scene.ticks(15), mend)
+    context.mend_after(context.ticks(15), mend)
     return True
 
 
-def wipe(scene: Scene) -> bool:
-    machine = scene.victim()
-    if not scene.losses.may_do_without(machine):
+def wipe(context: FaultContext) -> bool:
+    machine = context.victim()
+    if not context.losses.may_do_without(machine):
         return False
     machine.stop(with_power=True)
     machine.lose_everything()
-    if scene.profile.marks_the_wiped:
+    if context.profile.marks_the_wiped:
         machine.disk.replace(INITIALIZE, b"")
     return True
 
 
-def bit_flip(scene: Scene) -> bool:
-    machine, rng = scene.victim(), scene.rng
+def bit_flip(context: FaultContext) -> bool:
+    machine, rng = context.victim(), context.rng
     files = _files(machine)
     if not files:
         return False
     path = rng.choice(list(files))
     at = rng.randrange(len(files[path]))
-    return _damage(machine, scene.losses, {(path, at): bytes([files[path][at] ^ 1 << rng.randrange(8)])})
+    return _damage(machine, context.losses, {(path, at): bytes([files[path][at] ^ 1 << rng.randrange(8)])})
 
 
-def misdirected_write(scene: Scene) -> bool:
-    machine, rng = scene.victim(), scene.rng
+def misdirected_write(context: FaultContext) -> bool:
+    machine, rng = context.victim(), context.rng
     files = _files(machine)
     if not files:
         return False
@@ -100,12 +100,12 @@ def misdirected_write(scene: Scene) -> bool:
         return False
     block = files[wanted][at : at + SECTOR_BYTES]
     fits = block[: len(files[hit]) - there]
-    return _damage(machine, scene.losses, {(wanted, at): bytes(len(block)), (hit, there): fits})
+    return _damage(machine, context.losses, {(wanted, at): bytes(len(block)), (hit, there): fits})
 
 
-def rollback(scene: Scene) -> bool:
+def rollback(context: FaultContext) -> bool:
     """Put one directory back to what it was when it was copied away; or copy all of them away."""
-    machines, losses, rng = scene.ensemble.machines.values(), scene.losses, scene.rng
+    machines, losses, rng = context.ensemble.machines.values(), context.losses, context.rng
     sound = [machine for machine in machines if not (machine.damaged or machine.has_forgotten or machine.is_impaired)]
     possible = [machine for machine in sound if machine.backup is not None and losses.may_forget(machine)]
     if not possible or rng.random() < 0.3:
@@ -120,17 +120,17 @@ def rollback(scene: Scene) -> bool:
     return True
 
 
-def full_disk(scene: Scene) -> bool:
-    machine = scene.victim()
-    if machine.is_impaired or not scene.losses.may_do_without(machine):
+def full_disk(context: FaultContext) -> bool:
+    machine = context.victim()
+    if machine.is_impaired or not context.losses.may_do_without(machine):
         return False
-    machine.fill(scene.rng.choice((0, 100, 500, DISK_LOW_BYTES - 1)))
+    machine.fill(context.rng.choice((0, 100, 500, DISK_LOW_BYTES - 1)))
     return True
 
 
-def hung_disk(scene: Scene) -> bool:
-    machine = scene.victim()
-    if machine.is_impaired or not scene.losses.may_do_without(machine):
+def hung_disk(context: FaultContext) -> bool:
+    machine = context.victim()
+    if machine.is_impaired or not context.losses.may_do_without(machine):
         return False
     machine.hangs = True
     return True

@@ -17,13 +17,13 @@ from typing import Any, Final
 import attrs
 
 from zab.simulator.ensemble.clients.client import Client
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.disks import DISK_FAULTS
 from zab.simulator.ensemble.faults.lineages import LINEAGE_FAULTS, put_right
 from zab.simulator.ensemble.faults.memberships import MEMBERSHIP_FAULTS
 from zab.simulator.ensemble.faults.networks import NETWORK_FAULTS
 from zab.simulator.ensemble.faults.processes import PROCESS_FAULTS
 from zab.simulator.ensemble.faults.reshaping import RESHAPING_FAULTS
-from zab.simulator.ensemble.faults.scene import Cause, Scene
 from zab.simulator.ensemble.members.ensemble import Ensemble
 
 PURGE_TICKS: Final = 3
@@ -67,7 +67,7 @@ class Faults:
         self._is_over = False
         self._waits_until = 0
         self._waits_for = 0
-        self._scene = Scene(ensemble, rng, clients)
+        self._context = FaultContext(ensemble, rng, clients)
 
     def start(self) -> None:
         self._go_on()
@@ -112,7 +112,7 @@ class Faults:
     def _happens(self, fault: Happened) -> None:
         self.happened.append(fault)
         self._ensemble.trace.say("!", fault.kind)
-        if _CAUSE[fault.kind](self._scene):
+        if _CAUSE[fault.kind](self._context):
             self._ensemble.observer.count(f"fault: {fault.kind}")
 
     def _purge(self) -> None:
@@ -127,7 +127,7 @@ class Faults:
         self._is_over = True
         self._ensemble.network.heal()
         self.retire()
-        put_right(self._scene)
+        put_right(self._context)
         for machine in self._ensemble.machines.values():
             machine.stays_down = machine.is_retired
             machine.disk_us = self._profile.disk_us

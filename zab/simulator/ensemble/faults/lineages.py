@@ -30,8 +30,8 @@ from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_pat
 from zab.configuration.reconfiguration import ensemble_of
 from zab.member.membership.reconfiguring import quorum_of, servers
 from zab.protocol.membership import Membership
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.reshaping import line_of, with_file
-from zab.simulator.ensemble.faults.scene import Cause, Scene
 from zab.simulator.ensemble.judges.history import History
 from zab.simulator.ensemble.members.machine import MemberMachine
 from zab.simulator.ensemble.members.process import MemberProcess
@@ -39,13 +39,13 @@ from zab.simulator.ensemble.members.process import MemberProcess
 # ------------------------------------------------------------------------------------------------------------- restore
 
 
-def restore(scene: Scene) -> bool:
-    observer, rng = scene.ensemble.observer, scene.rng
-    in_force, source = observer.configurations.newest, _snapshot(scene)
+def restore(context: FaultContext) -> bool:
+    observer, rng = context.ensemble.observer, context.rng
+    in_force, source = observer.configurations.newest, _snapshot(context)
     given = [
         process.machine
-        for process in scene.ensemble.processes
-        if _takes_snapshots(scene, process, in_force) and rng.random() < 0.85
+        for process in context.ensemble.processes
+        if _takes_snapshots(context, process, in_force) and rng.random() < 0.85
     ]
     if source is None or not in_force.quorum.contains({machine.number for machine in given}):
         return False
@@ -57,7 +57,7 @@ def restore(scene: Scene) -> bool:
         machine.loses_power_at = rng.randrange(1, 40) if rng.random() < 0.3 else None
     known = [txn for at, txn in sorted(observer.history.txns.items()) if at <= zxid]
     history = observer.history.next(known, (Zxid(zxid), chain), keeps_epochs=True)
-    scene.begin_lineage(lineage, history, attrs.evolve(in_force, version=BEFORE_ALL))
+    context.begin_lineage(lineage, history, attrs.evolve(in_force, version=BEFORE_ALL))
     return True
 
 
@@ -73,14 +73,14 @@ def _give(machine: MemberMachine, zxid: int, snapshot: bytes, in_force: bytes) -
     return header.lineage, header.chain
 
 
-def _takes_snapshots(scene: Scene, process: MemberProcess, in_force: Membership) -> bool:
+def _takes_snapshots(context: FaultContext, process: MemberProcess, in_force: Membership) -> bool:
     """Whether this member takes one (B8 restored members), and what the ensemble is now is in force there."""
     memberships, machine = process.peer.memberships, process.machine
     return (
         memberships.outstanding is None
         and memberships.in_force.version == in_force.version
         and not process.peer.amnesiac
-        and not scene.ensemble.observer.is_over(process)
+        and not context.ensemble.observer.is_over(process)
         and machine.lineage == process.peer.lineage
         and _may_be_written(machine)
     )
@@ -92,25 +92,25 @@ def _may_be_written(machine: MemberMachine) -> bool:
     return not (machine.damaged or machine.is_impaired or machine.given)
 
 
-def _snapshot(scene: Scene) -> tuple[int, bytes] | None:
+def _snapshot(context: FaultContext) -> tuple[int, bytes] | None:
     """One that somebody took of what was committed in this lineage."""
-    observer = scene.ensemble.observer
+    observer = context.ensemble.observer
     found = []
-    for machine in scene.ensemble.machines.values():
+    for machine in context.ensemble.machines.values():
         for zxid in snapshot_files(machine.disk):
             with suppress(OSError):  # it may be one that cannot be read now
                 header = read_snapshot_header(machine.disk, snapshot_path(zxid))
                 if header is not None and observer.history.has_reached((zxid, header.chain)):
                     found.append((zxid, machine.disk.read(snapshot_path(zxid))))
-    return scene.rng.choice(found) if found and not observer.spoiled_by else None
+    return context.rng.choice(found) if found and not observer.spoiled_by else None
 
 
 # ------------------------------------------------------------------------------------------------------------- recover
 
 
-def recover(scene: Scene) -> bool:
-    observer, rng, machines = scene.ensemble.observer, scene.rng, scene.ensemble.machines
-    possible = [machine for machine in machines.values() if _has_a_history(scene, machine)]
+def recover(context: FaultContext) -> bool:
+    observer, rng, machines = context.ensemble.observer, context.rng, context.ensemble.machines
+    possible = [machine for machine in machines.values() if _has_a_history(context, machine)]
     if not possible or observer.spoiled_by:
         return False
     left = rng.choice(possible)
@@ -129,12 +129,12 @@ def recover(scene: Scene) -> bool:
     lineage, ensemble = rng.randbytes(LINEAGE_BYTES), ensemble_of(text)
     history = _begin(left, lineage, observer.history)
     of_files = Membership(BEFORE_ALL, quorum_of(ensemble), servers(ensemble.servers), text=text)
-    scene.begin_lineage(lineage, history, of_files)
+    context.begin_lineage(lineage, history, of_files)
     return True
 
 
-def _has_a_history(scene: Scene, machine: MemberMachine) -> bool:
-    observer = scene.ensemble.observer
+def _has_a_history(context: FaultContext, machine: MemberMachine) -> bool:
+    observer = context.ensemble.observer
     is_of_now = machine.is_synchronized and observer.lineage in (None, machine.lineage)
     return is_of_now and _may_be_written(machine) and observer.durable(machine.number) > 0
 
@@ -159,15 +159,15 @@ def _begin(machine: MemberMachine, lineage: bytes, before: History) -> History:
     return before.next(txns, (zxid, imported(lineage, zxid, tree.digest)), keeps_epochs=False)
 
 
-def put_right(scene: Scene) -> None:
+def put_right(context: FaultContext) -> None:
     """The faults are over: who is left in a lineage that is over is given an empty disk, and the file of the others.
     So is who counts in none, and has something of one that is over, or does not run and may have it. Any other one is
     started again, since it may wait for the servers that it has heard of."""
-    observer = scene.ensemble.observer
-    for machine in scene.ensemble.machines.values():
+    observer = context.ensemble.observer
+    for machine in context.ensemble.machines.values():
         if observer.lineage is None or observer.lineage in (machine.lineage, machine.given):
             continue
-        process = scene.ensemble.process(machine.number)
+        process = context.ensemble.process(machine.number)
         machine.stop(with_power=True)
         if machine.lineage is not None:
             machine.config = with_file(machine.config, observer.configurations.newest.text, "observer")

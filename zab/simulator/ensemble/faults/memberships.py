@@ -16,39 +16,39 @@ from datatree.requests import Reconfig
 from zab.configuration.reconfiguration import ChangeError, next_ensemble
 from zab.member.membership.reconfiguring import ENSEMBLE, in_force
 from zab.protocol.events import HandOver
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.reshaping import may_be_next
-from zab.simulator.ensemble.faults.scene import Cause, Scene
 
 _ANY_VERSION: Final = -1
 
 
-def reconfigure(scene: Scene) -> bool:
-    leader = scene.ensemble.leader
+def reconfigure(context: FaultContext) -> bool:
+    leader = context.ensemble.leader
     if leader is None or not leader.member.serving:
         return False
     member = leader.member
-    sid = scene.rng.choice(scene.profile.sids)
-    role = scene.rng.choice(("participant", "participant", "observer"))
+    sid = context.rng.choice(context.profile.sids)
+    role = context.rng.choice(("participant", "participant", "observer"))
     joining: bytes | None = f"server.{sid}=10.0.0.{sid}:2888:3888:{role};2181".encode()
     leaving: bytes | None = None
-    if sid in in_force(member.config, member.peer).servers and scene.rng.random() < 0.6:
+    if sid in in_force(member.config, member.peer).servers and context.rng.random() < 0.6:
         joining, leaving = None, str(sid).encode()
     try:
         after = next_ensemble(in_force(member.config, member.peer), joining, leaving, None, 0)
     except ChangeError:
         after = None  # the member says so itself
-    if after is not None and not may_be_next(scene, after):
+    if after is not None and not may_be_next(context, after):
         return False
     body = Reconfig(joining, leaving, None, _ANY_VERSION).encode()
     member.processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
     return True
 
 
-def hand_over(scene: Scene) -> bool:
-    leader = scene.ensemble.leader
+def hand_over(context: FaultContext) -> bool:
+    leader = context.ensemble.leader
     if leader is None:
         return False
-    leader.tasks.post(HandOver(scene.rng.choice(scene.profile.sids)))
+    leader.tasks.post(HandOver(context.rng.choice(context.profile.sids)))
     return True
 
 

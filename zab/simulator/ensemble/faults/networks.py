@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.faults.scene import Cause, Scene
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.strangers import hear, said
 from zab.simulator.ensemble.members.ensemble import Ensemble
 from zab.simulator.ensemble.members.greeter import Greeter
@@ -30,64 +30,64 @@ from zab.wire.handshake import Listening
 STRANGERS: Final = 20
 
 
-def reset(scene: Scene) -> bool:
-    one, two = _two(scene)
-    process = scene.ensemble.process(one)
+def reset(context: FaultContext) -> bool:
+    one, two = _two(context)
+    process = context.ensemble.process(one)
     if process is None:
         return False
     process.links.break_off_all(two)
-    if scene.rng.random() < 0.5:
+    if context.rng.random() < 0.5:
         process.election.lose_to(two)
     return True
 
 
-def partition(scene: Scene) -> bool:
+def partition(context: FaultContext) -> bool:
     """Two groups; or, seldom, each one reaches only some of the others."""
-    sids = scene.profile.sids
-    if scene.rng.random() < 0.25:
-        pairs = [(one, two) for one in sids for two in sids if one < two and scene.rng.random() < 0.4]
+    sids = context.profile.sids
+    if context.rng.random() < 0.25:
+        pairs = [(one, two) for one in sids for two in sids if one < two and context.rng.random() < 0.4]
     else:
-        group = set(scene.rng.sample(sids, scene.rng.randrange(1, len(sids))))
+        group = set(context.rng.sample(sids, context.rng.randrange(1, len(sids))))
         pairs = [(one, two) for one in sids for two in sids if one in group and two not in group]
-    block(scene, [*pairs, *((two, one) for one, two in pairs)])
+    block(context, [*pairs, *((two, one) for one, two in pairs)])
     return bool(pairs)
 
 
-def one_way(scene: Scene) -> bool:
-    block(scene, [_two(scene)])
+def one_way(context: FaultContext) -> bool:
+    block(context, [_two(context)])
     return True
 
 
-def bridge(scene: Scene) -> bool:
-    sids = scene.rng.sample(scene.profile.sids, len(scene.profile.sids))
-    place = scene.rng.randrange(2, len(sids))
+def bridge(context: FaultContext) -> bool:
+    sids = context.rng.sample(context.profile.sids, len(context.profile.sids))
+    place = context.rng.randrange(2, len(sids))
     pairs = [(one, two) for one in sids[1:place] for two in sids[place:]]
-    block(scene, [*pairs, *((two, one) for one, two in pairs)])
+    block(context, [*pairs, *((two, one) for one, two in pairs)])
     return bool(pairs)
 
 
-def one_sided_loss(scene: Scene) -> bool:
-    one, two = _two(scene)
-    process = scene.ensemble.process(one)
+def one_sided_loss(context: FaultContext) -> bool:
+    one, two = _two(context)
+    process = context.ensemble.process(one)
     if process is None:
         return False
     process.links.lose_side(two)
     return True
 
 
-def depose(scene: Scene) -> bool:
-    leader = scene.ensemble.leader
+def depose(context: FaultContext) -> bool:
+    leader = context.ensemble.leader
     if leader is None:
         return False
-    pairs = [(leader.sid, other) for other in scene.profile.sids if other != leader.sid]
-    back = [(two, one) for one, two in pairs] if scene.rng.random() < 0.7 else []
-    block(scene, [*pairs, *back], scene.profile.sync_limit + 1)
+    pairs = [(leader.sid, other) for other in context.profile.sids if other != leader.sid]
+    back = [(two, one) for one, two in pairs] if context.rng.random() < 0.7 else []
+    block(context, [*pairs, *back], context.profile.sync_limit + 1)
     return True
 
 
-def block(scene: Scene, pairs: list[tuple[ServerId, ServerId]], ticks_min: int = 0) -> None:
+def block(context: FaultContext, pairs: list[tuple[ServerId, ServerId]], ticks_min: int = 0) -> None:
     """Cut these directions, and mend them later; election connections are given up when that takes long."""
-    network = scene.ensemble.network
+    network = context.ensemble.network
     for pair in pairs:
         network.block(*pair)
 
@@ -95,8 +95,8 @@ def block(scene: Scene, pairs: list[tuple[ServerId, ServerId]], ticks_min: int =
         for pair in pairs:
             network.unblock(*pair)
 
-    scene.mend_after(scene.profile.tick_us * ticks_min + scene.ticks(20), heal)
-    scene.ensemble.schedule.after(scene.profile.tick_us * 10, give_up, scene.ensemble, pairs)
+    context.mend_after(context.profile.tick_us * ticks_min + context.ticks(20), heal)
+    context.ensemble.schedule.after(context.profile.tick_us * 10, give_up, context.ensemble, pairs)
 
 
 def give_up(ensemble: Ensemble, pairs: Iterable[tuple[ServerId, ServerId]]) -> None:
@@ -107,35 +107,39 @@ def give_up(ensemble: Ensemble, pairs: Iterable[tuple[ServerId, ServerId]]) -> N
             process.election.lose_to(two)
 
 
-def _two(scene: Scene) -> tuple[ServerId, ServerId]:
-    one, two = scene.rng.sample(scene.profile.sids, 2)
+def _two(context: FaultContext) -> tuple[ServerId, ServerId]:
+    one, two = context.rng.sample(context.profile.sids, 2)
     return one, two
 
 
-def slow_link(scene: Scene) -> bool:
-    one, two = _two(scene)
+def slow_link(context: FaultContext) -> bool:
+    one, two = _two(context)
     condition = (
-        scene.ticks(scene.profile.sync_limit / 2),
-        scene.rng.choice((0, 1, 10, 100)) * MS // scene.profile.tick_ms,
+        context.ticks(context.profile.sync_limit / 2),
+        context.rng.choice((0, 1, 10, 100)) * MS // context.profile.tick_ms,
     )
-    _slow(scene, [(one, two)] if scene.rng.random() < 0.5 else [(one, two), (two, one)], condition, scene.ticks(20))
+    _slow(
+        context, [(one, two)] if context.rng.random() < 0.5 else [(one, two), (two, one)], condition, context.ticks(20)
+    )
     return True
 
 
-def thin_link(scene: Scene) -> bool:
-    leader = scene.ensemble.leader
+def thin_link(context: FaultContext) -> bool:
+    leader = context.ensemble.leader
     if leader is None:
         return False
-    learner = scene.rng.choice([sid for sid in scene.profile.sids if sid != leader.sid])
-    bytes_per_ms = scene.rng.choice((1, 2, 5)) * 300 // scene.profile.tick_ms
-    duration = int(scene.profile.tick_us * scene.profile.init_limit * scene.rng.random())
-    _slow(scene, [(leader.sid, learner)], (0, max(1, bytes_per_ms)), duration)
+    learner = context.rng.choice([sid for sid in context.profile.sids if sid != leader.sid])
+    bytes_per_ms = context.rng.choice((1, 2, 5)) * 300 // context.profile.tick_ms
+    duration = int(context.profile.tick_us * context.profile.init_limit * context.rng.random())
+    _slow(context, [(leader.sid, learner)], (0, max(1, bytes_per_ms)), duration)
     return True
 
 
-def _slow(scene: Scene, pairs: list[tuple[ServerId, ServerId]], condition: tuple[int, int], duration: int) -> None:
+def _slow(
+    context: FaultContext, pairs: list[tuple[ServerId, ServerId]], condition: tuple[int, int], duration: int
+) -> None:
     """These directions have this additional delay, and carry so many bytes a millisecond, for so long."""
-    slow = scene.ensemble.network.slow
+    slow = context.ensemble.network.slow
     for pair in pairs:
         slow[pair] = condition
 
@@ -143,30 +147,30 @@ def _slow(scene: Scene, pairs: list[tuple[ServerId, ServerId]], condition: tuple
         for pair in pairs:
             slow.pop(pair, None)
 
-    scene.mend_after(duration, mend)
+    context.mend_after(duration, mend)
 
 
-def stranger(scene: Scene) -> bool:
-    return _strangers_say(scene, Greeter.listening)
+def stranger(context: FaultContext) -> bool:
+    return _strangers_say(context, Greeter.listening)
 
 
-def election_stranger(scene: Scene) -> bool:
-    return _strangers_say(scene, Greeter.listening_for_votes)
+def election_stranger(context: FaultContext) -> bool:
+    return _strangers_say(context, Greeter.listening_for_votes)
 
 
-def _strangers_say(scene: Scene, listening: Callable[[Greeter], Listening]) -> bool:
+def _strangers_say(context: FaultContext, listening: Callable[[Greeter], Listening]) -> bool:
     """Several of them, since each of them is short."""
-    process = scene.ensemble.process(scene.victim().number)
+    process = context.ensemble.process(context.victim().number)
     if process is None:
         return False
     for _ in range(STRANGERS):
-        pieces = said(scene.rng, process.sid, _others(scene, process.sid), scene.ensemble.overheard)
+        pieces = said(context.rng, process.sid, _others(context, process.sid), context.ensemble.overheard)
         process.show(f"a stranger is refused: {hear(listening(process.greeter), pieces)}")
     return True
 
 
-def _others(scene: Scene, sid: ServerId) -> list[ServerId]:
-    return [other for other in scene.profile.sids if other != sid]
+def _others(context: FaultContext, sid: ServerId) -> list[ServerId]:
+    return [other for other in context.profile.sids if other != sid]
 
 
 NETWORK_FAULTS: Final[Mapping[str, Cause]] = {

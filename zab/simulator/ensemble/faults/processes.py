@@ -21,8 +21,8 @@ from random import Random
 from typing import Final
 
 from datatree.snapshot import snapshot_files, snapshot_path
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.networks import block
-from zab.simulator.ensemble.faults.scene import Cause, Scene
 from zab.simulator.ensemble.members.process import MemberProcess
 from zab.simulator.ensemble.members.spoiled import is_spoiled, spoil
 
@@ -33,24 +33,24 @@ CALLS_MAX: Final = 16
 """A process that is to end in the middle of a turn ends within so many calls of ports."""
 
 
-def kill(scene: Scene) -> bool:
-    scene.victim().stop(with_power=False)
+def kill(context: FaultContext) -> bool:
+    context.victim().stop(with_power=False)
     return True
 
 
-def power(scene: Scene) -> bool:
-    scene.victim().stop(with_power=True)
+def power(context: FaultContext) -> bool:
+    context.victim().stop(with_power=True)
     return True
 
 
-def blackout(scene: Scene) -> bool:
-    for machine in scene.ensemble.machines.values():
+def blackout(context: FaultContext) -> bool:
+    for machine in context.ensemble.machines.values():
         machine.stop(with_power=True)
     return True
 
 
-def outage(scene: Scene) -> bool:
-    machine = scene.victim()
+def outage(context: FaultContext) -> bool:
+    machine = context.victim()
     machine.stays_down = True
     machine.stop(with_power=True)
 
@@ -58,38 +58,40 @@ def outage(scene: Scene) -> bool:
         machine.stays_down = False
         machine.start()
 
-    scene.mend_after(int(scene.profile.tick_us * 25 * scene.rng.random()), repair)
+    context.mend_after(int(context.profile.tick_us * 25 * context.rng.random()), repair)
     return True
 
 
-def kill_at_effect(scene: Scene) -> bool:
-    process = scene.ensemble.process(scene.victim().number)
+def kill_at_effect(context: FaultContext) -> bool:
+    process = context.ensemble.process(context.victim().number)
     if process is not None:
-        process.calls_left = scene.rng.randrange(CALLS_MAX)
+        process.calls_left = context.rng.randrange(CALLS_MAX)
     return process is not None
 
 
-def pause(scene: Scene) -> bool:
-    process = scene.ensemble.process(scene.victim().number)
+def pause(context: FaultContext) -> bool:
+    process = context.ensemble.process(context.victim().number)
     if process is not None:
-        process.pause(scene.ticks(3 * scene.profile.sync_limit))
+        process.pause(context.ticks(3 * context.profile.sync_limit))
     return process is not None
 
 
-def wall_jump(scene: Scene) -> bool:
-    scene.victim().wall_offset_ms += scene.rng.choice((-1, 1)) * scene.rng.choice((50, 5_000, 3_600_000, 10 * YEAR_MS))
+def wall_jump(context: FaultContext) -> bool:
+    context.victim().wall_offset_ms += context.rng.choice((-1, 1)) * context.rng.choice(
+        (50, 5_000, 3_600_000, 10 * YEAR_MS)
+    )
     return True
 
 
-def wrong_tree(scene: Scene) -> bool:
-    possible = [process for process in scene.ensemble.processes if _may_become_wrong(scene, process)]
+def wrong_tree(context: FaultContext) -> bool:
+    possible = [process for process in context.ensemble.processes if _may_become_wrong(context, process)]
     if not possible:
         return False
-    process = scene.ensemble.process(scene.victim().number)
+    process = context.ensemble.process(context.victim().number)
     if process not in possible:
-        process = scene.rng.choice(possible)
+        process = context.rng.choice(possible)
     machine, tree, digests = process.machine, process.member.tree, process.member.digests
-    scene.ensemble.observer.spoiled_by.add(spoil(tree))
+    context.ensemble.observer.spoiled_by.add(spoil(tree))
     digests.clear()
     digests.record(tree.applied, tree.digest)
     if tree.applied % LOST_EVERY == 0:
@@ -98,49 +100,49 @@ def wrong_tree(scene: Scene) -> bool:
     return True
 
 
-def _may_become_wrong(scene: Scene, process: MemberProcess) -> bool:
+def _may_become_wrong(context: FaultContext, process: MemberProcess) -> bool:
     tree = process.member.tree
     again = tree.applied in process.member.check.repaired  # that is the end of a member, by its own rules
     may = not again and not is_spoiled(tree) and tree.cursor is None
-    return may and scene.losses.may_be_wrong(process.machine)
+    return may and context.losses.may_be_wrong(process.machine)
 
 
-def race(scene: Scene) -> bool:
-    processes = scene.ensemble.processes
-    rng = Random(scene.rng.getrandbits(64))
+def race(context: FaultContext) -> bool:
+    processes = context.ensemble.processes
+    rng = Random(context.rng.getrandbits(64))
 
     def accident(process: MemberProcess) -> None:
         for other in processes:
             other.ambush = None
-        scene.ensemble.observer.count("accidents in discovery")
-        rng.choice(_ACCIDENTS)(scene, process, rng)
+        context.ensemble.observer.count("accidents in discovery")
+        rng.choice(_ACCIDENTS)(context, process, rng)
 
     for process in processes:
         process.ambush = partial(accident, process)
     return bool(processes)
 
 
-def _ends(scene: Scene, process: MemberProcess, rng: Random) -> None:
+def _ends(context: FaultContext, process: MemberProcess, rng: Random) -> None:
     process.calls_left = rng.randrange(CALLS_MAX)
 
 
-def _loses_power(scene: Scene, process: MemberProcess, rng: Random) -> None:
+def _loses_power(context: FaultContext, process: MemberProcess, rng: Random) -> None:
     process.machine.disk.crash_after(rng.randrange(1, 12))
 
 
-def _stands_still(scene: Scene, process: MemberProcess, rng: Random) -> None:
-    process.pause(int(scene.profile.tick_us * 2 * scene.profile.init_limit * rng.random() ** 2))
+def _stands_still(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+    process.pause(int(context.profile.tick_us * 2 * context.profile.init_limit * rng.random() ** 2))
 
 
-def _loses_a_connection(scene: Scene, process: MemberProcess, rng: Random) -> None:
-    other = rng.choice([sid for sid in scene.profile.sids if sid != process.sid])
-    delay = int(scene.profile.latency_us * 4 * rng.random())
+def _loses_a_connection(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+    other = rng.choice([sid for sid in context.profile.sids if sid != process.sid])
+    delay = int(context.profile.latency_us * 4 * rng.random())
     process.later(delay, process.links.break_off_all, other)
 
 
-def _is_cut_off_from_one(scene: Scene, process: MemberProcess, rng: Random) -> None:
-    other = rng.choice([sid for sid in scene.profile.sids if sid != process.sid])
-    block(scene, [(process.sid, other), (other, process.sid)])
+def _is_cut_off_from_one(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+    other = rng.choice([sid for sid in context.profile.sids if sid != process.sid])
+    block(context, [(process.sid, other), (other, process.sid)])
 
 
 _ACCIDENTS: Final = (_ends, _loses_power, _stands_still, _loses_a_connection, _is_cut_off_from_one)

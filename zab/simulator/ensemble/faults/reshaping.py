@@ -26,33 +26,33 @@ from zab.member.membership.reconfiguring import ENSEMBLE, quorum_of, servers
 from zab.member.settings.zoo_cfg import Config
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.faults.scene import Cause, Scene
+from zab.simulator.ensemble.faults.context import Cause, FaultContext
 
 _ANY_VERSION: Final = -1
 
 
-def reconfigure_all(scene: Scene) -> bool:
-    leader = scene.ensemble.leader
+def reconfigure_all(context: FaultContext) -> bool:
+    leader = context.ensemble.leader
     if leader is None or not leader.member.serving:
         return False
-    lines = _whole(scene.rng, scene.profile.sids, with_groups=scene.profile.has_groups)
+    lines = _whole(context.rng, context.profile.sids, with_groups=context.profile.has_groups)
     try:
         after = parse_dynamic([Property(*line.partition("=")[::2], 0) for line in lines])
     except LineError:
         return False  # such as groups without any weight
-    if not may_be_next(scene, after):
+    if not may_be_next(context, after):
         return False
     body = Reconfig(None, None, ",".join(lines).encode(), _ANY_VERSION).encode()
     leader.member.processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
     return True
 
 
-def may_be_next(scene: Scene, ensemble: Ensemble) -> bool:
+def may_be_next(context: FaultContext, ensemble: Ensemble) -> bool:
     """Whether the ensemble may be asked for this, by what may be lost. If so, it counts there from now on."""
     asked = Membership(BEFORE_ALL, quorum_of(ensemble), servers(ensemble.servers))
-    may = scene.losses.may_ask_for(asked.quorum)
+    may = context.losses.may_ask_for(asked.quorum)
     if may:
-        scene.ensemble.observer.configurations.ask(asked)
+        context.ensemble.observer.configurations.ask(asked)
     return may
 
 
@@ -80,20 +80,20 @@ def line_of(sid: int, role: str) -> str:
     return f"server.{sid}=10.0.0.{sid}:2888:3888:{role};2181"
 
 
-def install(scene: Scene) -> bool:
-    rng, configurations = scene.rng, scene.ensemble.observer.configurations
-    machine = scene.victim()
-    removed = [sid for sid in scene.profile.sids if sid not in configurations.newest.servers]
+def install(context: FaultContext) -> bool:
+    rng, configurations = context.rng, context.ensemble.observer.configurations
+    machine = context.victim()
+    removed = [sid for sid in context.profile.sids if sid not in configurations.newest.servers]
     if removed and rng.random() < 0.5:
-        machine = scene.ensemble.machines[rng.choice(removed)]
+        machine = context.ensemble.machines[rng.choice(removed)]
     once = rng.choice([each for _, each in sorted(configurations.in_force.items())])
     config = with_file(machine.config, once.text, "observer" if rng.random() < 0.5 else "participant")
-    if not scene.losses.may_be_installed(machine, config):
+    if not context.losses.may_be_installed(machine, config):
         return False
     machine.stop(with_power=True)
     machine.lose_everything()
     machine.config = config
-    if scene.profile.marks_the_wiped:
+    if context.profile.marks_the_wiped:
         machine.disk.replace(INITIALIZE, b"")
     return True
 

@@ -18,7 +18,6 @@ from typing import Protocol
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
-from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
@@ -26,6 +25,7 @@ from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.storage import Storage
 from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
+from zab.member.wire_protocols import QUORUM_PROTOCOL, client_protocol
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -148,7 +148,7 @@ class MemberProcess(Process):
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
         self.member.peer.observe = partial(judges.peer_stepped, self)
-        self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
+        self.links = Links(self, QUORUM_PROTOCOL, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self._dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
         self.book = AddressBook(self.config, self.peer.memberships) if machine.has_address_book else None
@@ -161,7 +161,7 @@ class MemberProcess(Process):
         )
         if self.book is not None:
             self.book.meet = self.election.meet
-        self.clients = ClientSockets(self, client_manners(self.config))
+        self.clients = ClientSockets(self, client_protocol(self.config))
         ports = Ports(
             clock=machine,
             links=self.links,
@@ -217,7 +217,7 @@ class MemberProcess(Process):
         if self.book is None or sid in self.book.others:
             self.links.dial(sid)
         else:
-            self.tasks.post(QUORUM_DIALECT.refused(sid))
+            self.tasks.post(QUORUM_PROTOCOL.refused(sid))
 
     def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:
         process = self._neighbour(ServerId(sid))

@@ -1,6 +1,6 @@
-"""A dialect: what the servers of one service say to each other on links, as far as a link has to know.
+"""What the servers of one service say to each other on links, as far as a link has to know.
 
-The links of a server (`zab.host.loop.links`) and those of a simulated one are handed the same dialect.
+The links of a server (`zab.host.loop.links`) and those of a simulated one are handed the same protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ Input = TypeVar("Input")
 
 
 @attrs.frozen
-class Dialect(Generic[Message, Input]):
+class LinkProtocol(Generic[Message, Input]):
     """The messages, and what the service is told of its links. A link is a number, a server an id."""
 
     encode: Callable[[Message], bytes]

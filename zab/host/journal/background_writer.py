@@ -1,13 +1,13 @@
-"""A trail of records that are written down beside the loop, by a thread of their own, and never hold it up.
+"""Records that are written down beside the loop, by a thread of their own, and never hold it up.
 
     put(record)     from the loop; when too much waits, the record is lost, and counted
     close(...)      write what waits, and end
 
 The thread makes lines of the records and writes them, in their order. Where that fails it tries again and again, while
 more gathers, up to `bytes_max`: a short failure loses nothing. What is lost is said where it is missing, in a record
-that `lost` makes of the count, and to `Sayings`.
+that `lost` makes of the count, and to `WriterListener`.
 
-Not here: what the records say, and where the lines go (`trail_file`).
+Not here: what the records say, and where the lines go (`rotating_file`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class Sayings(Protocol):
-    """What is said about a trail; of one at a time, by any thread."""
+class WriterListener(Protocol):
+    """What is said about a writer; of one at a time, by any thread."""
 
     def lost(self, count: int) -> None:
         """So many more records are lost."""
@@ -49,7 +49,7 @@ class Sayings(Protocol):
 
 
 class Held(Protocol):
-    """A record, as far as a trail knows it."""
+    """A record, as far as a writer knows it."""
 
     @property
     def held_bytes(self) -> int:
@@ -60,7 +60,7 @@ class Held(Protocol):
 Record = TypeVar("Record", bound=Held)
 
 
-class Trail(Generic[Record]):
+class BackgroundWriter(Generic[Record]):
     """`put` and `close` belong to the loop's thread."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Trail(Generic[Record]):
         sink: Sink,
         lines: Callable[[Record], Iterator[bytes]],
         lost: Callable[[int], Record],
-        sayings: Sayings,
+        listener: WriterListener,
         *,
         bytes_max: int,
         retry_seconds: float = RETRY_SECONDS,
@@ -77,7 +77,7 @@ class Trail(Generic[Record]):
         self._sink = sink
         self._lines = lines
         self._lost = lost
-        self._sayings = sayings
+        self._listener = listener
         self._bytes_max = bytes_max
         self._retry_seconds = retry_seconds
         self._changed = threading.Condition()
@@ -85,9 +85,9 @@ class Trail(Generic[Record]):
         self._held_bytes = 0
         """Of what waits, and of what is being written."""
         self._lost_count = 0
-        """Not said in the trail yet."""
+        """Not said in what is written yet."""
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="trail", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -109,7 +109,7 @@ class Trail(Generic[Record]):
 
     def _lose(self, count: int) -> None:
         self._lost_count += count
-        self._sayings.lost(count)
+        self._listener.lost(count)
 
     def close(self, patience_seconds: float) -> bool:
         """Write what waits, and end; what cannot be written now is lost. False when that takes too long."""
@@ -130,7 +130,7 @@ class Trail(Generic[Record]):
             error_in_flight = sys.exception()
             if error_in_flight is not None:
                 self._bytes_max = 0
-                self._sayings.failed(f"{type(error_in_flight).__name__}: {error_in_flight}")
+                self._listener.failed(f"{type(error_in_flight).__name__}: {error_in_flight}")
             self._sink.close()
 
     def _write_all(self, records: list[Record]) -> None:
@@ -171,12 +171,12 @@ class Trail(Generic[Record]):
             except OSError as error:
                 if not has_failed:
                     has_failed = True
-                    self._sayings.failed(error.strerror or str(error))
+                    self._listener.failed(error.strerror or str(error))
                 with self._changed:
                     if self._closing or self._changed.wait_for(lambda: self._closing, self._retry_seconds):
-                        self._sayings.lost(max(count, 1))
+                        self._listener.lost(max(count, 1))
                         return
             else:
                 if has_failed:
-                    self._sayings.goes_on()
+                    self._listener.goes_on()
                 return

@@ -1,6 +1,6 @@
-"""Manners: how a service has clients, as far as a socket has to know.
+"""How a service has clients, as far as a socket has to know.
 
-The client sockets of a server (`zab.host.loop.sockets`) and those of a simulated one are handed the same manners.
+The client sockets of a server (`zab.host.loop.sockets`) and those of a simulated one are handed the same protocol.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Connection(Protocol):
 
     @property
     def closing(self) -> int:
-        """0: it goes on; `Manners.at_once`: close it now; any other value: close it once its output is sent."""
+        """0: it goes on; `ClientProtocol.at_once`: close it now; any other value: close it once its output is sent."""
         ...
 
 
@@ -46,7 +46,7 @@ Input = TypeVar("Input")
 
 
 @attrs.frozen
-class Manners(Generic[C, Input]):
+class ClientProtocol(Generic[C, Input]):
     """How a service has clients: how it makes a connection, and what it is told of it."""
 
     connect: Callable[[str, int, str], C]

@@ -1,7 +1,7 @@
 """What a member says to those around it, for the links and sockets of the server and of the simulator.
 
-QUORUM_DIALECT      on quorum links, to other members
-client_manners      to clients
+QUORUM_PROTOCOL      on quorum links, to other members
+client_protocol      to clients
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zab.protocol.message import (
     decode,
     encode,
 )
-from zab.wire.dialect import Dialect
+from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameReader
-from zab.wire.manners import Manners
+from zab.wire.link_protocol import LinkProtocol
 
 
 def cut(proposal: Proposal) -> list[Proposal]:
@@ -45,7 +45,7 @@ def cut(proposal: Proposal) -> list[Proposal]:
     return [Proposal(batches) for batches in pieces]
 
 
-QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
+QUORUM_PROTOCOL: LinkProtocol[Message, Input] = LinkProtocol(
     encode=encode,
     decode=decode,
     frame_bytes_max=FRAME_BYTES_MAX,
@@ -63,7 +63,7 @@ QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
 )
 
 
-def client_manners(config: Config) -> Manners[ClientConnection, Input]:
+def client_protocol(config: Config) -> ClientProtocol[ClientConnection, Input]:
     """How one member has clients. The numbers of its connections begin with 1."""
     numbers = count(1)
 
@@ -74,4 +74,4 @@ def client_manners(config: Config) -> Manners[ClientConnection, Input]:
         connection.identify(*identities_of_subject(config, subject))
         return connection
 
-    return Manners(connect, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)
+    return ClientProtocol(connect, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)

@@ -5,7 +5,7 @@
 - Who renames or removes it, as programs for rotating logs do, gets a new one at the next chunk; one that was emptied
   goes on from its beginning.
 
-Not here: the thread that writes (`trail`); the lines. They are not synced: a power cut takes the newest.
+Not here: the thread that writes (`background_writer`); the lines. They are not synced: a power cut takes the newest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK 
 _MODE = 0o600
 
 
-class TrailFile:
+class RotatingFile:
     """Raises OSError where the file cannot be opened or written."""
 
     def __init__(self, path: str, bytes_max: int, files_count: int) -> None:

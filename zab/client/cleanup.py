@@ -1,4 +1,5 @@
-"""What a session owes: znodes that their owner does not want any more, whatever became of the owner. A `Chore`, pure.
+"""What a session owes: znodes that their owner does not want any more, whatever became of the owner. A `BackgroundJob`,
+pure.
 
     created                   delete it
     perhaps created           the answer to its create was lost, or nobody waited for it: sync, then delete it
@@ -12,7 +13,7 @@ The sync comes first since a create that was under way when its connection ended
 of a sync of this session it has been done, or never will be. So what the list does not show does not exist.
 
 Invariants:
-- A debt of an ephemeral ends: it is paid, or its session is over, and the znode with it.
+- A cleanup of an ephemeral ends: it is paid, or its session is over, and the znode with it.
 - Only what carries the mark, or has the path, is deleted; of a path that is shared, only what has this `Sign`. It is no
   error that it is gone. (Between reading and deleting, another one may have taken the place of a znode that its session
   did not lose. Who lets others do that has to bear it.)
@@ -22,12 +23,12 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
+from zab.client.core.backends import Waiter
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
-from zab.client.core.faces import Waiter
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import Stat
 
-__all__ = ["Debt", "Sign"]
+__all__ = ["Cleanup", "Sign"]
 
 
 class Step(Enum):
@@ -50,7 +51,7 @@ class Sign(NamedTuple):
         return is_own and self.czxid in (0, stat.czxid)
 
 
-class Debt:
+class Cleanup:
     """See the module.
 
     paths: what is deleted. marked: (parent, mark), where paths have to be found first; the root is "". is_sure: no

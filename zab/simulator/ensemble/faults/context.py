@@ -14,7 +14,7 @@ from zab.simulator.ensemble.members.ensemble import Ensemble
 from zab.simulator.ensemble.members.machine import MemberMachine
 
 
-class Scene:
+class FaultContext:
     """Of one run."""
 
     def __init__(self, ensemble: Ensemble, rng: Random, clients: Sequence[Client] = ()) -> None:
@@ -47,5 +47,5 @@ class Scene:
             self.ensemble.schedule.after(delay, mend)
 
 
-Cause: TypeAlias = Callable[[Scene], bool]
+Cause: TypeAlias = Callable[[FaultContext], bool]
 """Makes something go wrong; whether it did."""

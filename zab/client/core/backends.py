@@ -1,9 +1,9 @@
 """What the core asks of the library that its callers run on: trio, asyncio, or threads that block.
 
-A `Face` is the only place where a caller waits. All else of a client (the session, requests, watchers, recipes) is
-written once, as coroutines that await nothing but what a face gives them.
+A `Backend` is the only place where a caller waits. All else of a client (the session, requests, watchers, recipes) is
+written once, as coroutines that await nothing but what a backend gives them.
 
-Invariants that a face keeps:
+Invariants that a backend keeps:
 - Between two waits a caller is alone: no other caller of the client, and no byte from a server, comes between.
 - A wait that is cancelled raises, and what it waited for may be waited for again.
 
@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Hashable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["Face", "Lot", "Scope", "Waiter"]
+__all__ = ["Backend", "ParkingLot", "Scope", "Waiter"]
 
 
 class Waiter(Protocol):
@@ -47,7 +47,7 @@ class Scope(Protocol):
     ) -> Coroutine[Any, Any, bool]: ...
 
 
-class Face(Protocol):
+class Backend(Protocol):
     """See the module."""
 
     @property
@@ -76,15 +76,15 @@ class Face(Protocol):
     def flush(self) -> None: ...
 
 
-class Lot:
+class ParkingLot:
     """Where any number of callers wait until they are woken, the first that came first."""
 
-    def __init__(self, face: Face) -> None:
-        self._face = face
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._waiters: dict[Waiter, None] = {}
 
     async def park(self) -> None:
-        waiter = self._face.waiter()
+        waiter = self._backend.waiter()
         self._waiters[waiter] = None
         goes_on = False
         try:

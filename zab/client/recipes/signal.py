@@ -1,20 +1,20 @@
-"""A bell: whoever waits for it goes on when it rings, and looks for himself what has happened."""
+"""A signal: each caller that waits for it goes on when it is given, and looks for itself what has happened."""
 
 from zab.client.client import Client
-from zab.client.core.faces import Waiter
+from zab.client.core.backends import Waiter
 
-__all__ = ["Bell"]
+__all__ = ["Signal"]
 
 
-class Bell:
-    """Rung between two steps of the client, by a chore for instance; any number of callers wait for it."""
+class Signal:
+    """Given between two steps of the client, by a job for instance; any number of callers wait for it."""
 
     def __init__(self, zk: Client) -> None:
         self._zk = zk
         self._waiters: dict[Waiter, None] = {}
 
     async def wait(self, wait_s: float | None = None) -> None:
-        """Returns when it rings, or after `wait_s`."""
+        """Returns when it is given, or after `wait_s`."""
         waiter = self._zk.waiter()
         self._waiters[waiter] = None
         try:
@@ -23,6 +23,6 @@ class Bell:
         finally:
             self._waiters.pop(waiter, None)
 
-    def ring(self) -> None:
+    def give(self) -> None:
         for waiter in self._waiters:
             waiter.wake()

@@ -1,17 +1,17 @@
 """Work that a session does by itself, on no task of its callers. Pure.
 
-    zk.undertake(chore)
+    zk.undertake(job)
 
-The core asks a chore for its `next` operation until it has none: when it is undertaken, when a server has the session
+The core asks a job for its `next` operation until it has none: when it is undertaken, when a server has the session
 again, after each answer to it, and after an event for it. So what has to be done is done whatever became of the task
 that wanted it: it was cancelled, or its connection was lost.
 
-A chore that waits for events is handed to the operations as their watcher: it has `deliver` and `end`, as `Watcher`.
+A job that waits for events is handed to the operations as their watcher: it has `deliver` and `end`, as `Watcher`.
 
 Invariants:
 - After an answer that was lost with its connection (ConnectionLossError) nothing is asked until the next connection.
 - No operation is asked for while there is no room in flight.
-- A chore hears `ended` once, or is done before.
+- A job hears `ended` once, or is done before.
 """
 
 from typing import Any, Protocol
@@ -19,10 +19,10 @@ from typing import Any, Protocol
 from zab.client.core.exceptions import ZabError
 from zab.client.core.operations import Operation
 
-__all__ = ["Chore"]
+__all__ = ["BackgroundJob"]
 
 
-class Chore(Protocol):
+class BackgroundJob(Protocol):
     """See the module."""
 
     @property

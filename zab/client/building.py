@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from attrs import evolve
 
-from zab.client.core.faces import Face
+from zab.client.core.backends import Backend
 from zab.client.core.hosts import HostOrder, parse_hosts
 from zab.client.core.login import DigestLogin
 from zab.client.core.misuse import identities, unknown_option
@@ -61,7 +61,7 @@ def context_of(options: Options) -> ssl.SSLContext | None:
     return tls_context.context_of(tls)
 
 
-def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
+def new_runtime(backend: Backend, hosts: str, options: Options) -> Runtime:
     """A runtime that nobody drives yet."""
     for name in options:
         if name not in Options.__annotations__:
@@ -81,7 +81,7 @@ def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
         resume=options.get("resume"),
         login=None if sasl is None else partial(DigestLogin, sasl, _nonce),
     )
-    return Runtime(session, HostOrder(servers, random), settings, random, face, fault, options.get("observer"))
+    return Runtime(session, HostOrder(servers, random), settings, random, backend, fault, options.get("observer"))
 
 
 def addresses_in(found: Iterable[tuple[Any, Any, Any, Any, tuple[Any, ...]]]) -> list[str]:
