@@ -61,6 +61,27 @@ def test_an_amnesiac_is_not_waited_for_but_whoever_comes_after_it_is() -> None:
     assert alone.peer.leader == 5
 
 
+# ------------------------------------------------------------------------------------------ what a candidate takes back
+
+
+def test_a_candidate_that_votes_for_less_than_is_said_of_it_ends_the_round() -> None:
+    """It had more once, before it was given a snapshot. Those who voted for that told each other of it for ever."""
+    alone = Alone(1, restored(), 5)
+    more = Zxid(LAST + 3)
+    alone.vote(2, 2, zxid=more)
+    alone.vote(3, 2, zxid=more)
+    assert alone.peer.election.proposal.leader == 2
+    alone.forget()
+    before = alone.peer.election.round
+    alone.vote(3, 4)
+    assert alone.peer.election.round == before, "it may have heard of nothing better than server 4"
+    alone.vote(2, 4)
+    assert alone.peer.election.round == before + 1
+    assert alone.peer.election.proposal.leader == 1
+    (said,) = told(alone, 3)[-1:]
+    assert (said.round, said.leader, said.zxid) == (before + 1, 1, LAST)
+
+
 # ------------------------------------------------------------------------------------------------------ who is answered
 
 

@@ -5,8 +5,9 @@ current proposal, what was received in this round, and what members that are not
 (currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and nobody
 who could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
 
-Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, B2 amnesiacs) is never
-counted, except at the very first start (B3 first start). There are two ways to know that it is one:
+Invariants: a proposal only improves within a round, and what its candidate takes back ends the round; an amnesiac
+member (one that lost its data, B2 amnesiacs) is never counted, except at the very first start (B3 first start). There
+are two ways to know that it is one:
 
 - every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
   and nobody who was heard, voter or not, tells of a history or of a configuration that is not a file's: whoever decides
@@ -279,6 +280,9 @@ class Election:
         elif counts and self._is_better(vote):
             self.proposal = vote
             self._broadcast(now)
+        elif counts and self._is_disowned(sid, vote):
+            self.start(now, self.standing)
+            return
         elif counts and vote != self.proposal and self._sid in self.quorum.voters:
             # It may have been following still when our vote reached it: without an answer it would wait for a resend.
             self._send(sid, self._notification())
@@ -295,6 +299,12 @@ class Election:
         if vote.leader == self._sid:
             return False  # beyond our own candidacy it can only name a history that we had once
         return total_order(vote) > total_order(self.proposal)
+
+    def _is_disowned(self, sid: ServerId, vote: Vote) -> bool:
+        """Whether our candidate votes for less than our vote says of it. A server votes for itself, or for a better
+        one: so it had that history once, before it lost its disk or was given a snapshot, and will not lead with it.
+        Those who vote so would keep each other doing it for ever."""
+        return sid == self.proposal.leader and total_order(vote) < total_order(self.proposal)
 
     def _on_established(self, now: int, sid: ServerId, notification: Notification) -> None:
         """Join an ensemble that has a leader (how a restarted member comes back)."""
