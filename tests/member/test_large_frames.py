@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from tests.direct.members import Client, Ensemble
-from zab.member.requests.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS
+from zab.member.requests.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS, SLOW_BYTES_A_MS
 from zab.wire.frames import LENGTH
 
 SIZE = 400_000
@@ -152,6 +152,24 @@ def test_who_does_not_end_its_request_loses_its_connection_while_others_wait() -
     assert [writer.client.replies()[-1][1] for writer in found[2:]] == [0, 0]
 
 
+@pytest.mark.parametrize(("bytes_a_tick", "is_closed"), [(SLOW_BYTES_A_MS * TICK_MS, False), (1, True)])
+def test_who_gives_enough_in_each_tick_is_never_slow(bytes_a_tick: int, is_closed: bool) -> None:
+    """A server that reads slowly, since it has much else to do, closes nobody for that."""
+    ensemble = ensemble_of_one()
+    going, other = (Writer(ensemble.session(timeout_ms=40_000)) for _ in range(2))
+    ensemble.do(going.client, going.client.create(b"/a"))
+    going.begin(1_000_000)
+    other.begin()
+    ensemble.settle()
+    for _ in range(PATIENCE_MS // TICK_MS + 1):
+        going.client.say(going.rest[:bytes_a_tick])
+        going.rest = going.rest[bytes_a_tick:]
+        assert other.waits
+        pass_time(ensemble, TICK_MS)
+    assert going.rest
+    assert going.client.is_closed == is_closed
+
+
 def test_time_in_which_it_is_not_read_from_does_not_count() -> None:
     """Its own writes wait for a disk."""
     ensemble = ensemble_of_one()
@@ -159,7 +177,7 @@ def test_time_in_which_it_is_not_read_from_does_not_count() -> None:
     limits = ensemble.servers[1].member.limits
     limits.hold_loaded(held)
     assert {over for _ in range(20) for over in limits.large.tick()} == {other}
-    assert (limits.large.going[held], limits.large.going[other]) == (0, 20)
+    assert (limits.large.going[held].slow_ticks, limits.large.going[other].slow_ticks) == (0, 20)
 
 
 def test_half_requests_that_nobody_waits_for_stay() -> None:

@@ -6,9 +6,9 @@ A request is large above `LARGE_FRAME_BYTES`; smaller ones are read whoever send
     waiting   there was no room for it: its connection is not read from until there is, in order of arrival
 
 Writes that are whole and that turns have left (`intake`) take of that room, too. So those who send much at the same
-time wait for each other, and the rest of the limit is for what they had sent before they waited. Whoever is going has
-time for it: `PATIENCE_MS`, and a millisecond for each KiB. Beyond that, while others wait, his connection is closed:
-half a request, or one byte a second, keeps nobody waiting for long.
+time wait for each other, and the rest of the limit is for what they had sent before they waited. A connection that is
+going may be slow for `PATIENCE_MS`: give less than `SLOW_BYTES_A_MS`. Beyond that, while others wait, it is closed:
+half a request, or one byte a second, keeps nobody waiting for long, and a server that reads slowly closes nobody.
 
 Time is counted in ticks, and only while the connection is read from.
 
@@ -20,13 +20,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
 from zab.member.clients.connection import ClientConnection, Clients, Hold
 from zab.member.requests.intake import Intake
 
 LARGE_FRAME_BYTES: Final = 64 << 10
 """As much as is received at once: whoever sends no more leaves little unfinished."""
 PATIENCE_MS: Final = 10_000
-BYTES_A_MS: Final = 1 << 10
+SLOW_BYTES_A_MS: Final = 64
+
+
+@attrs.define
+class Going:
+    """What a connection that is going has given."""
+
+    kept_bytes: int = 0
+    """Up to the last tick."""
+    slow_ticks: int = 0
 
 
 class LargeFrames:
@@ -38,8 +49,7 @@ class LargeFrames:
         self._intake = intake
         self._bytes_max = bytes_max
         self._tick_time_ms = tick_time_ms
-        self.going: dict[ClientConnection, int] = {}
-        """How many ticks ago each of them began."""
+        self.going: dict[ClientConnection, Going] = {}
         self.waiting: dict[ClientConnection, None] = {}
         self.bytes = 0
         """Of those that are going, when all of them have come."""
@@ -80,14 +90,16 @@ class LargeFrames:
         return not used or used + size <= self._bytes_max
 
     def _go(self, connection: ClientConnection) -> None:
-        self.going[connection] = 0
+        self.going[connection] = Going()
         self.bytes += connection.large_frame_bytes
 
     def tick(self) -> Iterator[ClientConnection]:
         """A tick has passed: those that have had their time, while others wait."""
-        for connection, ticks in self.going.items():
+        for connection, going in self.going.items():
             if connection.paused or connection.closing:
                 continue
-            self.going[connection] = ticks + 1
-            if self.waiting and ticks * self._tick_time_ms > PATIENCE_MS + connection.large_frame_bytes // BYTES_A_MS:
+            before, going.kept_bytes = going.kept_bytes, connection.frames.kept_bytes
+            if going.kept_bytes - before < SLOW_BYTES_A_MS * self._tick_time_ms:
+                going.slow_ticks += 1
+            if self.waiting and going.slow_ticks * self._tick_time_ms > PATIENCE_MS:
                 yield connection
