@@ -135,6 +135,25 @@ def test_a_cache_reads_without_requests_and_shows_what_it_has() -> None:
     run(scenario, World())
 
 
+def test_items_and_values_of_a_cache_are_those_of_one_moment() -> None:
+    """An entry that went while the caller waited within the loop was a KeyError."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.ensure_path(f"{PATH}/a")
+            async with Cache(zk, PATH) as cache:
+                items, values = iter(cache.items()), iter(cache.values())
+                assert next(items)[0] == PATH
+                assert next(values).stat.num_children == 1
+                await zk.delete(f"{PATH}/a")
+                await until(lambda: f"{PATH}/a" not in cache)
+                assert [path for path, _ in items] == [f"{PATH}/a"]
+                assert [entry.data for entry in values] == [b""]
+                assert [path for path, _ in cache.items()] == [PATH]
+
+    run(scenario, World())
+
+
 def test_a_closed_cache_ends_its_deltas() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("zk") as zk:

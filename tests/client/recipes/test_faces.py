@@ -188,7 +188,7 @@ def test_the_recipes_work_for_threads(hosts: str) -> None:
         assert cache["/config"].data == b'{"a": 1}'
         assert cache.children("/") == zk.get_children("/")
         assert next(cache.deltas()).path in cache
-        assert len(cache) == len(list(cache))
+        assert len(cache) == len(list(cache)) == len(cache.items()) == len(cache.values())
 
 
 @pytest.mark.parametrize("name", OF_SAME_NAME)

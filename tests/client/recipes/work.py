@@ -129,8 +129,9 @@ class Work:
             else:
                 self.told[delta.path] = delta.entry.data
 
-    async def check(self, zk: Client, cache: Cache) -> None:
-        """Judges by what is there, once all of them have stopped and their sessions live on."""
+    async def check(self, zk: Client, cache: Cache, cached_by: Client) -> None:
+        """Judges by what is there, once all of them have stopped and their sessions live on. cached_by: the client of
+        the cache, which may be connected to a server that is behind that of `zk`."""
         steady = zk.retrying()
         assert await Counter(zk, "/counter").value() == self.added
         assert (await steady.get("/locked"))[0] == b"%d" % len(self.locked.turns)
@@ -142,10 +143,10 @@ class Work:
         with pytest.raises(WaitOverError):
             await LockingQueue(zk, "/locking").get(wait_s=0.1)
         # What is gone was removed, and nobody holds or waits for anything.
-        for place in ("/lock", "/readers", "/semaphore/leases", "/election", "/lease", "/party"):
+        for place in ("/lock", "/readers", "/semaphore/leases", "/election", "/lease", "/party", "/locking/waiting"):
             while await steady.get_children(place):  # noqa: ASYNC110
                 await trio.sleep(0.1)
-        await steady.sync()
+        await cached_by.retrying().sync()
         await cache.settled()
         for path, entry in cache.items():
             assert (await steady.get(path))[0] == entry.data
@@ -167,5 +168,5 @@ async def work_together(work: Work, zks: list[Client], fail: Callable[[], Awaita
                     nursery.start_soon(step, zks[number], f"client {number}")
             await fail()
             work.is_over = True
-        await work.check(zks[0], cache)
+        await work.check(zks[0], cache, zks[2])
         following.cancel_scope.cancel()

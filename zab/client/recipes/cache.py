@@ -13,11 +13,13 @@
 Reading from it takes no request. It may be behind by as long as news takes, and by longer while no server is there
 (`is_current`); after that it is as the servers have it, and `deltas` has told the difference. `copy` has the rest.
 
+What `items` and `values` give is of the moment of the call: they do not change while a loop over them waits.
+
 Raised by entering, `settled` and `deltas`: what the root's reading raises, and the error of a session that is over. The
 path need not exist: then the cache is empty.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import Self
 
 from zab.client.client import Client
@@ -70,6 +72,12 @@ class Cache(Followed, Mapping[str, Entry]):
 
     def __len__(self) -> int:
         return len(self._copy.entries)
+
+    def items(self) -> ItemsView[str, Entry]:
+        return dict(sorted(self._copy.entries.items())).items()
+
+    def values(self) -> ValuesView[Entry]:
+        return dict(sorted(self._copy.entries.items())).values()
 
 
 class Deltas:

@@ -5,7 +5,17 @@
 What each promises, its module there says.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Generator,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -556,6 +566,14 @@ class Cache(_Blocking[waiting.Cache], Mapping[str, Entry]):
     def __len__(self) -> int:
         with self._zk.alone():
             return len(self.waiting)
+
+    def items(self) -> ItemsView[str, Entry]:
+        with self._zk.alone():
+            return self.waiting.items()
+
+    def values(self) -> ValuesView[Entry]:
+        with self._zk.alone():
+            return self.waiting.values()
 
 
 class Configuration(_Blocking[waiting.Configuration[T]], Generic[T]):
