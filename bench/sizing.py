@@ -7,7 +7,7 @@ there then. Memory is what the process has resident more with them, by their num
 `kill -9` and a start, beside an empty member that has just started. A member of an ensemble needs as much: each has all
 znodes and sessions, and the connections and watches of its own clients.
 
-The result is written to docs/sizing.md.
+The result is written to docs/explanation/sizing.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from zab.testing.ports import free_ports
 
-PAGE = Path(__file__).parents[1] / "docs" / "sizing.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizing.md"
 TARGET = "make bench-sizing"
 COUNT, CONNECTIONS, TREES = 100_000, 2_000, (100_000, 1_000_000)
 DATA_BYTES = (0, 100, 1000)
@@ -309,7 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=COUNT, help=f"of znodes, ephemerals, watches, writes ({COUNT:,})")
     parser.add_argument("--connections", type=int, default=CONNECTIONS, help=f"({CONNECTIONS:,})")
     parser.add_argument("--trees", type=int, nargs="+", default=TREES, help="znodes of the snapshots and starts")
-    parser.add_argument("--no-page", dest="page", action="store_false", help="leave docs/sizing.md alone")
+    parser.add_argument("--no-page", dest="page", action="store_false", help="leave docs/explanation/sizing.md alone")
     options = parser.parse_args(arguments)
     raise_descriptors()
     with measured() as one:

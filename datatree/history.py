@@ -5,9 +5,9 @@
     pairs(states, logs) -> which log directory is of which data directory
     member_count(members) -> how many members these directories are of
 
-`docs/formats.md` has the table of what each file proves. In short: a transaction in a log was logged there; a snapshot
-and `committed` say that everything up to their zxid was committed; an epoch says that there was a leader, and not that
-it wrote anything. A log file without a transaction says nothing, whatever its name is.
+`docs/reference/formats.md` has the table of what each file proves. In short: a transaction in a log was logged there; a
+snapshot and `committed` say that everything up to their zxid was committed; an epoch says that there was a leader, and
+not that it wrote anything. A log file without a transaction says nothing, whatever its name is.
 
 What was not given does not count as not existing. A member may keep its logs in a directory of its own (`dataLogDir`),
 so a data directory without logs does not say where its history ends, and a log directory alone does not say what of it

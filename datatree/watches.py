@@ -64,7 +64,8 @@ Connection: TypeAlias = Any
 MayRead: TypeAlias = Callable[[Connection, AclList], bool]
 
 WATCH_BYTES: Final = 400
-"""Memory that a watch takes besides its path where it is the second one on it; others take less (docs/sizing.md)."""
+"""Memory that a watch takes besides its path where it is the second one on it; others take less
+(docs/explanation/sizing.md)."""
 
 # Tables, as indexes.
 _DATA, _CHILD, _PERSISTENT, _RECURSIVE = range(4)

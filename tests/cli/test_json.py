@@ -1,4 +1,4 @@
-"""docs/json.md: every command with `--json` has its row, and prints exactly the fields that it names."""
+"""docs/reference/json.md: every command with `--json` has its row, and prints exactly the fields that it names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["run"]
 
-PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
 
 WITHOUT = {
     "shell": "its commands have it",

@@ -1,5 +1,5 @@
 """kazoo's own test harness, unchanged, starts members of ours: its zoo.cfg, JAAS files, Java key stores and properties
-of the JVM, by the `java` of docs/migration.md.
+of the JVM, by the `java` of docs/how-to/migrate.md.
 
 The harness makes its certificates and stores by libraries that are not here (an old pyOpenSSL, pyjks): this test makes
 them. `tests/downloads/test_kazoo.py` has those libraries, and runs kazoo's own tests.

@@ -1,6 +1,6 @@
 """An observer behind a follower, its master, as processes: ours and the real ZooKeeper's.
 
-Scenarios of ZooKeeper's ObserverMasterTest (docs/zookeeper-tests.md). What is asserted is so of both.
+Scenarios of ZooKeeper's ObserverMasterTest (docs/contributing/zookeeper-tests.md). What is asserted is so of both.
 """
 
 from __future__ import annotations

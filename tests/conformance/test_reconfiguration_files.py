@@ -1,7 +1,7 @@
 """What a reconfiguration leaves in the files of servers, of ours and of the real ZooKeeper.
 
 Scenarios of ZooKeeper's ReconfigLegacyTest, ReconfigBackupTest and ReconfigRollingRestartCompatibilityTest
-(docs/zookeeper-tests.md). What is asserted is so of both, unless it is said.
+(docs/contributing/zookeeper-tests.md). What is asserted is so of both, unless it is said.
 """
 
 from __future__ import annotations

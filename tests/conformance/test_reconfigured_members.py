@@ -1,7 +1,7 @@
 """Servers that leave, come back, move and change their roles, as processes: ours and the real ZooKeeper's.
 
-Scenarios of ZooKeeper's ReconfigTest, ReconfigFailureCasesTest and StandaloneDisabledTest (docs/zookeeper-tests.md).
-What is asserted is so of both, unless it is said.
+Scenarios of ZooKeeper's ReconfigTest, ReconfigFailureCasesTest and StandaloneDisabledTest
+(docs/contributing/zookeeper-tests.md). What is asserted is so of both, unless it is said.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Servers with several addresses, which reconfigurations add and take away: ours and the real ZooKeeper's.
 
-Scenarios of ZooKeeper's QuorumPeerMainMultiAddressTest (docs/zookeeper-tests.md). What is asserted is so of both.
+Scenarios of ZooKeeper's QuorumPeerMainMultiAddressTest (docs/contributing/zookeeper-tests.md). What is asserted is so
+of both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/formats.md says what the code does."""
+"""docs/reference/formats.md says what the code does."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from datatree.record import decode_all
 from tests.datatree.histories import Author, fresh_log
 from zab.simulator.world.disk import FaultyDisk
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text()
 
 
 def table_end(section: str, number: int = 0) -> int:

@@ -21,7 +21,7 @@ from zab.server.exposition import registry_of
 ALARMS = ROOT / "docs" / "deploy" / "alarms.yaml"
 [GROUP] = yaml.safe_load(ALARMS.read_text(encoding="utf-8"))["groups"]
 RULES = {rule["alert"]: rule["expr"] for rule in GROUP["rules"]}
-PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("\n## Alarms\n", 1)[1]
 WORDS = {"by", "count", "job", "increase", "on", "rate", "unless", "up", "zab", "h", "m"}
 """Of rules, which are no figures."""

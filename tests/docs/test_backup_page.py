@@ -1,4 +1,4 @@
-"""What docs/backup.md shows is what happens."""
+"""What docs/how-to/back-up.md shows is what happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zab.cli.servers.local_ensemble import LocalEnsemble
 
 __all__ = ["ensemble"]
 
-PAGE = (ROOT / "docs" / "backup.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "back-up.md").read_text(encoding="utf-8")
 
 
 def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""What docs/changes.md shows is what happens: its commands and programs are run, in order, against one ensemble."""
+"""What docs/how-to/follow-changes.md shows is what happens: its commands and programs are run, in order, against one
+ensemble."""
 
 import os
 import re
@@ -16,7 +17,7 @@ from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "changes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "follow-changes.md").read_text(encoding="utf-8")
 HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
 

@@ -1,4 +1,4 @@
-"""What docs/cli.md shows is what happens: its commands are run, in order, against one ensemble."""
+"""What docs/reference/commands.md shows is what happens: its commands are run, in order, against one ensemble."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.client.running import KINDS, running
 from zab.cli.commands import COMMANDS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 
 SHOWN = [
     *("tree", "find", "du", "cp", "mv", "touch", "export", "import", "edit", "multi", "wait", "lock", "elect"),

@@ -1,4 +1,4 @@
-"""What docs/client.md shows is what happens: each example is run, and prints what stands below it."""
+"""What docs/reference/client.md shows is what happens: each example is run, and prints what stands below it."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import connect, recipes, sync
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
 RECIPES = PAGE.split("\n## Recipes\n", 1)[1].split("\n## ", 1)[0]
 EXAMPLES = [
     pytest.param(heading, kind, code, said, id=heading.lower().replace(" ", "-") + f"-{number}")

@@ -1,4 +1,4 @@
-"""What docs/clients.md shows is what happens: its table is that of the options, and what can be run is run."""
+"""What docs/how-to/connect.md shows is what happens: its table is that of the options, and what can be run is run."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ from zab.cli.profiles import KEYS, read_profile
 
 __all__ = ["run"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "connect.md").read_text(encoding="utf-8")
 
 
 def section(name: str) -> str:

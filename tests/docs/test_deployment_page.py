@@ -1,4 +1,4 @@
-"""docs/deployment.md and the files in docs/deploy: what they say is what the server knows."""
+"""docs/how-to/deploy.md and the files in docs/deploy: what they say is what the server knows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zab.service.version import VERSION
 from zab.testing.ports import free_ports
 
 DEPLOY = ROOT / "docs" / "deploy"
-PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
 COMPOSE_TEXT = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def test_no_node_has_two_members_and_each_has_the_memory_that_is_reckoned() -> N
     labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
     [apart] = POD["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
-    reckoning = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
+    reckoning = (ROOT / "docs" / "explanation" / "sizing.md").read_text(encoding="utf-8")
     [mib] = re.findall(r"^memory ([\d,]+) MiB", reckoning, re.M)
     limit = MEMBER["resources"]["limits"]["memory"]
     assert limit.endswith("Gi")

@@ -1,4 +1,5 @@
-"""docs/deployment.md: from three members to five while they run, with the ConfigMap's lines and the page's command."""
+"""docs/how-to/deploy.md: from three members to five while they run, with the ConfigMap's lines and the page's
+command."""
 
 from __future__ import annotations
 

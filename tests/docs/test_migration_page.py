@@ -1,4 +1,4 @@
-"""What docs/migration.md shows is what happens, from a real ZooKeeper to members of ours and back."""
+"""What docs/how-to/migrate.md shows is what happens, from a real ZooKeeper to members of ours and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zab.configuration.fields import fields_with_keys
 from zab.member.settings.config import Config
 from zab.testing.ports import free_ports_in_a_row
 
-PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "migrate.md").read_text(encoding="utf-8")
 
 pytestmark = [pytest.mark.java, pytest.mark.process]
 

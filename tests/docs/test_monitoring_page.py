@@ -1,4 +1,4 @@
-"""What docs/monitoring.md and the section on words show is what happens, and their tables are whole."""
+"""What docs/how-to/monitor.md and the section on words show is what happens, and their tables are whole."""
 
 import os
 import re
@@ -19,8 +19,12 @@ from zab.member.words.figures import figures
 from zab.server.admin import MORE
 from zab.testing.ports import free_ports_in_a_row
 
-PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-WORDS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("\n## Four-letter words\n", 1)[1]
+PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
+WORDS = (
+    (ROOT / "docs" / "reference" / "configuration.md")
+    .read_text(encoding="utf-8")
+    .split("\n## Four-letter words\n", 1)[1]
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""docs/reconfiguration.md, docs/rolling.md and docs/trouble.md: what their commands print is what happens, with real
-members, each with its own file, as one shell starts and ends them.
+"""docs/how-to/reconfigure.md, docs/how-to/upgrade.md and docs/how-to/troubleshoot.md: what their commands print is what
+happens, with real members, each with its own file, as one shell starts and ends them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
 
-PAGES = Path(__file__).parents[2] / "docs"
-NAMES = ("reconfiguration", "rolling", "trouble")
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+NAMES = ("reconfigure", "upgrade", "troubleshoot")
 RECONFIGURATION, ROLLING, TROUBLE = [(PAGES / f"{name}.md").read_text(encoding="utf-8") for name in NAMES]
 SECONDS = 120
 END = "the command has ended with "

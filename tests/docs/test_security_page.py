@@ -1,4 +1,4 @@
-"""What docs/security.md shows is what happens: its commands are run, in order."""
+"""What docs/how-to/secure.md shows is what happens: its commands are run, in order."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from zab.host.process.secret_file import read_secrets
 from zab.member.clients.sasl_users import users_of_file
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text(encoding="utf-8")
 
 
 def test_the_commands_make_a_secret_and_change_it_and_add_a_user(tmp_path: Path) -> None:

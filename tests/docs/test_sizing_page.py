@@ -1,4 +1,5 @@
-"""docs/sizing.md: its program prints what it shows, and is above what was measured; limits are those of the keys."""
+"""docs/explanation/sizing.md: its program prints what it shows, and is above what was measured; limits are those of the
+keys."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import pytest
 
 from tests.tidy.sources import ROOT
 
-PAGE = (ROOT / "docs" / "sizing.md").read_text(encoding="utf-8")
-KEYS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "sizing.md").read_text(encoding="utf-8")
+KEYS = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 [CODE] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 NOTHING = {"znodes": 0, "sessions": 0, "connections": 0, "tls": 0, "watches": 0, "data": 0, "path": 20}
 

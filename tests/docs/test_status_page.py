@@ -1,4 +1,4 @@
-"""What docs/status.md shows is what happens, and its tables are whole."""
+"""What docs/reference/status.md shows is what happens, and its tables are whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zab.operations.verdicts.answers import Answer, Figures, of_srvr
 from zab.operations.verdicts.status import status_of
 from zab.testing.ports import free_ports_in_a_row
 
-PAGE = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""What docs/testing.md shows is what happens: its programs are run as tests, and its names are there."""
+"""What docs/how-to/test-applications.md shows is what happens: its programs are run as tests, and its names are
+there."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from zab.testing.simulated import CLIENTS_MAX, LIMIT_SECONDS
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "test-applications.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""kazoo's own tests on its own harness, which starts members of ours by the `java` of docs/migration.md."""
+"""kazoo's own tests on its own harness, which starts members of ours by the `java` of docs/how-to/migrate.md."""
 
 from __future__ import annotations
 

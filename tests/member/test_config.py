@@ -39,7 +39,9 @@ OF_TLS = (
     *("trustStore.password=x", "trustStore.passwordPath=/p", "trustStore.type=PEM"),
 )
 TLS = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[2] / "docs"
+OPERATIONS = DOCS / "reference" / "configuration.md"
+TROUBLE = DOCS / "how-to" / "troubleshoot.md"
 
 
 def test_the_defaults_are_zookeepers_except_for_retention() -> None:
@@ -770,7 +772,7 @@ def test_what_protects_nobody_is_refused(line: str, reason: str) -> None:
     ],
 )
 def test_what_is_off_or_has_something_to_protect_starts(lines: str) -> None:
-    """As the steps of docs/security.md need it, while an ensemble changes."""
+    """As the steps of docs/how-to/secure.md need it, while an ensemble changes."""
     parse(STANDALONE + lines, "zoo.cfg")
 
 
@@ -914,7 +916,7 @@ def test_the_operations_page_lists_every_ignored_key_with_its_reason() -> None:
 
 
 def test_a_page_explains_every_line_of_trouble() -> None:
-    section = (OPERATIONS.parent / "trouble.md").read_text().split("\n## Lines of trouble\n", 1)[1].split("\n## ", 1)[0]
+    section = TROUBLE.read_text().split("\n## Lines of trouble\n", 1)[1].split("\n## ", 1)[0]
     rooms = [Path(__file__).parents[2] / "zab" / room for room in ("member", "host", "server")]
     sources = sorted(source for room in rooms for source in room.rglob("*.py"))
     lines = {
@@ -927,4 +929,4 @@ def test_a_page_explains_every_line_of_trouble() -> None:
     }
     assert len(lines) > 5
     missing = [f"{name}: {line}" for name, line in sorted(lines) if f"`{line}" not in section]
-    assert not missing, "docs/trouble.md, Lines of trouble, does not say what these mean"
+    assert not missing, "docs/how-to/troubleshoot.md, Lines of trouble, does not say what these mean"

@@ -13,7 +13,7 @@ from zab.member.words.four_letter import WORDS, silent_until
 from zab.protocol.message import FRAME_BYTES_MAX
 from zab.service.version import shown
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
 
 class Terminal(Client):

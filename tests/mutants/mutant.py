@@ -11,8 +11,8 @@ So they stand in `tests/testdata/mutants/*.txt`, with an empty line between two.
 source: with "-" they go, with "+" they come, with a blank they stay and only say where. They have to be found there
 once, in this order, without others between them. A mutant that changes several places has several `file`.
 
-`rules` are those of docs/rules.md that it breaks, or "-": then it breaks the protocol of the paper, or ZooKeeper's.
-`killer` is the id of a test or of a file of tests, or `simulate:N`, the seed N of `zab simulate`.
+`rules` are those of docs/reference/rules.md that it breaks, or "-": then it breaks the protocol of the paper, or
+ZooKeeper's. `killer` is the id of a test or of a file of tests, or `simulate:N`, the seed N of `zab simulate`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The list of mutants and the gate that runs it; `make mutants` is the run itself (docs/mutants.md)."""
+"""The list of mutants and the gate that runs it; `make mutants` is the run itself (docs/contributing/mutants.md)."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_killers_that_fail_on_the_code_as_it_is_are_noticed(workbench: Workbench
 
 # ------------------------------------------------------------------------------------------ the page, and its commands
 
-PAGE = (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "contributing" / "mutants.md").read_text(encoding="utf-8")
 EXAMPLE = "rollback_is_not_noticed"
 
 

@@ -1,4 +1,5 @@
-"""What `docs/pipeline.md` shows: commands that run and print these columns, and tables that are those of the code."""
+"""What `docs/reference/pipeline.md` shows: commands that run and print these columns, and tables that are those of the
+code."""
 
 import re
 import shlex
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-TEXT = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
-RESULTS = (ROOT / "docs" / "pipeline-columns.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "pipeline.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "reference" / "pipeline-columns.md").read_text(encoding="utf-8")
 
 PLACES = {"/app/config": "/load/0/3", "/app": "/load"}
 """A znode and a subtree of the documentation, and where the directories of the tests have one."""
@@ -80,7 +81,9 @@ def test_the_columns_of_results_are_those_of_the_code(title: str) -> None:
 def test_every_result_is_there() -> None:
     assert set(RESULT_TITLES) >= NAMED_OTHERWISE.keys()
     first_words = {title.split()[0] for title in RESULT_TITLES}
-    assert {name for name, job in JOBS.items() if job.gives_rows} - first_words == {"state"}, "docs/pipeline-columns.md"
+    assert {name for name, job in JOBS.items() if job.gives_rows} - first_words == {"state"}, (
+        "docs/reference/pipeline-columns.md"
+    )
 
 
 @pytest.mark.parametrize(("title", "kinds"), [("Kinds of deviations", DEVIATIONS), ("Kinds of what is stated", STATED)])
@@ -107,8 +110,8 @@ def minor(version: str) -> list[int]:
 
 def test_every_job_is_there() -> None:
     for name in JOBS:
-        assert f"\n### {name}\n" in TEXT, f"docs/pipeline.md has no section on {name}"
-        assert f"$ zab pipeline {name} " in TEXT, f"docs/pipeline.md shows no {name}"
+        assert f"\n### {name}\n" in TEXT, f"docs/reference/pipeline.md has no section on {name}"
+        assert f"$ zab pipeline {name} " in TEXT, f"docs/reference/pipeline.md shows no {name}"
 
 
 def steps() -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
-"""What `docs/pipeline-recipes.md` shows: commands are real ones, manifests hold together, programs do what they say."""
+"""What `docs/how-to/schedule-pipelines.md` shows: commands are real ones, manifests hold together, programs do what
+they say."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "pipeline-recipes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "schedule-pipelines.md").read_text(encoding="utf-8")
 NOT_RUN = {"Airflow": "Read by a test, not run", "Kubernetes": "Read by a test, not run", "Kafka": "Not run: "}
 RUN = ("Delta Lake", "Iceberg")
 TEMPLATE = re.compile(r"\{\{ (data_interval_start|data_interval_end|ds) \}\}")
@@ -195,4 +196,6 @@ def test_kafka_names_columns_and_options_that_there_are() -> None:
 
 
 def test_the_page_is_named_where_the_pipeline_is_described() -> None:
-    assert "(pipeline-recipes.md)" in (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert "(../how-to/schedule-pipelines.md)" in (ROOT / "docs" / "reference" / "pipeline.md").read_text(
+        encoding="utf-8"
+    )

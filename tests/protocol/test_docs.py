@@ -1,4 +1,4 @@
-"""The tables of `docs/zab.md` are those of the code."""
+"""The tables of `docs/explanation/zab.md` are those of the code."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from zab.protocol import message as msg
 from zab.protocol.handlers import HANDLERS
 
 ROOT = Path(__file__).parent.parent.parent
-TEXT = (ROOT / "docs" / "zab.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "explanation" / "zab.md").read_text(encoding="utf-8")
 
 
 def rows(title: str) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The command by which kazoo's own test harness starts members of ours: `java`, as docs/migration.md has it."""
+"""The command by which kazoo's own test harness starts members of ours: `java`, as docs/how-to/migrate.md has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tidy.sources import ROOT
 
 def java_of_the_page(directory: Path) -> Path:
     """It stands in a directory of its own below this one, for `PATH`."""
-    page = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "migrate.md").read_text(encoding="utf-8")
     [script] = re.findall(r"```sh\n(#!/bin/sh\n# java,.*?)```", page, re.S)
     path = directory / "bin" / "java"
     path.parent.mkdir()

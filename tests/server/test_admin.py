@@ -361,7 +361,7 @@ def test_what_usual_alert_rules_and_dashboards_ask_for_is_there(running: Running
 def test_our_dashboard_asks_for_nothing_else(running: Running) -> None:
     leader = running.servers.leader().server_id
     known = samples_of(running.scrape(leader)) | {"up"}
-    dashboard = json.loads((ROOT / "docs" / "dashboard.json").read_text(encoding="utf-8"))
+    dashboard = json.loads((ROOT / "docs" / "deploy" / "dashboard.json").read_text(encoding="utf-8"))
     asked = set()
     for panel in dashboard["panels"]:
         for target in panel["targets"]:

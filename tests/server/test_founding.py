@@ -17,7 +17,7 @@ from tests.rigs.processes import unstarted
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -74,7 +74,8 @@ def all_say(ensemble: Ensemble, text: str, times: int) -> None:
 
 
 def test_certificates_change_to_those_of_another_authority_while_members_run(tmp_path: Path) -> None:
-    """As docs/security.md says it: first both are believed, then new ones are shown, then only they are believed."""
+    """As docs/how-to/secure.md says it: first both are believed, then new ones are shown, then only they are
+    believed."""
     old, new = tmp_path / "old", tmp_path / "new"
     make_certificates(old)
     make_certificates(new)

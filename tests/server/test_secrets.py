@@ -55,7 +55,7 @@ def copy_to_all(secret: Path, ensemble: Ensemble) -> None:
 
 
 def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_path: Path) -> None:
-    """As docs/security.md says it; the leader's copy is the first one."""
+    """As docs/how-to/secure.md says it; the leader's copy is the first one."""
     secret = tmp_path / "secret"
     make_secret_file(str(secret))
     with unstarted(tmp_path, 3) as ensemble:

@@ -1,4 +1,4 @@
-"""The pages of the documentation: their links lead somewhere, their tables are whole, and README has them all."""
+"""The pages of the documentation: their links lead somewhere, their tables are whole, and the index has them all."""
 
 import re
 from collections import Counter
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.tidy.sources import ROOT, at, report
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("bench/*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TABLE_HEAD = re.compile(r"\|[-| :]+\|")
 
@@ -60,7 +61,7 @@ def test_no_table_is_broken() -> None:
     report(found)
 
 
-def test_readme_has_every_page() -> None:
-    readme = (ROOT / "README.md").read_text()
-    names = [str(path.relative_to(ROOT)) for path in PAGES if path.parent.name == "docs"]
-    report([f"{name} is not linked from README.md" for name in names if f"]({name})" not in readme])
+def test_the_index_has_every_page() -> None:
+    index = DOCS / "index.md"
+    names = [str(path.relative_to(DOCS)) for path in PAGES if path.is_relative_to(DOCS) and path != index]
+    report([f"{name} is not linked from docs/index.md" for name in names if f"]({name})" not in index.read_text()])

@@ -1,4 +1,5 @@
-"""The rooms of the house and the arrows between them: docs/architecture.md has the table, and the code keeps to it."""
+"""The rooms of the house and the arrows between them: docs/explanation/architecture.md has the table, and the code
+keeps to it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.tidy.sources import MODULES, ROOT, SOURCES, at, imports, module_of, modules_imported, parsed, report, within
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 OUTSIDE = frozenset(
@@ -241,7 +242,13 @@ def test_every_stop_of_a_walk_is_there() -> None:
     stops = re.findall(r"^\| \d+ \| `([^`]+)` `([^`]+)` \|", walks, re.M)
     assert len(stops) > 20
     assert len(stops) == len(re.findall(r"^\| \d+ \|", walks, re.M)), "a stop is a file and a name in it"
-    report([f"docs/architecture.md: {path} has no {name}" for path, name in stops if not _has(ROOT / path, name)])
+    report(
+        [
+            f"docs/explanation/architecture.md: {path} has no {name}"
+            for path, name in stops
+            if not _has(ROOT / path, name)
+        ]
+    )
 
 
 def _has(path: Path, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""docs/rules.md has every rule that the code cites, and the code cites each by its letter and its name."""
+"""docs/reference/rules.md has every rule that the code cites, and the code cites each by its letter and its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from tests.tidy.sources import ROOT, SOURCES, at, report, text_of
 
-PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 CITED = re.compile(r"(?<![\w\"-])([A-CE-HOS]\d{1,2})(?![\w.])((?:\s+\w+){0,3})")
 
 
@@ -46,7 +46,7 @@ def test_every_citation_names_its_rule() -> None:
         for line, id_, words in cited(path):
             rule = RULES.get(id_)
             if rule is None:
-                found.append(f"{at(path, line)}: {id_} is no rule of docs/rules.md")
+                found.append(f"{at(path, line)}: {id_} is no rule of docs/reference/rules.md")
             elif not words.startswith(rule.name):
                 found.append(f"{at(path, line)}: say '{id_} {rule.name}'")
     report(found)
@@ -64,7 +64,7 @@ def test_every_rule_is_cited_where_it_is_kept() -> None:
 def test_every_rule_has_a_test() -> None:
     report(
         [
-            f"docs/rules.md: {id_} names {rule.test}, which is not there"
+            f"docs/reference/rules.md: {id_} names {rule.test}, which is not there"
             for id_, rule in RULES.items()
             if not (ROOT / rule.test).is_file()
         ]

@@ -1,4 +1,5 @@
-"""docs/zookeeper-tests.md names tests of ours for ZooKeeper's: each is there, and each difference has its number."""
+"""docs/contributing/zookeeper-tests.md names tests of ours for ZooKeeper's: each is there, and each difference has its
+number."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 
 from tests.tidy.sources import ROOT, parsed, report, text_of
 
-PAGE = ROOT / "docs" / "zookeeper-tests.md"
+PAGE = ROOT / "docs" / "contributing" / "zookeeper-tests.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::([\w:]+))?`")
 
 
@@ -55,5 +56,5 @@ def test_no_method_has_two_rows_of_one_class() -> None:
 
 def test_every_difference_is_in_the_list() -> None:
     numbers = set(re.findall(r"\bD\d+\b", text_of(PAGE)))
-    known = set(re.findall(r"^\| (D\d+) \|", text_of(ROOT / "docs" / "divergence.md"), re.MULTILINE))
+    known = set(re.findall(r"^\| (D\d+) \|", text_of(ROOT / "docs" / "explanation" / "divergence.md"), re.MULTILINE))
     assert not numbers - known

@@ -1,4 +1,5 @@
-"""The one form of what `--json` prints: each line is one object; docs/json.md lists the fields of each command.
+"""The one form of what `--json` prints: each line is one object; docs/reference/json.md lists the fields of each
+command.
 
 zxid, session, digest   hexadecimal text, "0x100000005": JavaScript and jq round numbers of more than 53 bits
 session, owner          null for none

@@ -1,9 +1,9 @@
 """An archive of the Java classes that Spark takes, from which it starts faster: `zab pipeline prepare` makes it.
 
-A driver parses and checks each class that it loads (docs/pipeline.md, "A faster start", has the figures). Java's class
-data sharing keeps them as they are in memory afterwards, in a file that fits one runtime and one set of jars. It lies
-beside the home of Spark that `spark_session` makes, in the virtual environment: who can write there can change the code
-as well.
+A driver parses and checks each class that it loads (docs/reference/pipeline.md, "A faster start", has the figures).
+Java's class data sharing keeps them as they are in memory afterwards, in a file that fits one runtime and one set of
+jars. It lies beside the home of Spark that `spark_session` makes, in the virtual environment: who can write there can
+change the code as well.
 
 Whatever does not fit, or is damaged, Java passes over without a word, and starts as it does without an archive.
 

@@ -1,7 +1,7 @@
 """The columns of the pipeline's rows: transactions of logs, znodes and sessions of snapshots, and damage.
 
 One table for each kind of row says name, type and meaning; the types for Arrow and for Spark are derived from it, and
-`docs/pipeline.md` shows it. All columns may be null, as Spark's Python data sources demand.
+`docs/reference/pipeline.md` shows it. All columns may be null, as Spark's Python data sources demand.
 """
 
 from collections.abc import Iterable

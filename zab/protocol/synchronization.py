@@ -398,8 +398,8 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
 
 def _holds_all_acknowledged(peer: PeerState, zxid: Zxid) -> bool:
     """Whether the snapshot at `zxid` of the leader that a quorum has accepted holds all that this member ever
-    acknowledged and that may be committed; docs/zab.md has the proof. It may be false for an amnesiac, whose own end
-    says nothing; and where a promise was broken (A5 conflicts), nothing is taken for granted."""
+    acknowledged and that may be committed; docs/explanation/zab.md has the proof. It may be false for an amnesiac,
+    whose own end says nothing; and where a promise was broken (A5 conflicts), nothing is taken for granted."""
     return not peer.needs_member_record() and not peer.conflict and zxid > peer.history.last[0]
 
 

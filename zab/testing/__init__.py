@@ -1,4 +1,4 @@
-"""The test kit: ensembles for the tests of applications; docs/testing.md shows it.
+"""The test kit: ensembles for the tests of applications; docs/how-to/test-applications.md shows it.
 
     Ensemble        real members in this process, in threads of their own, on free loopback ports
     simulate        a program on trio against a simulated ensemble: one seed, one run, with a clock of its own

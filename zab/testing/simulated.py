@@ -63,7 +63,8 @@ CLIENTS_MAX: Final = 250
 """Ends of wires; further clients share them."""
 MEMBER_FAULTS: Final = FAULT_NAMES - set(CLIENT_FAULTS)
 FAULTS: Final = frozenset({*MEMBER_FAULTS, *GUEST_FAULTS})
-"""All that can go wrong by itself; docs/simulator.md has the first, the others are lost connections and sessions."""
+"""All that can go wrong by itself; docs/explanation/simulator.md has the first, the others are lost connections and
+sessions."""
 
 _PROBE_SECONDS: Final = 0.005
 _AGAIN_MS: Final = 20

@@ -127,7 +127,7 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
 
 
 def test_a_missing_data_directory_ends_the_start_as_the_page_says(tmp_path: Path) -> None:
-    """docs/trouble.md, "Exit codes"."""
+    """docs/how-to/troubleshoot.md, "Exit codes"."""
     config = tmp_path / "zoo.cfg"
     config.write_text(f"dataDir={tmp_path}/data\nclientPort={client_port(1)}\ndatadir.autocreate=false\n")
     code, _, err = end(command("server", str(config)))

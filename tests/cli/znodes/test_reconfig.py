@@ -239,7 +239,7 @@ def test_where_it_is_switched_off(run: Run) -> None:
 
 
 DIGEST = "super:VlEP1YpIxNQhza4pO3pp/dAbHPI="
-"""Of the password `known`, as docs/security.md makes it."""
+"""Of the password `known`, as docs/how-to/secure.md makes it."""
 
 
 def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:
@@ -252,7 +252,11 @@ def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:
         for words in (["lead", str(follower.server_id)], ["reconfig", "remove", str(follower.server_id)]):
             assert run("-s", servers.hosts, *words) == 1
             assert run.err.startswith("zab: NOAUTH /zookeeper/config: no identity of the connection has the permission")
-            for needed in ("DigestAuthenticationProvider.superDigest", "zab --auth @FILE", "docs/reconfiguration.md"):
+            for needed in (
+                "DigestAuthenticationProvider.superDigest",
+                "zab --auth @FILE",
+                "docs/how-to/reconfigure.md",
+            ):
                 assert needed in run.err
             assert len(run.err.splitlines()) == 1
         assert run("--auth", f"@{tmp_path / 'auth'}", "-s", servers.hosts, "reconfig", "remove", "3", "--plan") == 0

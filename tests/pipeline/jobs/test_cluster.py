@@ -115,7 +115,7 @@ with job_session() as spark:
     rows = read_log(spark, sys.argv[1:], columns=["zxid", "path"], members="one")
     print(zab.pipeline.schema.__file__, spark.sparkContext.master, rows.select("zxid").distinct().count())
 """
-"""As docs/pipeline.md shows it."""
+"""As docs/reference/pipeline.md shows it."""
 
 
 def test_a_program_is_submitted(driver: Driver, zab_directories: Directories, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from zab.operations.verdicts.catalogue import Backup, Catalogue, CatalogueError,
 __all__ = ["backup_app"]
 
 SILENCE_SECONDS: Final = 660.0
-"""For how long a member may say nothing: it takes up to ten minutes for a snapshot (docs/monitoring.md)."""
+"""For how long a member may say nothing: it takes up to ten minutes for a snapshot (docs/how-to/monitor.md)."""
 _GONE: Final = 410
 
 backup_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

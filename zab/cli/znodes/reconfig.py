@@ -58,8 +58,9 @@ LOOK_SECONDS: Final = 0.1
 """Between two looks whether a server leads."""
 _MAY_NOT: Final = (
     "no identity of the connection has the permission WRITE of it. At first the superuser alone has it: "
-    "DigestAuthenticationProvider.superDigest in the zoo.cfg of all members names him, zab --auth @FILE logs him in, "
-    "and he may give it to others; docs/reconfiguration.md says how. With skipACL=yes in these files everybody has it"
+    "DigestAuthenticationProvider.superDigest in the zoo.cfg of all members names it, zab --auth @FILE logs it in, "
+    "and it may grant the permission to others; docs/how-to/reconfigure.md says how. With skipACL=yes in these files "
+    "everybody has it"
 )
 _NO_HANDOVER: Final = (
     "the leader, or the server that was asked, is of a version that hands no lead over, as ZooKeeper is: end the "

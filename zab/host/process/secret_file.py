@@ -1,7 +1,7 @@
 """The file with the secrets by which the members of an ensemble prove who they are (`quorum.secretFile`).
 
 One secret a line, 32 random bytes as 64 hexadecimal digits; blank lines and lines that begin with `#` say nothing. The
-first that both sides have is used. Two lines are for the time of a change: see docs/security.md.
+first that both sides have is used. Two lines are for the time of a change: see docs/how-to/secure.md.
 
 Nobody else may read it (`private_file`). Not here: what a secret proves (`zab.wire.handshake`).
 """

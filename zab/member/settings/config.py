@@ -1,6 +1,6 @@
 """Every key that this server acts on, as the fields of one frozen `Config`: key, default, kind, unit and reason.
 
-The fields stand for the table in `docs/operations.md`; a test compares the two.
+The fields stand for the table in `docs/reference/configuration.md`; a test compares the two.
 
 A name says the unit where the value has one; limits that are counted end in `_count` or name what they count.
 

@@ -234,5 +234,5 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """An object store has no locks: whoever runs two at once is told in docs/backup.md what comes of it."""
+        """An object store has no locks: whoever runs two at once is told in docs/how-to/back-up.md what comes of it."""
         yield

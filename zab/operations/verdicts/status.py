@@ -28,7 +28,7 @@ CRITICAL: Final = "critical"
 WARNING: Final = "warning"
 
 LAG_MAX: Final = 10_000
-"""Transactions: docs/monitoring.md has the same rule for Prometheus."""
+"""Transactions: docs/how-to/monitor.md has the same rule for Prometheus."""
 FSYNC_MS_MAX: Final = 50
 """Of the average sync since the start."""
 DAYS_MIN: Final = 14
@@ -214,7 +214,12 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
     yield from _of_limits(answer)
     if answer.number("digest_mismatches_count"):
         reason = f"its tree was wrong {answer.number('digest_mismatches_count')} times since its start"
-        yield alarm(CRITICAL, "wrong_tree", reason, "see the lines of trouble in docs/operations.md; check its memory")
+        yield alarm(
+            CRITICAL,
+            "wrong_tree",
+            reason,
+            "see the lines of trouble in docs/reference/configuration.md; check its memory",
+        )
     if answer.number("damage_found"):
         reason = "files of it were found damaged since its start"
         action = "its journal names them, and mends what it can; see its disk, and zab fsck"
@@ -237,7 +242,7 @@ def _of_unserved(answer: Answer) -> Alarm:
         action = "its journal names the file; others fill it again"
         return Alarm(WARNING, "history_lost", answer.server, reason, action)
     if "of another history than this member" in reason:
-        action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/backup.md"
+        action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/how-to/back-up.md"
         return Alarm(WARNING, "other_history", answer.server, reason, action)
     return Alarm(WARNING, "not_serving", answer.server, reason, "its journal says more")
 

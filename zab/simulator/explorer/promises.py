@@ -8,9 +8,9 @@
     READMITTED       the member record
     HANDOVER         it leads no more, and all of its history is committed
 
-These are rows of "Order of durable writes" in docs/zab.md, as is that a leader counts itself with a member record. A
-broadcast has a promise as well, the primary integrity of the paper: by then its primary has delivered what earlier
-primaries broadcast. All of it is judged by the sender alone, and once for each of its states: it costs little.
+These are rows of "Order of durable writes" in docs/explanation/zab.md, as is that a leader counts itself with a member
+record. A broadcast has a promise as well, the primary integrity of the paper: by then its primary has delivered what
+earlier primaries broadcast. All of it is judged by the sender alone, and once for each of its states: it costs little.
 """
 
 from __future__ import annotations
