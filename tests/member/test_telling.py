@@ -67,7 +67,7 @@ def test_what_is_committed_is_applied_in_its_turn_however_many_watch(
         ensemble._deliver()
         unapplied.append(member.peer.committed - member.applied)
     assert set(unapplied) == {0}
-    assert bool(member.state.telling.waiting) == bool(watchers)
+    assert bool(member.state.event_sender.waiting) == bool(watchers)
     ensemble.settle()
     for watcher in watchers:
         assert [path for _, path in watcher.events()] == [b"/a"] * 600
@@ -123,8 +123,8 @@ def test_apply_waits_once_too_many_events_do(monkeypatch: pytest.MonkeyPatch) ->
     follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
     watchers = watching(ensemble, follower, 20)
-    telling = follower.member.state.telling
-    telling.bytes_max = 5_000
+    sender = follower.member.state.event_sender
+    sender.bytes_max = 5_000
     follower.durable_held = True
     ensemble.do(writer, *(writer.set(b"/a", b"x") for _ in range(100)))
     waited = []
@@ -133,14 +133,14 @@ def test_apply_waits_once_too_many_events_do(monkeypatch: pytest.MonkeyPatch) ->
     def noting(server: Server) -> None:
         step(server)
         if server is follower:
-            waited.append(telling.bytes)
+            waited.append(sender.bytes)
 
     ensemble.step = noting  # type: ignore[method-assign]
     ensemble.release(follower)
     ensemble.settle()
-    assert telling.bytes_max < max(waited) <= telling.bytes_max + 20 * 60
+    assert sender.bytes_max < max(waited) <= sender.bytes_max + 20 * 60
     assert [len(watcher.events()) for watcher in watchers] == [100] * 20
-    assert (telling.bytes, telling.waiting) == (0, {})
+    assert (sender.bytes, sender.waiting) == (0, {})
 
 
 def test_apply_does_not_wait_for_who_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_apply_does_not_wait_for_who_reads_nothing(monkeypatch: pytest.MonkeyPat
     follower, writer = ensemble.follower, ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))
     watchers = watching(ensemble, follower, 5)
-    follower.member.state.telling.bytes_max = 200
+    follower.member.state.event_sender.bytes_max = 200
     follower.keep_output = True
     ensemble.do(writer, *(writer.set(b"/a", b"x") for _ in range(30)))
     assert follower.member.applied == ensemble.leader.member.applied
@@ -161,7 +161,7 @@ def test_apply_does_not_wait_for_who_reads_nothing(monkeypatch: pytest.MonkeyPat
 def test_limit_is_half_of_what_outputs_of_all_may_have() -> None:
     ensemble = Ensemble(1, totalOutputLimitBytes=64 << 20)
     [server] = ensemble.servers.values()
-    assert server.member.state.telling.bytes_max == 32 << 20
+    assert server.member.state.event_sender.bytes_max == 32 << 20
 
 
 @pytest.mark.parametrize("how", ["closed", "answered"])
@@ -185,5 +185,5 @@ def test_who_is_gone_or_was_answered_waits_no_more(how: str, monkeypatch: pytest
     ensemble.settle()
     assert not later & {watcher.connection for watcher in early}
     assert [*sent()] == ([1, 1, 1, 0, 0, 0] if how == "closed" else [1, 1, 1, 2, 2, 2])
-    telling = server.member.state.telling
-    assert (telling.bytes, telling.waiting) == (0, {})
+    sender = server.member.state.event_sender
+    assert (sender.bytes, sender.waiting) == (0, {})

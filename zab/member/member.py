@@ -263,7 +263,7 @@ class Member:
         applies = self.committed or self.is_between_states or processor.proposing.is_due
         answers = processor.answering or processor.choked or processor.overdue or processor.change_feed.ready
         forgets = processor.leaving or self.clients.ending or self.limits.full or self.throttle is not None
-        tells = self.state.telling.waiting or self.sessions.has_untold or self.heir.awaited is not None
+        tells = self.state.event_sender.waiting or self.sessions.has_untold or self.heir.awaited is not None
         counts = self.state.tree.quota_sums.is_due
         self.may_have_more = bool(applies or answers or forgets or tells or counts)
         self.peer.invariants()
@@ -282,9 +282,9 @@ class Member:
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
         is_any = applies or is_answering or is_unchoked or is_leaving or is_released or self.sessions.has_untold
-        is_telling = bool(self.state.telling.waiting)
+        is_sending = bool(self.state.event_sender.waiting)
         is_counting = self.state.tree.quota_sums.is_due
-        return is_any or is_telling or is_counting or processor.proposing.is_due or self.heir.is_due(self.applied)
+        return is_any or is_sending or is_counting or processor.proposing.is_due or self.heir.is_due(self.applied)
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -395,7 +395,7 @@ class Member:
             if count >= APPLIED_COUNT_MAX or size >= APPLIED_BYTES_MAX:
                 return
             if self._delivery is None:
-                if self.state.telling.waiting and self.state.telling.is_full:
+                if self.state.event_sender.waiting and self.state.event_sender.is_full:
                     return
                 batch = self.committed.popleft()
                 self._check_digest(batch)

@@ -102,7 +102,7 @@ def end_turn(member: Member) -> None:
         for wanted in changes.turn(now, member.peer.history, history_id_of(member.peer.lineage), member.applied):
             member.want(wanted)
     is_any_held = limits.loaded or limits.full or limits.large.waiting or member.throttle is not None
-    if member.clients.dirty or processor.state.telling.waiting or is_any_held or now >= limits.next_deadline:
+    if member.clients.dirty or processor.state.event_sender.waiting or is_any_held or now >= limits.next_deadline:
         limits.end_turn(now, processor.outstanding_count, member.is_stalled)
     if now >= member.look_at and member.config.disk_low_bytes:
         member.look_at = now + member.config.tick_time_ms

@@ -22,7 +22,7 @@ from zab.member.clients.connection import ClientConnection
 
 
 @attrs.define(eq=False)
-class Telling:
+class EventSender:
     """See the module's text."""
 
     bytes_max: int

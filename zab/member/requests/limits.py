@@ -9,7 +9,7 @@
     watches  those of all connections together above totalWatchLimitBytes: likewise
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
 
-Watch events that wait for their turn to be sent (`telling`) count as output from then on.
+Watch events that wait for their turn to be sent (`event_sending`) count as output from then on.
 
 Those with most: connections of the address with most, so that one client with many connections closes its own, and of
 these the largest.
@@ -131,7 +131,7 @@ class Limits:
         self._clients = state.clients
         self._metrics = state.metrics
         self._watches = state.watches
-        self._telling = state.telling
+        self._event_sender = state.event_sender
         self._throttle = throttle
         self._touch = touch
         self._outstanding_count_of_all = config.global_outstanding_limit_count
@@ -227,8 +227,8 @@ class Limits:
 
     def limit_output(self) -> None:
         """At the end of a turn, or of a slice of a batch, which answers as it goes."""
-        if self._telling.waiting:
-            self._telling.send_some(self._clients.dirty)
+        if self._event_sender.waiting:
+            self._event_sender.send_some(self._clients.dirty)
         limit = self._config.output_limit_bytes
         note = self._outputs.note
         for connection in self._clients.dirty:

@@ -83,7 +83,7 @@ from zab.jute.replies import (
 from zab.member.clients.audit import Auditor
 from zab.member.clients.authentication import Authentication
 from zab.member.clients.connection import ClientConnection, Clients
-from zab.member.requests.event_sending import Telling
+from zab.member.requests.event_sending import EventSender
 from zab.member.requests.filtered_lists import Filtered
 from zab.member.requests.listings import LISTING_COUNT_MIN, Listings, first_page, listing
 from zab.member.sessions.local_sessions import LocalSessions
@@ -159,11 +159,11 @@ class ReadState:
     """Of this turn: bytes of answers, and the work that counts as such (`work`)."""
     listings: Listings = attrs.field(factory=Listings)
     local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
-    telling: Telling = attrs.field(init=False)
+    event_sender: EventSender = attrs.field(init=False)
 
-    @telling.default
-    def _telling_of_config(self) -> Telling:
-        return Telling(self.config.total_output_limit_bytes // 2)
+    @event_sender.default
+    def _event_sender_of_config(self) -> EventSender:
+        return EventSender(self.config.total_output_limit_bytes // 2)
 
     @spans.default
     def _spans_of_config(self) -> Spans | None:

@@ -7,7 +7,7 @@ One transaction may change thousands of znodes that the same thousand connection
 other and concern the very same watchers are told together: each watcher is looked up once for all of them, and its
 output takes their frames as one piece, which all of them share.
 
-Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent (`telling`).
+Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent (`event_sending`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _tell(
     piece = frames[0] if len(frames) == 1 else b"".join(frames)
     size, more = len(piece), len(frames) - 1
     each = 1 if isinstance(watchers, Mapping) else CONSUMED
-    wait = state.telling.add
+    wait = state.event_sender.add
     told_count = 0
     for connection in watchers:
         if connection.answering_zxid:
