@@ -14,8 +14,8 @@ from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 from zab.jute.keeper_features import features_of
 from zab.jute.replies import MultiResult
+from zab.member.requests import child_lists, multi_reads
 from zab.member.requests import keeper_probes as keeper
-from zab.member.requests import reads
 
 OPEN = ((31, b"world", b"anyone"),)
 SECRET = ((31, *digest_identity(b"bob:pw")),)
@@ -92,12 +92,15 @@ def test_what_is_secret_of_a_child_is_not_told(ensemble: Ensemble, client: Clien
 def test_too_much_at_once_is_refused(ensemble: Ensemble, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     opcode, body = OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, FilteredList(b"/d", True, 0, False, True)
     twice = Multi(((opcode, body), (opcode, body)))
-    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 3)
+    for module in (child_lists, multi_reads):
+        monkeypatch.setattr(module, "FILTERED_COUNT_MAX", 3)
     assert ask(ensemble, client, opcode, body)[0] == 0
     assert ask(ensemble, client, OpCode.MULTI_READ, twice)[0] == ErrorCode.BADARGUMENTS
-    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 2)
+    for module in (child_lists, multi_reads):
+        monkeypatch.setattr(module, "FILTERED_COUNT_MAX", 2)
     assert ask(ensemble, client, opcode, body)[0] == ErrorCode.BADARGUMENTS
-    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 100)
+    for module in (child_lists, multi_reads):
+        monkeypatch.setattr(module, "FILTERED_COUNT_MAX", 100)
     for name in (b"/d/x", b"/d/y"):
         ensemble.do(client, client.create(name, b"z" * 600_000))
     assert ask(ensemble, client, opcode, body)[0] == ErrorCode.BADARGUMENTS
@@ -242,10 +245,10 @@ def test_what_may_not_be_read_is_left_out_with_all_below_it(ensemble: Ensemble, 
 
 def test_too_much_below_is_refused(ensemble: Ensemble, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble.do(client, client.create(b"/d/p/1"))
-    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 3)
+    monkeypatch.setattr(child_lists, "FILTERED_COUNT_MAX", 3)
     assert below(ensemble, client, b"/d") == ErrorCode.BADARGUMENTS
     assert isinstance(below(ensemble, client, b"/d", 3), list), "it need not look further"
-    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 100)
+    monkeypatch.setattr(child_lists, "FILTERED_COUNT_MAX", 100)
     long = b"/d/p/" + b"l" * 60_000
     small = Ensemble(1, keeperExtensionsEnabled="true", **{"jute.maxbuffer": "70000"})
     other = small.session()

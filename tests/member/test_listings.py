@@ -76,7 +76,7 @@ def test_it_is_made_once_for_all_who_ask(ensemble: Ensemble, monkeypatch: pytest
         made.append(len(paths))
         return original(paths, start)
 
-    monkeypatch.setattr("zab.member.requests.reads.listing", counted)
+    monkeypatch.setattr("zab.member.requests.child_lists.listing", counted)
     for each in (client, ensemble.session(), ensemble.session()):
         assert len(shown(ensemble, each, b"/p")) == ROOM
         assert len(shown(ensemble, each, b"/p", OpCode.GET_CHILDREN2)) == ROOM

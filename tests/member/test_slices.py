@@ -446,9 +446,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """How much a slice of a listing is, in these tests."""
     for place in (
         "zab.member.requests.reads.NAMES",
+        "zab.member.requests.child_lists.NAMES",
         "zab.member.requests.listings.NAMES",
         "zab.member.words.four_letter.NAMES",
-        "zab.member.requests.reads.PATHS",
+        "zab.member.requests.multi_reads.PATHS",
     ):
         monkeypatch.setattr(place, 10)
     monkeypatch.setattr("zab.member.requests.connection_requests.PATHS", 10)

@@ -26,7 +26,7 @@ from datatree.requests import (
 from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 from zab.member.requests import filtered_lists as filtered
-from zab.member.requests import reads
+from zab.member.requests import multi_reads
 from zab.member.state.work import NAME_WORK, PROOF_WORK, REFUSED_WORK, REQUEST_WORK
 from zab.member.words.four_letter import WORDS
 
@@ -108,7 +108,7 @@ def test_multi_read_that_is_too_large_is_refused_before_it_is_made(monkeypatch: 
     ensemble.do(client, client.create(b"/big", b"x" * 60_000))
     made: list[int] = []
     monkeypatch.setattr(
-        "zab.member.requests.reads.data_body", lambda data, _stat: made.append(len(data)) or b"x" * len(data)
+        "zab.member.requests.multi_reads.data_body", lambda data, _stat: made.append(len(data)) or b"x" * len(data)
     )
     body = parts(*[(OpCode.GET_DATA, b"/big")] * 2)
     [(_, error, _)] = ensemble.do(client, client.request(OpCode.MULTI_READ, body))
@@ -121,9 +121,9 @@ def test_a_long_filtered_list_is_told_in_slices_and_all_of_one_state(
     is_part: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writes that are done meanwhile are not in it, and the event of its watch comes after it."""
-    for module in ("filtered_lists", "listings", "reads"):
+    for module in ("filtered_lists", "listings", "child_lists"):
         monkeypatch.setattr(f"zab.member.requests.{module}.NAMES", 10)
-    monkeypatch.setattr(reads, "PATHS", 10)
+    monkeypatch.setattr(multi_reads, "PATHS", 10)
     ensemble = Ensemble(1, keeperExtensionsEnabled="true")
     [server] = ensemble.servers.values()
     client, other = ensemble.session(), ensemble.session()
@@ -229,7 +229,7 @@ def test_a_write_behind_a_proof_that_waits_is_done_as_whom_it_proved(monkeypatch
 
 def test_parts_of_a_long_multi_read_are_told_in_slices_and_all_of_one_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes that are done meanwhile are not in it, and their events come after it."""
-    monkeypatch.setattr("zab.member.requests.reads.PATHS", 10)
+    monkeypatch.setattr("zab.member.requests.multi_reads.PATHS", 10)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client, other = ensemble.session(), ensemble.session()
@@ -238,8 +238,8 @@ def test_parts_of_a_long_multi_read_are_told_in_slices_and_all_of_one_state(monk
     ensemble.do(other, other.set(b"/p93", b"x" * 20_000))
     ensemble.do(client, client.get(b"/p94", watch=True))
     told: list[int] = []
-    told_part = reads._part_told
-    monkeypatch.setattr(reads, "_part_told", lambda *found: told.append(0) or told_part(*found))
+    told_part = multi_reads._part_told
+    monkeypatch.setattr(multi_reads, "_part_told", lambda *found: told.append(0) or told_part(*found))
     asked = [(int(OpCode.GET_CHILDREN), b"/p00"), *((int(OpCode.GET_DATA), path) for path in paths)]
     client.replies()
     client.say(client.request(OpCode.MULTI_READ, parts(*asked)))

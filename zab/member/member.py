@@ -63,7 +63,7 @@ from zab.member.requests.limits import NOTED_BYTES_MIN, NOTED_COUNT_MIN, Limits
 from zab.member.requests.processor import Processor
 from zab.member.requests.questions import Questions
 from zab.member.requests.read_only import ReadOnlyMode
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 from zab.member.requests.request_throttle import RequestThrottle
 from zab.member.sessions.sessions import Sessions
 from zab.member.settings.config import Config

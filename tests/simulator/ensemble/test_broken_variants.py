@@ -28,7 +28,7 @@ from zab.member.events import Answer
 from zab.member.requests import processor as processor_module
 from zab.member.requests.connection_requests import ANSWERS
 from zab.member.requests.processor import _HEADER, Processor
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 from zab.member.sessions.sessions import Sessions
 from zab.member.storage.events import StorageEffect
 from zab.member.storage.storage import Storage

@@ -25,8 +25,8 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     for place in ("requests.processor.DELIVERED", "requests.limits.ENDED", "clients.connection.ENDED"):
         monkeypatch.setattr(f"zab.member.{place}", 1)
     monkeypatch.setattr("session.tracker.EXPIRED_COUNT_MAX", 1)
-    for name in ("NAMES", "PATHS"):
-        monkeypatch.setattr(f"zab.member.requests.reads.{name}", 1)
+    for name in ("reads.NAMES", "child_lists.NAMES", "multi_reads.PATHS"):
+        monkeypatch.setattr(f"zab.member.requests.{name}", 1)
     counts: Counter[str] = Counter()
     deliver = Processor.deliver
 

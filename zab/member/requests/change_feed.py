@@ -51,7 +51,7 @@ from zab.jute.change_pages import PageStatus, page_body
 from zab.jute.framing import CHANGES_XID_MAX
 from zab.jute.replies import reply
 from zab.member.clients.connection import ClientConnection
-from zab.member.requests.reads import BODY_AT, UNDECODABLE, ReadState
+from zab.member.requests.read_state import BODY_AT, UNDECODABLE, ReadState
 from zab.member.storage.change_rows import Place, Row, gather, is_known, rows_of, start_of
 from zab.member.storage.events import ChangesRead, LookBackSlice, LookedBack, ReadChanges
 from zab.protocol.history import History

@@ -42,9 +42,8 @@ from zab.member.clients.authentication import SaslFailed, Verdict
 from zab.member.clients.connection import ClientConnection, Closing
 from zab.member.clients.events import LoginStepped
 from zab.member.clients.long_requests import Piece
-from zab.member.requests.reads import (
+from zab.member.requests.read_state import (
     BODY_AT,
-    READS,
     Answer,
     ConnectionEnds,
     ReadState,
@@ -53,6 +52,7 @@ from zab.member.requests.reads import (
     check_watch_limit,
     may,
 )
+from zab.member.requests.reads import READS
 from zab.member.settings.config import Config
 from zab.member.state.work import NAME_WORK, PROOF_WORK
 

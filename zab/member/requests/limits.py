@@ -36,7 +36,7 @@ from datatree.slices import ENDED, NAMES
 from zab.member.clients.connection import ClientConnection, Hold, Stage
 from zab.member.requests.intake import Intake
 from zab.member.requests.large_frames import LargeFrames
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 from zab.member.requests.request_throttle import RequestThrottle
 from zab.member.state.work import LARGE_BYTES
 

@@ -64,7 +64,7 @@ from zab.member.requests.growing_writes import needs_room
 from zab.member.requests.intake import Intake
 from zab.member.requests.local_session_requests import apart
 from zab.member.requests.proposing import Proposing
-from zab.member.requests.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
+from zab.member.requests.read_state import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.requests.watch_events import notify
 from zab.member.requests.write_replies import WRITTEN, multi_in_slices, reconfigured
 from zab.member.sessions.sessions import Sessions

@@ -27,7 +27,7 @@ from datatree.record import Fields, Txn, encode
 from zab.member.clients.connection import ClientConnection
 from zab.member.requests.growing_writes import needs_room
 from zab.member.requests.intake import Intake
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 from zab.member.requests.under_way import Long, Proposed
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.work import (

@@ -7,7 +7,8 @@ One transaction may change thousands of znodes that the same thousand connection
 other and concern the very same watchers are told together: each watcher is looked up once for all of them, and its
 output takes their frames as one piece, which all of them share.
 
-Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent (`event_sending`).
+Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent
+(`event_sending`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from datatree.slices import CONSUMED, PATH_BYTES, TOLD, TOLD_FOR_ONE, WATCHES
 from datatree.watches import WatchTable
 from zab.jute.replies import notification
 from zab.member.clients.connection import ClientConnection
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 
 
 def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generator[None, None, int]:

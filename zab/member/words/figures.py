@@ -25,7 +25,7 @@ from zab.member.clients.connection import ClientConnection, Clients, Stage
 from zab.member.membership.reconfiguring import in_force
 from zab.member.requests.processor import Processor
 from zab.member.requests.read_only import ReadOnlyMode
-from zab.member.requests.reads import ReadState
+from zab.member.requests.read_state import ReadState
 from zab.member.sessions.sessions import Sessions
 from zab.member.settings.config import Config
 from zab.member.state.digests import Digests

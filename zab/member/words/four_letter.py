@@ -22,7 +22,7 @@ from datatree.slices import NAMES
 from session.identity import SessionId
 from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.membership.reconfiguring import config_in_force
-from zab.member.requests.reads import ConnectionEnds, Steps
+from zab.member.requests.read_state import ConnectionEnds, Steps
 from zab.member.state.metrics import Summary
 from zab.member.state.waiting import why_not_serving
 from zab.member.words.events import LookAround, LookedAround
