@@ -129,6 +129,13 @@ def test_a_mutant_whose_killer_fails_is_killed_and_undone(workbench: Workbench) 
 
 
 @pytest.mark.slow
+def test_what_killers_import_is_compiled_once(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert workbench.passes(["test_it.py"]) == ""
+    assert list((workbench.directory / "__pycache__").glob("it.*.pyc"))
+
+
+@pytest.mark.slow
 def test_a_mutant_whose_killer_passes_has_survived(workbench: Workbench) -> None:
     assert workbench.verdict(changed("    return number + number\n"))[0] is Verdict.SURVIVED
 
