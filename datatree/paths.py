@@ -25,6 +25,7 @@ __all__ = [
     "is_valid",
     "is_valid_name",
     "long_sequential_name",
+    "missing",
     "name",
     "parent",
     "sequential_name",
@@ -114,3 +115,8 @@ def long_sequential_name(path: bytes, zxid: int, index: int) -> bytes:
     assert 0 <= index <= LONG_INDEX_MAX
     assert 0 < zxid <= LONG_ZXID_MAX
     return path + b"%d" % (_LONG_FIRST + (zxid << 13 | index))
+
+
+def missing(path: bytes) -> Refused:
+    """Why there is no znode at `path`. What exists has a valid path, so only what does not is looked at."""
+    return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)

@@ -4,7 +4,8 @@ The leader alone prepares, in the order of the zxids, against its tree and the c
 asked, a transaction comes out: a request that is refused becomes an error transaction with its own zxid, since the
 refusal may rest on changes that are not committed yet, and is answered when it is applied.
 
-The checks of each operation stand in ZooKeeper's order; the first that fails gives the error:
+The checks of each operation are in ZooKeeper's order; the first that fails gives the error. Those of operations that
+remove are in `datatree.removals`, those of checks in `datatree.checks`.
 
     all             session unknown, closing or closed -> SESSIONEXPIRED; undecodable -> MARSHALLINGERROR
     create*         flags that fit no operation (`creating`) -> BADARGUMENTS; TTL while extended types are off ->
@@ -16,20 +17,9 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
     createIfNotExists
                     UNIMPLEMENTED while it is off; sequential, container, TTL -> BADARGUMENTS; then as create, but for
                     NODEEXISTS
-    delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
-                    NOAUTH; NONODE; BADVERSION; NOTEMPTY
-    tryRemove       UNIMPLEMENTED while it is off; then as delete, but that it does nothing for NONODE, BADVERSION and
-                    NOTEMPTY
-    removeRecursive UNIMPLEMENTED while it is off; path as of a delete -> BADARGUMENTS; nothing for what is not there;
-                    DELETE on the parent -> NOAUTH; more znodes than the limit asked for, or than one transaction has
-                    room for -> NOTEMPTY; DELETE on each that has children -> NOAUTH
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED;
                     BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
-    check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
-    checkNotExists  UNIMPLEMENTED while it is off; READ -> NOAUTH; of this version -> NODEEXISTS
-    checkStat       UNIMPLEMENTED while it is off; then as check; another Stat than asked for -> BADVERSION
-    deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
     createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
     reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
     handOver        UNIMPLEMENTED; WRITE on /zookeeper/config -> NOAUTH; what `hand_over` refuses
@@ -44,49 +34,39 @@ from collections.abc import Callable, Generator
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final, TypeAlias
 
-from datatree.acl import (
-    ADMIN,
-    CREATE,
-    DELETE,
-    READ,
-    WRITE,
-    AclList,
-    fix_up,
-    permits,
-    size_of,
-)
+from datatree.acl import ADMIN, CREATE, WRITE, AclList, fix_up, size_of
+from datatree.checks import Checks
 from datatree.creating import EPHEMERAL, SEQUENTIAL, kind_of
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
-from datatree.outstanding import ChangeRecord, Outstanding
+from datatree.outstanding import Outstanding
 from datatree.paths import (
     CONFIG,
     LONG_INDEX_MAX,
     LONG_ZXID_MAX,
-    RESERVED,
     ROOT,
     is_text,
     is_valid,
     is_valid_name,
     long_sequential_name,
-    parent,
+    missing,
     sequential_name,
 )
 from datatree.prepare_settings import PrepareSettings
 from datatree.quota import is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
-from datatree.requests import FIELDS, OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl, write_parts_of
+from datatree.removals import Removals
+from datatree.request_decoding import FIELDS, path_asked_for, write_parts_of
+from datatree.requests import OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl
 from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
 from datatree.write_request import Asked
 from datatree.znode import (
     CONTAINER_OWNER,
-    INT,
     INT_MAX,
     TTL_MS_MAX,
     is_ephemeral,
-    is_ttl,
     next_version,
     ttl_owner,
     wrapped,
@@ -101,7 +81,6 @@ _PART_BYTES_MIN: Final = 18
 # Types of transactions, as plain ints: they stand in every one.
 _CREATE: Final = int(OpCode.CREATE)
 _CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT)
-_DELETE: Final = int(OpCode.DELETE)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
 _CHECK: Final = int(OpCode.CHECK)
@@ -112,14 +91,11 @@ _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _RECONFIG: Final = int(OpCode.RECONFIG)
-_PATHLESS: Final = (_RECONFIG, _CREATE_SESSION, int(OpCode.HAND_OVER))
-"""What begins with something else."""
 _ENSEMBLE: Final = 0
 """The session of what the ensemble asks for by itself."""
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
 _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 
-_NOTHING_TO_REMOVE: Final = (ErrorCode.NONODE, ErrorCode.BADVERSION, ErrorCode.NOTEMPTY)
 # Flags of a createIfNotExists.
 _UNNUMBERED: Final = (0, 1)
 # Without flags the znode is persistent.
@@ -135,7 +111,7 @@ class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
     __slots__ = (
-        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removed_room"),
+        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removals"),
         *("_settings", "_time", "_tree"),
         *("entries_count", "outstanding"),
     )
@@ -144,8 +120,10 @@ class Prepare:
         self._tree = tree
         self._settings = settings or PrepareSettings()
         self._last, self._time = tree.applied, 0
-        self._acl_room = self._long_names_count = self._removed_room = 0
+        self._acl_room = self._long_names_count = 0
         self.outstanding = Outstanding(tree)
+        removals = self._removals = Removals(tree, self.outstanding, self._settings)
+        checks = Checks(self.outstanding, self._settings)
         self.entries_count = 0
         """Of lists of permissions that were looked at, of all requests."""
         operations: dict[OpCode, _Operation] = {
@@ -154,22 +132,22 @@ class Prepare:
             OpCode.CREATE_CONTAINER: self._create,
             OpCode.CREATE_TTL: self._create,
             OpCode.CREATE_IF_NOT_EXISTS: self._create_if_not_exists,
-            OpCode.DELETE: self._delete,
-            OpCode.TRY_REMOVE: self._try_remove,
-            OpCode.DELETE_CONTAINER: self._delete_container,
+            OpCode.DELETE: removals.delete,
+            OpCode.TRY_REMOVE: removals.try_remove,
+            OpCode.DELETE_CONTAINER: removals.delete_container,
             OpCode.SET_DATA: self._set_data,
             OpCode.SET_ACL: self._set_acl,
-            OpCode.CHECK: self._check,
-            OpCode.CHECK_NOT_EXISTS: self._check_not_exists,
-            OpCode.CHECK_STAT: self._check_stat,
+            OpCode.CHECK: checks.check,
+            OpCode.CHECK_NOT_EXISTS: checks.check_not_exists,
+            OpCode.CHECK_STAT: checks.check_stat,
             OpCode.RECONFIG: self._reconfig,
             OpCode.HAND_OVER: self._hand_over,
             OpCode.CREATE_SESSION: self._create_session,
         }
         self._long_operations: dict[int, _LongOperation] = {
             _MULTI: self._multi,
-            _REMOVE_RECURSIVE: self._remove_recursive,
-            _CLOSE_SESSION: self._close_session,
+            _REMOVE_RECURSIVE: removals.remove_recursive,
+            _CLOSE_SESSION: removals.close_session,
         }
         # That of a removeRecursive is not one part but as many as it removes znodes: `_multi` does it.
         self._parts: dict[int, _Operation | None] = {_REMOVE_RECURSIVE: None}
@@ -204,7 +182,7 @@ class Prepare:
         if opcode == _MULTI:
             return len(body) > PARTS * _PART_BYTES_MIN or REMOVE_RECURSIVE_PART in body
         if opcode == _REMOVE_RECURSIVE:
-            found = self.outstanding.view(_path_asked_for(opcode, body))
+            found = self.outstanding.view(path_asked_for(opcode, body))
             return found is not None and found[5] > 0
         return opcode == _CLOSE_SESSION and self.outstanding.may_own_more_than(PARTS, session)
 
@@ -214,7 +192,7 @@ class Prepare:
         """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
         Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
         self._last, self._time, self._long_names_count = zxid, time, 0
-        self._acl_room, self._removed_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
+        self._acl_room, self._removals.paths_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
         session, cxid, opcode, _, _ = request
         self.outstanding.begin()
         try:
@@ -260,14 +238,10 @@ class Prepare:
         session, cxid, opcode, body, _ = request
         path = b""
         if (opcode in self._operations or opcode == _REMOVE_RECURSIVE) and code != ErrorCode.MARSHALLINGERROR:
-            path = _path_asked_for(opcode, body)
+            path = path_asked_for(opcode, body)
         return zxid, time, session, cxid, _ERROR, int(code), path, None, (opcode,)
 
     # The checks that operations share.
-
-    def _permit(self, acl: AclList, mask: int, request: Asked) -> None:
-        if not permits(acl, mask, request[4]) and not self._settings.skip_acl:
-            raise Refused(ErrorCode.NOAUTH)
 
     def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Asked) -> AclList:
         settings = self._settings
@@ -285,10 +259,10 @@ class Prepare:
         if change is None or not change[1]:
             change = outstanding.view(path)
             if change is None:
-                raise _missing(path)
+                raise missing(path)
         _, _, version, cversion, aversion, children_count, acl, owner, before, czxid, _, ctime, _, pzxid = change
         if acl is not None:
-            self._permit(acl, WRITE, request)
+            self._settings.permit(acl, WRITE, request)
         if path == CONFIG:
             raise Refused(ErrorCode.BADARGUMENTS)
         length = len(data) if data else 0
@@ -333,7 +307,7 @@ class Prepare:
             if holder is None:
                 raise Refused(ErrorCode.NONODE)
         if holder[6] is not None:
-            self._permit(holder[6], CREATE, request)
+            self._settings.permit(holder[6], CREATE, request)
         if flags in SEQUENTIAL:
             path = self._sequential(path, holder[3], zxid)
         # The parent exists, so its path is valid, unless it was the first of two "/".
@@ -429,109 +403,6 @@ class Prepare:
         if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
             raise Refused(ErrorCode.QUOTAEXCEEDED)
 
-    def _deletable_from(self, path: bytes, request: Asked) -> ChangeRecord | None:
-        """The parent of `path`, whose children the request may delete; None: there is none."""
-        if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
-            raise Refused(ErrorCode.BADARGUMENTS)
-        holder = self.outstanding.view(parent(path))
-        if holder is not None and holder[6] is not None:
-            self._permit(holder[6], DELETE, request)
-        return holder
-
-    def _delete(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        path, expected = fields
-        if self._deletable_from(path, request) is None:
-            raise Refused(ErrorCode.NONODE)
-        change = self.outstanding.view(path)
-        if change is None:
-            raise Refused(ErrorCode.NONODE)
-        if expected != change[2] and expected != _ANY_VERSION:
-            raise Refused(ErrorCode.BADVERSION)
-        if change[5]:
-            raise Refused(ErrorCode.NOTEMPTY)
-        self._remove(path, change, zxid)
-        return _DELETE, 0, path, None, None
-
-    def _try_remove(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        if not self._settings.keeper_extensions:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        try:
-            return self._delete(opcode, fields, request, zxid)
-        except Refused as refused:
-            if refused.code not in _NOTHING_TO_REMOVE:
-                raise
-        path = fields[0]
-        found = self.outstanding.view(path)
-        # Alone it is not null, as of a createIfNotExists.
-        return _CHECK, -1 if found is None else found[2], path, None if request[2] == _MULTI else b"", None
-
-    def _remove_recursive(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
-        """It is logged as what it comes to: the multi of its deletes, one delete, or a check where nothing is there."""
-        try:
-            fields, _ = FIELDS[_REMOVE_RECURSIVE](request[3], 0)
-        except (StructError, IndexError):
-            raise JuteError("a removeRecursive that ends early") from None
-        deletes = yield from self._remove_subtree(fields, request, zxid, self._settings.multi_parts_max)
-        if len(deletes) > 1:
-            return _MULTI, 0, b"", None, tuple(deletes)
-        return deletes[0] if deletes else (_CHECK, -1, fields[0], b"", None)
-
-    def _remove_subtree(
-        self, fields: tuple[Any, ...], request: Asked, zxid: int, room: int
-    ) -> Generator[None, None, list[Part]]:
-        """The deletes, children before their parents. The last one says how many before it are its own, so that the
-        answer to a multi has one part for all of them (`datatree.apply`)."""
-        path, limit = fields
-        if not self._settings.keeper_extensions:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        if self._deletable_from(path, request) is None or self.outstanding.view(path) is None:
-            return []
-        paths = yield from self.outstanding.subtree(path, min(limit, room))
-        self._removed_room -= sum(map(len, paths)) + 4 * len(paths)
-        if not paths or self._removed_room < 0:
-            raise Refused(ErrorCode.NOTEMPTY)
-        for each in paths:
-            change = self.outstanding.view(each)
-            if change is not None and change[5] and change[6] is not None:
-                self._permit(change[6], DELETE, request)
-        for count, each in enumerate(reversed(paths), 1):
-            change = self.outstanding.view(each)
-            assert change is not None
-            self._remove(each, change, zxid)
-            if not count % PARTS:
-                yield
-        deletes: list[Part] = [(_DELETE, 0, each, None, None) for each in reversed(paths)]
-        deletes[-1] = (_DELETE, len(paths) - 1, path, None, None)
-        return deletes
-
-    def _remove(self, path: bytes, change: ChangeRecord, zxid: int) -> None:
-        above = parent(path)
-        holder = self.outstanding.view(above)
-        assert holder is not None
-        assert holder[5] > 0
-        charge = None
-        if self._settings.enforce_quota and self._tree.quotas:
-            charge = self.outstanding.charge(path, -1, -change[8], check=False)
-        self.outstanding.put(path, (zxid, False, 0, 0, 0, 0, None, 0, 0, 0, 0, 0, 0, 0), charge)
-        self.outstanding.put(above, (zxid, *holder[1:5], holder[5] - 1, *holder[6:13], zxid))
-        if change[7] and is_ephemeral(change[7]):
-            self.outstanding.disown(path, change[7], zxid)
-
-    def _delete_container(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        (path,) = fields
-        # No permission is checked here, so no client may get this far.
-        if request[0]:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        change = self.outstanding.view(path)
-        if change is None:
-            raise Refused(ErrorCode.NONODE)
-        if change[5]:
-            raise Refused(ErrorCode.NOTEMPTY)
-        if change[7] != CONTAINER_OWNER and not is_ttl(change[7]):
-            raise Refused(ErrorCode.BADVERSION)
-        self._remove(path, change, zxid)
-        return _DELETE_CONTAINER, 0, path, None, None
-
     def _set_acl(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         path, wire_acl, expected = fields
         change = self.outstanding.view(path)
@@ -540,7 +411,7 @@ class Prepare:
         acl = self._fix_up(wire_acl, request)
         if change is None:
             raise Refused(ErrorCode.NONODE)
-        self._permit(change[6], ADMIN, request)
+        self._settings.permit(change[6], ADMIN, request)
         aversion = change[4]
         if expected != aversion and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
@@ -548,39 +419,6 @@ class Prepare:
         after = (zxid, *change[1:4], number, change[5], acl, *change[7:])
         self.outstanding.put(path, after)
         return _SET_ACL, number, path, None, (acl,)
-
-    def _check(self, _opcode: int, fields: tuple[Any, ...], request: Asked, _zxid: int) -> Part:
-        path, expected = fields
-        change = self.outstanding.view(path)
-        if change is None:
-            raise _missing(path)
-        self._permit(change[6], READ, request)
-        if expected != change[2] and expected != _ANY_VERSION:
-            raise Refused(ErrorCode.BADVERSION)
-        return _CHECK, change[2], path, None, None
-
-    def _check_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, _zxid: int) -> Part:
-        path, expected = fields
-        if not self._settings.keeper_extensions:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        if not is_valid(path):
-            raise Refused(ErrorCode.BADARGUMENTS)
-        change = self.outstanding.view(path)
-        if change is None:
-            return _CHECK, -1, path, None, None
-        self._permit(change[6], READ, request)
-        if expected in (change[2], _ANY_VERSION):
-            raise Refused(ErrorCode.NODEEXISTS)
-        return _CHECK, change[2], path, None, None
-
-    def _check_stat(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        path, expected, stat = fields
-        if not self._settings.keeper_extensions:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        checked = self._check(opcode, (path, expected), request, zxid)
-        if not self.outstanding.has_stat(path, stat):
-            raise Refused(ErrorCode.BADVERSION)
-        return checked
 
     def _multi(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
         """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
@@ -597,7 +435,7 @@ class Prepare:
                 try:
                     operation = self._parts[opcode]
                     if operation is None:
-                        parts += yield from self._removed_part(fields, request, zxid, len(parts))
+                        parts += yield from self._removals.removed_part(fields, request, zxid, len(parts))
                     else:
                         parts.append(operation(opcode, fields, request, zxid))
                 except Refused as refusal:
@@ -611,15 +449,6 @@ class Prepare:
         self.outstanding.begin()
         return _MULTI, 0, b"", None, _refused_parts(refused_at, refused, count)
 
-    def _removed_part(
-        self, fields: tuple[Any, ...], request: Asked, zxid: int, count: int
-    ) -> Generator[None, None, list[Part]]:
-        """A removeRecursive behind so many parts."""
-        if not self._settings.is_removed_in_multis():
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        deletes = yield from self._remove_subtree(fields, request, zxid, self._settings.multi_parts_max - count)
-        return deletes or [(_CHECK, -1, fields[0], None, None)]
-
     def _reconfig(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         reconfigure = self._settings.reconfigure
         if reconfigure is None:
@@ -629,7 +458,7 @@ class Prepare:
         change = self.outstanding.view(CONFIG)
         assert change is not None, "nobody deletes it"
         if change[6] is not None and request[0] != _ENSEMBLE:
-            self._permit(change[6], WRITE, request)
+            self._settings.permit(change[6], WRITE, request)
         czxid, _, ctime, _, pzxid = change[9:]
         after = (zxid, True, _ANY_VERSION, *change[3:8], len(text), czxid, zxid, ctime, self._time, pzxid)
         self.outstanding.put(CONFIG, after)
@@ -643,7 +472,7 @@ class Prepare:
         change = self.outstanding.view(CONFIG)
         assert change is not None, "nobody deletes it"
         if change[6] is not None:
-            self._permit(change[6], WRITE, request)
+            self._settings.permit(change[6], WRITE, request)
         hand_over(server_id, zxid)
         # It changes nothing; as the check of a createIfNotExists it stands alone.
         return _CHECK, change[2], CONFIG, b"", None
@@ -658,18 +487,6 @@ class Prepare:
         self.outstanding.create_session(session, zxid)
         return _CREATE_SESSION, timeout_ms, b"", None, None
 
-    def _close_session(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
-        session = request[0]
-        paths: list[bytes] = []
-        for count, path in enumerate(self.outstanding.perhaps_ephemerals(session), 1):
-            change = self.outstanding.view(path)
-            if change is not None and change[7] == session:
-                self._remove(path, change, zxid)
-                paths.append(path)
-            if not count % PARTS:
-                yield
-        return _CLOSE_SESSION, 0, b"", None, tuple(paths)
-
 
 def _whole(steps: Generator[None, None, tuple[Fields, bytes]]) -> Fields:
     while True:
@@ -678,21 +495,6 @@ def _whole(steps: Generator[None, None, tuple[Fields, bytes]]) -> Fields:
         except StopIteration as end:
             txn: Fields = end.value[0]
             return txn
-
-
-def _missing(path: bytes) -> Refused:
-    """Why there is no znode at `path`. What exists has a valid path, so only what does not is looked at."""
-    return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)
-
-
-def _path_asked_for(opcode: int, body: bytes) -> bytes:
-    """The path in a request, or "" if it has none that can be written down. What comes after it may be long, and is not
-    read again."""
-    if opcode in _PATHLESS or len(body) < INT.size:
-        return b""
-    end = INT.size + INT.unpack_from(body)[0]
-    path = body[INT.size : end]
-    return path if INT.size <= end <= len(body) and is_text(path) else b""
 
 
 def _refused_parts(refused_at: int, code: ErrorCode, count: int) -> tuple[Part, ...]:

@@ -5,7 +5,9 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from datatree.acl import ACL_BYTES_MAX, ACL_COUNT_MAX, SCHEMES
+from datatree.acl import ACL_BYTES_MAX, ACL_COUNT_MAX, SCHEMES, AclList, permits
+from datatree.errors import ErrorCode, Refused
+from datatree.write_request import Asked
 
 __all__ = ["MULTI_PARTS_MAX", "HandOver", "PrepareSettings", "Reconfigure"]
 
@@ -57,3 +59,8 @@ class PrepareSettings:
     acl_schemes: frozenset[bytes] = SCHEMES
     reconfigure: Reconfigure | None = None
     hand_over: HandOver | None = None
+
+    def permit(self, acl: AclList, mask: int, request: Asked) -> None:
+        """Raise NOAUTH unless `acl` grants a bit of `mask` to an identity of the connection that asks."""
+        if not permits(acl, mask, request[4]) and not self.skip_acl:
+            raise Refused(ErrorCode.NOAUTH)

@@ -63,29 +63,23 @@ from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
 from datatree.log.zxid import Zxid
+from datatree.snapshot_entries import IS_LIST, IS_SESSION, IS_ZNODE, SESSION, ZNODE, pack_list, parse_list
 from datatree.tree import DataTree, Installed, TreeError
-from datatree.znode import DATA_AT, HEAD, STAT_AT, STAT_BYTES, Znode
+from datatree.znode import DATA_AT, HEAD, STAT_AT, Znode
 
 _HEAD = struct.Struct(">4sI16sQ16s12x")
 _CHUNK = struct.Struct(">II")
 _CRC = struct.Struct(">I")
 _TRAILER = struct.Struct(">4sIQ16sQQQI")
-_SESSION = struct.Struct(">Bqi")
-_LIST = struct.Struct(">BII")
-_ENTRY = struct.Struct(">iII")
-_ZNODE = struct.Struct(f">BIiIqi{STAT_BYTES}s")
 _NAME = re.compile(r"snapshot\.([0-9a-f]+)")
 
 HEADER_BYTES = _HEAD.size + _CRC.size
 TRAILER_BYTES = _TRAILER.size + _CRC.size
 CHUNK_HEADER_BYTES = _CHUNK.size + _CRC.size
-ZNODE_BYTES = _ZNODE.size
-"""What stands in front of the path of a znode's entry."""
 CHUNK_BYTES = 256 << 10
 SYNC_BYTES = 4 << 20
 """How much is written between two syncs: a bounded piece of work for the disk that the log shares."""
 
-_IS_SESSION, _IS_LIST, IS_ZNODE = 1, 2, 3
 
 assert HEADER_BYTES == TRAILER_BYTES == 64
 
@@ -228,7 +222,7 @@ class SnapshotWriter:
 
     def _sessions(self) -> Iterator[bytes]:
         for session in sorted(self._cursor.sessions.items()):
-            yield _SESSION.pack(_IS_SESSION, *session)
+            yield SESSION.pack(IS_SESSION, *session)
 
     def _znodes(self, items: list[tuple[bytes, Znode]]) -> Iterator[bytes]:
         data_of = self._cursor.data_of
@@ -242,7 +236,7 @@ class SnapshotWriter:
                     yield pack_list(number, self._cursor.acls[acl_id])
             data = data_of(path, znode)
             length = -1 if data is None else len(data)
-            head = _ZNODE.pack(IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
+            head = ZNODE.pack(IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
             yield b"".join((head, path, data)) if data else head + path
         self._znode_count += len(items)
 
@@ -287,15 +281,6 @@ class SnapshotWriter:
         # Where these are two: the new name first, and then it is not there under the old one.
         for directory in dict.fromkeys((self.path.rpartition("/")[0], DIRECTORY)):
             self._disk.sync_directory(directory)
-
-
-def pack_list(number: int, acl: AclList) -> bytes:
-    """The entry of a list."""
-    assert acl is not None
-    parts = [_LIST.pack(_IS_LIST, number, len(acl))]
-    for perms, scheme, name in acl:
-        parts += _ENTRY.pack(perms, len(scheme), len(name)), scheme, name
-    return b"".join(parts)
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotHeader | None:
@@ -386,34 +371,21 @@ def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]
             while at < len(data):
                 kind = data[at]
                 if kind == IS_ZNODE:
-                    _, path_length, data_length, number, _, _, _ = _ZNODE.unpack_from(data, at)
-                    start = at + _ZNODE.size
+                    _, path_length, data_length, number, _, _, _ = ZNODE.unpack_from(data, at)
+                    start = at + ZNODE.size
                     if number:
                         found.append((data[start : start + path_length], lists[number]))
                     at = start + path_length + max(data_length, 0)
-                elif kind == _IS_LIST:
-                    _, acl, at = _parse_list(data, at)
+                elif kind == IS_LIST:
+                    _, acl, at = parse_list(data, at)
                     lists.append(acl)
-                elif kind == _IS_SESSION:
-                    at += _SESSION.size
+                elif kind == IS_SESSION:
+                    at += SESSION.size
                 else:
                     raise ValueError(f"entry of kind {kind}")
         except (ValueError, IndexError, struct.error) as error:
             raise SnapshotError(path, offset + at, f"entry not readable: {error}") from None
         yield found
-
-
-def _parse_list(data: bytes, at: int) -> tuple[int, AclList, int]:
-    """The list at `at`: its number, the list, and the offset after it."""
-    _, number, count = _LIST.unpack_from(data, at)
-    at += _LIST.size
-    entries = []
-    for _ in range(count):
-        perms, scheme_length, id_length = _ENTRY.unpack_from(data, at)
-        middle = at + _ENTRY.size + scheme_length
-        entries.append((perms, data[at + _ENTRY.size : middle], data[middle : middle + id_length]))
-        at = middle + id_length
-    return number, tuple(entries), at
 
 
 class SnapshotLoader:
@@ -451,7 +423,7 @@ class SnapshotLoader:
 
     def _znodes(self, data: bytes) -> Iterator[Installed]:
         """The znodes of a chunk; sessions and lists between them are loaded on the way."""
-        unpack, size, lists = _ZNODE.unpack_from, _ZNODE.size, self._lists
+        unpack, size, lists = ZNODE.unpack_from, ZNODE.size, self._lists
         while self._at < len(data):
             at = self._at
             if data[at] == IS_ZNODE:
@@ -463,9 +435,9 @@ class SnapshotLoader:
                 end = middle + data_length if data_length > 0 else middle
                 yield path, data[middle:end] if data_length >= 0 else None, lists[number], stat, owner, cversion
                 self._path = path
-            elif data[at] == _IS_SESSION:
+            elif data[at] == IS_SESSION:
                 end = self._load_session(data, at)
-            elif data[at] == _IS_LIST:
+            elif data[at] == IS_LIST:
                 end = self._load_list(data, at)
             else:
                 raise ValueError(f"entry of kind {data[at]}")
@@ -473,15 +445,15 @@ class SnapshotLoader:
             self._count += 1
 
     def _load_session(self, data: bytes, at: int) -> int:
-        _, session, timeout_ms = _SESSION.unpack_from(data, at)
+        _, session, timeout_ms = SESSION.unpack_from(data, at)
         if self._path or (self._session is not None and session <= self._session):
             raise ValueError(f"session {session:#x} out of order")
         self._session = session
         self.tree.install_session(session, timeout_ms)
-        return at + _SESSION.size
+        return at + SESSION.size
 
     def _load_list(self, data: bytes, at: int) -> int:
-        number, acl, end = _parse_list(data, at)
+        number, acl, end = parse_list(data, at)
         if number != len(self._lists):
             raise ValueError(f"list {number} where {len(self._lists)} is due")
         self._lists.append(acl)

@@ -4,9 +4,9 @@ member is given (`datatree.recovery.restoring`).
     begin_history(disk, tree, zxid, lineage, server_id)    in an empty directory, by one member for all
     write_beginning(disk, tree, lineage, directory)        the snapshot alone, without the member's records
 
-The chain begins with the lineage, the zxid and the tree's digest, so the snapshot says of itself that it is a beginning
-(`datatree.recovery.recover.Recovered.beginning`). Who belongs to the ensemble is what the files of its servers say, not
-what reconfigurations said in the old one.
+The chain begins with the lineage, the zxid and the tree's digest, so a reader of the snapshot can tell that it is a
+beginning (`datatree.recovery.recovered.Recovered.beginning`). Who belongs to the ensemble is what the files of its
+servers say, not what reconfigurations said in the old one.
 
 Invariants: the epoch of `zxid` is over, so that the first leader begins a later one; the record comes last, so that a
 directory without it does not count.

@@ -32,7 +32,7 @@ from datatree.log.frame import Bad, Frame, Scan, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path, read_segment_header
 from datatree.log.transaction_log import write_segment
 from datatree.log.zxid import BEFORE_ALL, Zxid
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 
 __all__ = ["HOLE_BYTES_MAX", "Hole", "HoleError", "fill", "find_hole", "read_history"]
 

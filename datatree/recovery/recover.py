@@ -30,8 +30,6 @@ Deliberately not here: who can be filled by others (`zab.member.membership.damag
 (`zab.protocol.peer`).
 """
 
-from attrs import define, field
-
 from datatree.history import beyond
 from datatree.log.aside import DAMAGED, DAMAGED_DIRECTORY, set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
@@ -50,7 +48,7 @@ from datatree.log.epochs import (
     load_record,
     take_marker,
 )
-from datatree.log.frame import Bad, Frame, Scan, scan
+from datatree.log.frame import Bad
 from datatree.log.segment import (
     SEGMENT_HEADER_BYTES,
     Index,
@@ -70,6 +68,8 @@ from datatree.log.session_keys import (
 from datatree.log.transaction_log import SPARE, LogContents, write_segment
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
+from datatree.recovery.found_file import FoundFile
+from datatree.recovery.recovered import Damage, Recovered
 from datatree.recovery.replay import Replay
 from datatree.snapshot import FETCH, SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
 from datatree.tree import DataTree
@@ -79,98 +79,6 @@ RECENT_BYTES = 16 << 20
 _REPLACE = "the file is kept"
 _WIPED = "this member counts for nothing until it has been synchronized"
 _REPORT = "nothing depends on it; other members have the same bytes"
-
-
-@define
-class Damage:
-    """Something on disk that is not as it should be: where, what, and what is or has to be done about it."""
-
-    path: str
-    offset: int
-    reason: str
-    action: str
-
-    def __str__(self) -> str:
-        return f"{self.path} at offset {self.offset}: {self.reason}; {self.action}"
-
-
-@define
-class Recovered:
-    """The state of a member at its start."""
-
-    tree: DataTree
-    lineage: bytes
-    """16 bytes, or empty when nothing on disk has one."""
-    mark: int
-    """The highest high-water mark known; the tree stands there."""
-    base: Position
-    """Before the first of `recent`."""
-    recent: list[Batch]
-    """The newest batches, `pending` included, to the end of the log."""
-    pending: list[Batch]
-    """The batches above `mark`: durable, and not known to be committed."""
-    log: LogContents
-    snapshot_zxid: int
-    """Of the snapshot that was loaded; 0 when there was none."""
-    epochs: tuple[int, int] | None
-    """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
-    amnesiac: bool
-    """No valid member record of this server, or no valid epoch files, or keys of sessions that cannot be read, or a
-    history that is damaged."""
-    marked: bool
-    """It holds nothing, and the operator left the file `initialize`: it never did."""
-    beginning: int = 0
-    """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
-    founder: bool = False
-    """Forced recovery made the lineage here: nobody had it before."""
-    session_keys: list[NamedKey] = field(factory=list)
-    """Those of the lineage, the one in use first."""
-    damage: list[Damage] = field(factory=list)
-    """Not empty: the history may be neither continued nor voted with."""
-    problems: list[Damage] = field(factory=list)
-    """To be reported; the history is whole without what they name."""
-    proven_zxid: int = 0
-    """The highest zxid of an intact batch seen, after a hole too."""
-    replayed_count: int = 0
-    """Transactions of the log that were applied to the tree of the snapshot."""
-    mismatch_zxid: int | None = None
-    """Where the tree does not have the digest that its leader's tree had; None when it always has."""
-
-    @property
-    def last(self) -> Position:
-        """Where the history ends: zxid and chain of the last durable batch."""
-        return self.log.last
-
-    @property
-    def empty(self) -> bool:
-        """No batch and no snapshot above zxid 0."""
-        return self.log.last[0] == 0 and not self.damage
-
-
-@define
-class _File:
-    """A log file as it was found; `header` is None when it cannot be read."""
-
-    first: int
-    header: SegmentHeader | None
-    found: Scan | None = None
-    synced: int = 0
-
-    @property
-    def path(self) -> str:
-        return log_path(self.first)
-
-    def scan(self, disk: Disk) -> Scan:
-        """All of its frames."""
-        if self.found is None:
-            self.found = scan(disk.read(self.path), self.first, SEGMENT_HEADER_BYTES)
-            self.synced = self.found.synced
-        return self.found
-
-    def promised_nothing(self, disk: Disk) -> bool:
-        """No batch of it can be read, and none was ever known to be durable: it was being begun."""
-        found = self.scan(disk)
-        return found.synced == 0 and not any(isinstance(part, Frame) and part.batches for part in found.parts)
 
 
 def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = RECENT_BYTES) -> Recovered:
@@ -294,7 +202,7 @@ class _Recovery:
         """The log has been seen to hold the position that the replay starts at."""
         self._diverged = False
         """The log has been seen to hold another history there."""
-        self._newest: _File | None = None
+        self._newest: FoundFile | None = None
         self._newest_index = Index(0)
         self._unsynced: list[Batch] = []
         self._synced_last = self.start
@@ -348,22 +256,22 @@ class _Recovery:
         elif self.segments[0].start == SEGMENT_HEADER_BYTES:
             self._note_older(files[:at])
 
-    def _find_files(self) -> list[_File]:
+    def _find_files(self) -> list[FoundFile]:
         """The log files of this lineage, without those that a crash left with nothing in them."""
-        files: list[_File] = []
+        files: list[FoundFile] = []
         for first in log_files(self.disk):
             header = read_segment_header(self.disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
             if header is not None and header.lineage != self.lineage:
                 self._set_aside(log_path(first), f"it is of lineage {header.lineage.hex()}, not {self.lineage.hex()}")
             else:
-                files.append(_File(first, header))
+                files.append(FoundFile(first, header))
         while files and files[-1].promised_nothing(self.disk):
             self._begun.append(files.pop().path)
         if files:
             self._newest = files[-1]
         return files
 
-    def _place_of_start(self, files: list[_File]) -> int:
+    def _place_of_start(self, files: list[FoundFile]) -> int:
         """Where the file is that holds the batch after the snapshot: the last that begins at or below it."""
         result = 0
         for number, file in enumerate(files):
@@ -371,7 +279,7 @@ class _Recovery:
                 result = number
         return result
 
-    def _read_file(self, file: _File, later: _File | None) -> None:
+    def _read_file(self, file: FoundFile, later: FoundFile | None) -> None:
         """Replay one file, up to where the later one takes over."""
         cutoff = later.header.previous if later is not None and later.header is not None else None
         position = file.header.previous if file.header is not None else self.replay.last
@@ -413,11 +321,11 @@ class _Recovery:
         if later is None:
             self._newest_index = index
 
-    def _unreadable(self, file: _File, offset: int, reason: str) -> None:
+    def _unreadable(self, file: FoundFile, offset: int, reason: str) -> None:
         if self._bad is None:
             self._bad = Damage(file.path, offset, reason, _REPLACE)
 
-    def _take(self, file: _File, offset: int, batch: Batch, cutoff: Position | None) -> bool:
+    def _take(self, file: FoundFile, offset: int, batch: Batch, cutoff: Position | None) -> bool:
         """Take one intact batch: whether it is part of the history."""
         if cutoff is not None and batch.zxid > cutoff[0]:
             return False
@@ -448,7 +356,7 @@ class _Recovery:
             self.problems.append(Damage(self._bad.path, self._bad.offset, self._bad.reason, _REPORT))
             self._bad = None
 
-    def _does_not_continue(self, file: _File, offset: int, batch: Batch) -> None:
+    def _does_not_continue(self, file: FoundFile, offset: int, batch: Batch) -> None:
         begins_later = file.header is not None and file.header.previous[0] > self.start[0]
         last = self.replay.last[0]
         if self._bad is not None:
@@ -462,7 +370,7 @@ class _Recovery:
         else:
             self._diverged = True
 
-    def _note_older(self, files: list[_File]) -> None:
+    def _note_older(self, files: list[FoundFile]) -> None:
         """The files wholly below the snapshot, back to the first that is not as it should be. They are not read."""
         later = self.segments[0].previous
         for file in reversed(files):

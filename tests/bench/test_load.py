@@ -20,7 +20,8 @@ import pytest
 from bench.cells import Cell, Result, all_cells
 from bench.table import Comparison, Measured, markdown, quartiles
 from datatree.opcodes import OpCode
-from datatree.requests import Multi, SetData, decode
+from datatree.request_decoding import decode
+from datatree.requests import Multi, SetData
 from tests.bench.generator import echoing, needs_compiler, programs
 
 __all__ = ["programs"]

@@ -10,7 +10,8 @@ from trio.testing import MockClock
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.requests import GetChanges, decode
+from datatree.request_decoding import decode
+from datatree.requests import GetChanges
 from datatree.txn_changes import WHOLE
 from tests.client.scripted import ConnectionEndedError, Peer, ScriptedServers
 from tests.client.test_connection import frames, get, opened

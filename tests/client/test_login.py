@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.requests import decode
+from datatree.request_decoding import decode
 from tests.client.scripted import ConnectionEndedError, Peer, ScriptedServers
 from tests.rigs.zookeeper_server import zookeeper
 from zab.client import (

@@ -8,7 +8,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from datatree.opcodes import OpCode
-from datatree.requests import PathWatch, SetWatches, decode
+from datatree.request_decoding import decode
+from datatree.requests import PathWatch, SetWatches
 from tests.client.scripted import PASSWORD, SESSION, Peer, ScriptedServers
 from zab.client import (
     AuthFailedError,

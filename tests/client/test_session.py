@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from datatree.opcodes import OpCode
-from datatree.requests import AddAuth, PathWatch, SetWatches, decode
+from datatree.request_decoding import decode
+from datatree.requests import AddAuth, PathWatch, SetWatches
 from tests.client.test_connection import PASSWORD, STAT, frames, get, welcome
 from zab.client.core.exceptions import (
     AuthFailedError,

@@ -6,7 +6,8 @@ from datatree.log.batch import Batch, build, genesis
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn, decode_all, encode
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
 from zab.simulator.world.disk import FaultyDisk

@@ -8,8 +8,8 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
+from datatree.request_decoding import DECODERS, decode
 from datatree.requests import (
-    DECODERS,
     OPEN_ACL,
     AddAuth,
     CheckStat,
@@ -31,7 +31,6 @@ from datatree.requests import (
     SetAcl,
     SetData,
     SetWatches,
-    decode,
 )
 
 OPEN = "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"

@@ -17,7 +17,8 @@ from datatree.outcome import (
     NODE_DATA_CHANGED,
     NODE_DELETED,
 )
-from datatree.requests import SetWatches, watched_paths_of
+from datatree.request_decoding import watched_paths_of
+from datatree.requests import SetWatches
 from datatree.watches import WatchTable
 from datatree.znode import HEAD, STAT_LAYOUT
 

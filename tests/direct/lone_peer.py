@@ -26,7 +26,8 @@ from datatree.log.zxid import Epoch, Zxid, epoch_of, make_zxid, next_epoch
 from datatree.opcodes import OpCode
 from datatree.record import Txn, decode_fields, encode
 from datatree.recovery.beginning import begin_history
-from datatree.recovery.recover import Recovered, examine, recover
+from datatree.recovery.recover import examine, recover
+from datatree.recovery.recovered import Recovered
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from tests.direct.ports import DirectClients, DirectLinks

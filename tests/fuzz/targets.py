@@ -20,7 +20,7 @@ from zlib import adler32, crc32
 
 import attrs
 
-from datatree import requests, snapshot
+from datatree import request_decoding, snapshot
 from datatree.errors import Refused
 from datatree.jute import JuteError, Reader
 from datatree.log import session_keys
@@ -126,16 +126,16 @@ def rounds(data: bytes) -> None:
 # -------------------------------------------------------------------------------------------------------------- clients
 
 REQUEST_EXAMPLES: list[tuple[int, bytes]] = [(int(row.values[0]), row.values[2]) for row in REQUESTS_TABLE]
-OPCODES = sorted(requests.DECODERS)
+OPCODES = sorted(request_decoding.DECODERS)
 
 
 @target(lambda: [bytes([OPCODES.index(opcode)]) + body for opcode, body in REQUEST_EXAMPLES], JuteError)
 def client_requests(data: bytes) -> None:
     """The first byte chooses the operation."""
     opcode = OPCODES[data[0] % len(OPCODES)] if data else OPCODES[0]
-    body = requests.decode(opcode, data, 1)
+    body = request_decoding.decode(opcode, data, 1)
     encoded = body.encode()
-    assert requests.decode(opcode, encoded).encode() == encoded
+    assert request_decoding.decode(opcode, encoded).encode() == encoded
 
 
 @target(lambda: [bytes([OPCODES.index(opcode)]) + body for opcode, body in REQUEST_EXAMPLES])

@@ -10,7 +10,8 @@ import attrs
 import pytest
 
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_member
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from datatree.snapshot import fetch_path
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
 from zab.member.storage import storage as module

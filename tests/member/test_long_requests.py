@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datatree.opcodes import OpCode
-from datatree.requests import SetWatches, decode
+from datatree.request_decoding import decode
+from datatree.requests import SetWatches
 from zab.jute.framing import REQUEST_HEADER, request_frame
 from zab.member.clients import long_requests
 from zab.member.clients.long_requests import CUT_MARK, Cut, LongRequests, Piece

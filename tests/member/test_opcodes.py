@@ -7,7 +7,7 @@ import pytest
 
 from datatree.opcodes import LOGGED_AS, MULTI_READS, MULTI_WRITES, READS, TYPES, WRITES, Class, OpCode
 from datatree.prepare import Prepare
-from datatree.requests import DECODERS
+from datatree.request_decoding import DECODERS
 from datatree.tree import DataTree
 from zab.jute.replies import _DECODERS as REPLY_DECODERS
 from zab.member.requests.connection_requests import ANSWERS, PROMPT

@@ -36,7 +36,7 @@ from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid, make_zxid
 from datatree.prepare import Prepare
 from datatree.record import RecordError
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable

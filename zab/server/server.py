@@ -48,7 +48,7 @@ import trio
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.holes import Hole
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from zab.configuration.dynamic import bracketed
 from zab.host.journal.journal import Journal
 from zab.host.loop.handshakes import TlsPolicy

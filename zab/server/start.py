@@ -13,7 +13,8 @@ import os
 from datatree.log.aside import DAMAGED_DIRECTORY
 from datatree.log.epochs import DIRECTORY
 from datatree.recovery.holes import Hole
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from datatree.recovery.restoring import RESTORED, drop_foreign, take_staged
 from datatree.snapshot import SnapshotError
 from zab.host.journal.journal import Journal

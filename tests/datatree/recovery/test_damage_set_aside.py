@@ -13,7 +13,8 @@ from datatree.log.segment import log_path
 from datatree.log.session_keys import NamedKey, save_session_keys
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
 from zab.host.storage.disk import RealDisk
 from zab.member.storage.storage import Storage

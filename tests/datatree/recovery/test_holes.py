@@ -14,7 +14,8 @@ from datatree.log.transaction_log import TransactionLog, write_segment
 from datatree.log.zxid import Zxid
 from datatree.recovery import holes
 from datatree.recovery.holes import Hole, HoleError, fill, find_hole, read_history
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from datatree.snapshot import snapshot_files, snapshot_path
 from tests.datatree.histories import LINEAGE, Author, fresh_log, held, snapshot, synchronized
 from zab.simulator.world.disk import FaultyDisk, PowerLossError

@@ -13,7 +13,7 @@ from datatree.log.transaction_log import TransactionLog, write_segment
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
 from datatree.record import Txn
-from datatree.recovery import recover as recovery
+from datatree.recovery import found_file
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import examine, recover
 from datatree.snapshot import snapshot_path
@@ -734,14 +734,14 @@ def test_leftovers_of_a_crash_are_removed():
 
 def test_without_the_sync_mark_a_lost_sector_would_be_a_torn_tail(monkeypatch):
     """A reader that stops at the first bad frame, as if everything behind it had never been there."""
-    original = recovery.scan
+    original = found_file.scan
 
     def first_bad_ends_it(data: bytes, first: int, start: int) -> Scan:
         found = original(data, first, start)
         found.synced = 0
         return found
 
-    monkeypatch.setattr(recovery, "scan", first_bad_ends_it)
+    monkeypatch.setattr(found_file, "scan", first_bad_ends_it)
     disk, author, _ = lived(40)
     disk.corrupt(log_path(author.batches[0].first), 1024, bytes(512))
     assert not recover(disk).damage, "this is what the sync mark is for"

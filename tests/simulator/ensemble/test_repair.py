@@ -13,7 +13,7 @@ import pytest
 
 from datatree.log.frame import Frame, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
 from zab.member.membership import restore
 from zab.protocol.states import BATCHES, NOTHING, Holds

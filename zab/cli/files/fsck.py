@@ -24,7 +24,8 @@ from datatree.history import Evidence, unread
 from datatree.log.epochs import DIRECTORY, load_epochs, load_mark, load_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole, find_hole
-from datatree.recovery.recover import Recovered, examine
+from datatree.recovery.recover import examine
+from datatree.recovery.recovered import Recovered
 from datatree.recovery.restoring import GoesOn, goes_on_with
 from datatree.recovery.scrub import Scrub
 from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, verify_snapshot

@@ -38,7 +38,8 @@ from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import DIRECTORY, load_member
 from datatree.record import RecordError, decode_fields
 from datatree.recovery.beginning import begin_history
-from datatree.recovery.recover import Recovered, examine
+from datatree.recovery.recover import examine
+from datatree.recovery.recovered import Recovered
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path

@@ -53,7 +53,8 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import LOGGED_AS, OpCode
 from datatree.record import Txn
-from datatree.requests import Create, SetAcl, WireAcl, decode, parts_of
+from datatree.request_decoding import decode, parts_of
+from datatree.requests import Create, SetAcl, WireAcl
 from session.identity import NO_SESSION
 from zab.member.clients.connection import ClientConnection, Identity
 from zab.wire.visible import in_line

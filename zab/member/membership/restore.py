@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from datatree.log.zxid import Epoch, Zxid
 from datatree.prepare_settings import PrepareSettings
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from datatree.tree import DataTree
 from zab.member.membership import reconfiguring
 from zab.member.membership.reconfiguring import READER, servers

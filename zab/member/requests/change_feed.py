@@ -44,7 +44,8 @@ from datatree.log.batch import Batch
 from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.paths import ROOT
-from datatree.requests import GetChanges, decode
+from datatree.request_decoding import decode
+from datatree.requests import GetChanges
 from datatree.txn_changes import WHOLE
 from datatree.znode import acl_id_of
 from zab.jute.change_pages import PageStatus, page_body

@@ -15,7 +15,8 @@ from datatree.crowd import Crowd, page_of
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.paths import ROOT
-from datatree.requests import FilteredList, GetChildrenPage, PathLimit, PathWatch, decode
+from datatree.request_decoding import decode
+from datatree.requests import FilteredList, GetChildrenPage, PathLimit, PathWatch
 from datatree.slices import NAMES
 from datatree.state import NO_CHILDREN
 from datatree.znode import (

@@ -33,7 +33,8 @@ from datatree.acl import ANY_SASL, READ
 from datatree.errors import ErrorCode
 from datatree.jute import NULL
 from datatree.opcodes import KEEPERS, WRITES, OpCode
-from datatree.requests import AddAuth, PathKind, PathOnly, Sasl, decode, watched_paths_of
+from datatree.request_decoding import decode, watched_paths_of
+from datatree.requests import AddAuth, PathKind, PathOnly, Sasl
 from datatree.slices import PATHS
 from datatree.znode import Znode
 from zab.jute.framing import PING_XID

@@ -10,7 +10,7 @@ from typing import Final
 
 from datatree.jute import JuteError
 from datatree.opcodes import Effect, OpCode, types_with
-from datatree.requests import parts_of
+from datatree.request_decoding import parts_of
 
 PARTS_MAX: Final = 250
 """A longer multi counts as one that needs room, whatever is in it: it is not looked through."""

@@ -24,7 +24,8 @@ from typing import Final, Protocol
 from datatree.creating import EPHEMERAL
 from datatree.jute import JuteError
 from datatree.opcodes import WRITES, OpCode
-from datatree.requests import Create, decode, parts_of
+from datatree.request_decoding import decode, parts_of
+from datatree.requests import Create
 from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.clients.long_requests import Cut
 from zab.member.requests.connection_requests import EPHEMERAL_REFUSED, LOCAL_CLOSE, NOT_READ_ONLY

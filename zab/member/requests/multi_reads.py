@@ -15,7 +15,8 @@ from datatree.acl import OPEN, READ
 from datatree.errors import ErrorCode
 from datatree.opcodes import KEEPERS_MULTI_READS, MULTI_READS, OpCode
 from datatree.paths import ROOT
-from datatree.requests import FilteredList, PathWatch, parts_of
+from datatree.request_decoding import parts_of
+from datatree.requests import FilteredList, PathWatch
 from datatree.slices import PATHS
 from datatree.state import NO_CHILDREN
 from datatree.znode import (

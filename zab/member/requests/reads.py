@@ -36,7 +36,8 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.paths import ROOT
-from datatree.requests import PathOnly, decode
+from datatree.request_decoding import decode
+from datatree.requests import PathOnly
 from datatree.slices import NAMES
 from datatree.state import NO_CHILDREN
 from datatree.znode import (

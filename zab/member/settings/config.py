@@ -13,7 +13,7 @@ from attrs import NOTHING, Factory, frozen
 
 from datatree.acl import ACL_COUNT_MAX
 from datatree.prepare_settings import MULTI_PARTS_MAX
-from datatree.requests import ACL_ENTRIES_MAX
+from datatree.request_decoding import ACL_ENTRIES_MAX
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, SERVER_ID_MAX, Ensemble, Role, ServerLine
 from zab.configuration.fields import (
     BOOLEAN,

@@ -21,7 +21,8 @@ from typing import Final, Protocol
 from datatree.log.batch import BatchError, parse
 from datatree.log.disk import Disk
 from datatree.recovery.holes import Hole, HoleError, fill, find_hole
-from datatree.recovery.recover import Recovered, examine
+from datatree.recovery.recover import examine
+from datatree.recovery.recovered import Recovered
 from zab.member.storage.snapshot_request import HistoryRequest
 from zab.protocol.states import LOOKING, State
 

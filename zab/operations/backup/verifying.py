@@ -18,7 +18,8 @@ from attrs import frozen
 
 from datatree.log.disk import File
 from datatree.log.epochs import COMMITTED, DIRECTORY, pack_mark
-from datatree.recovery.recover import Recovered, examine
+from datatree.recovery.recover import examine
+from datatree.recovery.recovered import Recovered
 from zab.operations.backup.stores import Store
 from zab.operations.verdicts.catalogue import Backup, BackupFile, Catalogue, needed
 

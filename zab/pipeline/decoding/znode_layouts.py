@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from datatree.snapshot import ZNODE_BYTES
+from datatree.snapshot_entries import ZNODE_BYTES
 from datatree.zookeeper.snapshot import STAT_ENTRY_BYTES
 from datatree.zookeeper.state import DIGESTED_BYTES
 

@@ -22,7 +22,7 @@ from attrs import define
 
 from datatree.acl import OPEN, AclTable
 from datatree.digest import SUFFIX
-from datatree.snapshot import IS_ZNODE, pack_list
+from datatree.snapshot_entries import IS_ZNODE, pack_list
 from datatree.znode import CONTAINER_OWNER, STAT_BYTES, TTL_TOP
 from datatree.zookeeper.snapshot import OPEN_ACL_ID
 from zab.pipeline.decoding.acl_text import parse_acl_text

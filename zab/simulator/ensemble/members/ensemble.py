@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 
 from datatree.log.zxid import BEFORE_ALL
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from zab.member.membership.reconfiguring import servers
 from zab.member.membership.restore import quorum_of
 from zab.protocol.membership import Membership

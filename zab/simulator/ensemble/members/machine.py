@@ -16,7 +16,8 @@ from datatree.log.frame import Bad, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.holes import Hole
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import recover
+from datatree.recovery.recovered import Recovered
 from datatree.recovery.restoring import drop_foreign, take_staged
 from zab.member.membership.damage import is_alone
 from zab.member.storage.disk_space import make_room

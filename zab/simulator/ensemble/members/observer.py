@@ -28,7 +28,7 @@ from attrs import define
 from datatree.digest import MASK
 from datatree.log.batch import parse
 from datatree.log.zxid import BEFORE_ALL, counter_of
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
 from zab.member.clients.connection import Stage

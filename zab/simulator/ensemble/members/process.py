@@ -17,7 +17,7 @@ from typing import Protocol
 
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recovered import Recovered
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
