@@ -38,7 +38,7 @@ from zab.client import (
 )
 from zab.client import client as waiting_client
 from zab.client import znodes as waiting_znodes
-from zab.client.core import changes, runtime, transaction, watcher
+from zab.client.core import changes, state_changes, transaction, watcher
 from zab.client.sync import client as blocking_client
 from zab.client.sync import watching, znodes
 
@@ -541,7 +541,7 @@ PAIRS = [
     (watcher.Watcher, watching.Watcher),
     (changes.Changes, watching.Changes),
     (child_names.ChildNames, watching.ChildNames),
-    (runtime.StateChanges, watching.StateChanges),
+    (state_changes.StateChanges, watching.StateChanges),
     (transaction.Transaction, watching.Transaction),
 ]
 OWN = {

@@ -82,8 +82,8 @@ from zab.client.core.records import (
     format_acl,
     parse_acl,
 )
-from zab.client.core.runtime import StateChanges
 from zab.client.core.settings import SaslLogin, Settings, Tls
+from zab.client.core.state_changes import StateChanges
 from zab.client.core.transaction import Get, GetChildren, Part, Transaction
 from zab.client.core.watcher import Watcher
 from zab.client.on_trio import connect

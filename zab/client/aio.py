@@ -26,7 +26,8 @@ from zab.client.building import Options, addresses_in, connect_wait_ms, context_
 from zab.client.client import Client
 from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
-from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import Runtime
+from zab.client.core.servers import PROBE_WAIT_S, Dial, HangUp, Probe, Wish
 from zab.client.forks import Descriptor, Origin
 from zab.client.tls import ENDED
 
@@ -120,8 +121,6 @@ class OnAsyncio:
         self._probes: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._attends = False
-        self._flushes = False
         self._failure: BaseException | None = None
 
     # The backend.
@@ -136,6 +135,9 @@ class OnAsyncio:
     def now(self) -> float:
         return self._loop.time()
 
+    def now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
     def waiter(self) -> _Waiter:
         return _Waiter(self._loop)
 
@@ -149,14 +151,10 @@ class OnAsyncio:
         """asyncio cancels at waits alone."""
 
     def attend(self) -> None:
-        if not self._attends:
-            self._attends = True
-            self._loop.call_soon(self._attend)
+        self._loop.call_soon(self._attend)
 
     def flush(self) -> None:
-        if not self._flushes:
-            self._flushes = True
-            self._loop.call_soon(self._flush)
+        self._loop.call_soon(self._flush)
 
     # The loop's callbacks.
 
@@ -190,23 +188,21 @@ class OnAsyncio:
                 runtime.abandon()
 
     def _attend(self) -> None:
-        self._attends = False
         self.guarded(self._step)
 
     def _step(self, runtime: Runtime) -> None:
         if self.origin.is_elsewhere:
             return
-        runtime.poll(runtime.now())
-        while runtime.wishes:
-            self._carry_out(runtime, runtime.wishes.popleft())
+        todo = runtime.poll(self.now_ms())
+        for wish in todo.wishes:
+            self._carry_out(runtime, wish)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        next_moment = runtime.next_moment
-        if next_moment is not None:
-            self._timer = self._loop.call_at(next_moment, self._attend)
+        if todo.poll_at is not None:
+            self._timer = self._loop.call_at(todo.poll_at, self._attend)
 
-    def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
+    def _carry_out(self, runtime: Runtime, wish: Wish) -> None:
         match wish:
             case Dial(attempt, host, address):
                 self._tasks[attempt] = self._loop.create_task(self._dial(runtime, attempt, host, address))
@@ -223,13 +219,12 @@ class OnAsyncio:
                 task.add_done_callback(self._probes.discard)
 
     def _flush(self) -> None:
-        self._flushes = False
         if self._wire is not None and self._wire.takes_more:
             self.guarded(self._send)
 
     def _send(self, runtime: Runtime) -> None:
         assert self._wire is not None
-        data = runtime.take(runtime.now())
+        data = runtime.take(self.now_ms())
         if data:
             self._wire.write(data)
 
@@ -241,7 +236,7 @@ class OnAsyncio:
         try:
             if address is None:
                 found = addresses_in(await self._loop.getaddrinfo(*host, type=socket.SOCK_STREAM))
-                address = runtime.found(attempt, found, runtime.now())
+                address = runtime.found(attempt, found, self.now_ms())
             if address is None:
                 return
             await self._loop.create_connection(
@@ -250,17 +245,18 @@ class OnAsyncio:
         except (OSError, UnicodeError) as error:
             self._tasks.pop(attempt, None)
             failure = _told(error) if isinstance(error, OSError) else error
-            self.guarded(lambda runtime: runtime.not_dialled(attempt, failure, runtime.now()))
+            self.guarded(lambda runtime: runtime.not_dialled(attempt, failure, self.now_ms()))
             return
         self._closing.add(wire.closed)
         wire.closed.add_done_callback(self._closing.discard)
         self._tasks.pop(attempt, None)
-        if not runtime.dialled(attempt, runtime.now()):
+        if not runtime.dialled(attempt, self.now_ms()):
             wire.abort()
             return
         self._wire = wire
         self.origin.socket = wire.socket
         wire.begin()
+        self._flush()
 
     async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
         is_writable = False
@@ -269,7 +265,7 @@ class OnAsyncio:
                 found = addresses_in(await self._loop.getaddrinfo(*place.host, type=socket.SOCK_STREAM))
                 place = runtime.found_other(attempt, place, found)
                 is_writable = await self._is_writable(place.host, place.address or found[0])
-        self.guarded(lambda runtime: runtime.probed(attempt, place, is_writable, runtime.now()))
+        self.guarded(lambda runtime: runtime.probed(attempt, place, is_writable, self.now_ms()))
 
     async def _is_writable(self, host: Host, address: str) -> bool:
         writer: asyncio.StreamWriter | None = None
@@ -337,7 +333,7 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_begun:
-            self._backend.guarded(lambda runtime: runtime.received(self.attempt, data, runtime.now()))
+            self._backend.guarded(lambda runtime: runtime.received(self.attempt, data, self._backend.now_ms()))
         else:
             self._early.append(data)
 
@@ -357,7 +353,7 @@ class _Wire(asyncio.Protocol):
             self._tell_end()
 
     def _tell_end(self) -> None:
-        self._backend.guarded(lambda runtime: runtime.broke(self.attempt, self._error, runtime.now()))
+        self._backend.guarded(lambda runtime: runtime.broke(self.attempt, self._error, self._backend.now_ms()))
 
 
 def _told(error: OSError) -> OSError:

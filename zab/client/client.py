@@ -28,10 +28,11 @@ from zab.client.core.changes import Changes
 from zab.client.core.exceptions import RequestError
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
-from zab.client.core.runtime import Runtime, StateChanges
+from zab.client.core.runtime import Runtime
 from zab.client.core.sending import Sending
 from zab.client.core.session import auth_request
 from zab.client.core.settings import encoded
+from zab.client.core.state_changes import StateChanges
 from zab.client.core.watcher import Listener, Watcher
 from zab.client.retry import Retrying
 from zab.client.znodes import Znodes

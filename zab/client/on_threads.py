@@ -37,7 +37,8 @@ from typing import Any, Final, Self, TypeVar
 
 from zab.client.building import addresses_in
 from zab.client.core.hosts import Host, Place
-from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import Runtime, Todo
+from zab.client.core.servers import PROBE_WAIT_S, Dial, HangUp, Probe, Wish
 from zab.client.forks import Origin
 from zab.client.tls import ENDED
 
@@ -288,10 +289,11 @@ class OnThreads:
         runtime = self._runtime
         assert runtime is not None
         is_done = False
-        ready: list[tuple[selectors.SelectorKey, int]] = []
         try:
-            while not runtime.is_over or runtime.wishes:
-                ready = self._selector.select(self._turn(runtime, ready))
+            todo = self._turn(runtime, [])
+            while not todo.is_over:
+                seconds = None if todo.poll_at is None else max(todo.poll_at - self.now(), 0)
+                todo = self._turn(runtime, self._selector.select(seconds))
             is_done = True
         finally:
             with self.alone():
@@ -305,8 +307,8 @@ class OnThreads:
             os.close(self._alarm_in)
             os.close(self._alarm_out)
 
-    def _turn(self, runtime: Runtime, ready: list[tuple[selectors.SelectorKey, int]]) -> float | None:
-        """Does what there is to do. Returns for how many seconds there will be no more; None is for ever."""
+    def _turn(self, runtime: Runtime, ready: list[tuple[selectors.SelectorKey, int]]) -> Todo:
+        """Does what there is to do."""
         with self.alone():
             for key, events in ready:
                 if key.fileobj == self._alarm_in:
@@ -318,15 +320,12 @@ class OnThreads:
                     if events & selectors.EVENT_READ:
                         self._receive(runtime)
             self._attends = False
-            runtime.poll(runtime.now())
-            while runtime.wishes:
-                self._carry_out(runtime, runtime.wishes.popleft())
-            if runtime.is_over:
-                return 0
-            moment = runtime.next_moment
-            return None if moment is None else max(moment - self.now(), 0)
+            todo = runtime.poll(_now_ms())
+            for wish in todo.wishes:
+                self._carry_out(runtime, wish)
+            return todo
 
-    def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
+    def _carry_out(self, runtime: Runtime, wish: Wish) -> None:
         match wish:
             case Dial(attempt, host, address):
                 work = threading.Thread(
@@ -358,7 +357,7 @@ class OnThreads:
         assert runtime is not None
         try:
             while self._socket is not None:
-                self._unsent = self._unsent or runtime.take(runtime.now())
+                self._unsent = self._unsent or runtime.take(_now_ms())
                 if not self._unsent:
                     break
                 sent = self._socket.send(self._unsent)
@@ -366,7 +365,7 @@ class OnThreads:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         except OSError as error:
-            runtime.broke(self._attempt, error, runtime.now())
+            runtime.broke(self._attempt, error, _now_ms())
             return
         self._listen()
 
@@ -385,12 +384,12 @@ class OnThreads:
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             except OSError as error:
-                runtime.broke(self._attempt, error, runtime.now())
+                runtime.broke(self._attempt, error, _now_ms())
                 return
             if not data:
-                runtime.broke(self._attempt, None, runtime.now())
+                runtime.broke(self._attempt, None, _now_ms())
                 return
-            runtime.received(self._attempt, data, runtime.now())
+            runtime.received(self._attempt, data, _now_ms())
             if not isinstance(self._socket, ssl.SSLSocket) or not self._socket.pending():
                 return
 
@@ -401,22 +400,22 @@ class OnThreads:
             if address is None:
                 found = addresses_in(socket.getaddrinfo(*host, type=socket.SOCK_STREAM))
                 with self.alone():
-                    address = runtime.found(attempt, found, runtime.now())
+                    address = runtime.found(attempt, found, _now_ms())
             if address is None:
                 return
             opened = self._open(host, address, runtime.patience_ms / 1000)
         except (OSError, UnicodeError) as error:
             with self.alone():
                 failure = error if isinstance(error, OSError) else OSError(str(error))
-                runtime.not_dialled(attempt, failure, runtime.now())
+                runtime.not_dialled(attempt, failure, _now_ms())
             return
         with self.alone():
-            if self._thread.is_alive() and runtime.dialled(attempt, runtime.now()):
+            if self._thread.is_alive() and runtime.dialled(attempt, _now_ms()):
                 opened.setblocking(False)
                 self._socket, self._attempt, self._unsent, self._asks_for_room = opened, attempt, b"", False
                 self.origin.socket = opened
                 self._selector.register(opened, selectors.EVENT_READ)
-                self._attends = True
+                self._attends = self._flushes = True
                 return
         opened.close()
 
@@ -444,4 +443,8 @@ class OnThreads:
                 opened.sendall(b"isro")
                 is_writable = opened.recv(8) == b"rw"
         with self.alone():
-            runtime.probed(attempt, place, is_writable, runtime.now())
+            runtime.probed(attempt, place, is_writable, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

@@ -23,7 +23,8 @@ from zab.client.building import Options, addresses_in, connect_wait_ms, context_
 from zab.client.client import Client
 from zab.client.connecting import Connecting
 from zab.client.core.hosts import Host, Place
-from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import Runtime
+from zab.client.core.servers import PROBE_WAIT_S, Dial, HangUp, Probe, Wish
 from zab.client.forks import Origin
 from zab.client.tls import ENDED
 
@@ -183,31 +184,31 @@ class OnTrio:
         """Until the session is over. A cancelled block still has to close its session, which takes these tasks."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
-                while not runtime.is_over:
-                    runtime.poll(runtime.now())
-                    self._carry_out(runtime, nursery)
-                    await self._rest(runtime)
-                self._carry_out(runtime, nursery)
+                todo = runtime.poll(_now_ms())
+                while True:
+                    if not self.origin.is_elsewhere:
+                        for wish in todo.wishes:
+                            self._carry_out(runtime, wish, nursery)
+                    if todo.is_over:
+                        break
+                    await self._rest(todo.poll_at)
+                    todo = runtime.poll(_now_ms())
                 nursery.cancel_scope.cancel()
 
-    def _carry_out(self, runtime: Runtime, nursery: trio.Nursery) -> None:
-        if self.origin.is_elsewhere:
-            runtime.wishes.clear()
-        while runtime.wishes:
-            match runtime.wishes.popleft():
-                case Dial(attempt, host, address):
-                    scope = self._scopes[attempt] = trio.CancelScope()
-                    nursery.start_soon(self._link, runtime, attempt, host, address, scope)
-                case HangUp(attempt):
-                    self._scopes.pop(attempt).cancel()
-                case Probe(attempt, place):
-                    nursery.start_soon(self._probe, runtime, attempt, place)
+    def _carry_out(self, runtime: Runtime, wish: Wish, nursery: trio.Nursery) -> None:
+        match wish:
+            case Dial(attempt, host, address):
+                scope = self._scopes[attempt] = trio.CancelScope()
+                nursery.start_soon(self._link, runtime, attempt, host, address, scope)
+            case HangUp(attempt):
+                self._scopes.pop(attempt).cancel()
+            case Probe(attempt, place):
+                nursery.start_soon(self._probe, runtime, attempt, place)
 
-    async def _rest(self, runtime: Runtime) -> None:
-        """Until the core has a wish, or its time has come."""
+    async def _rest(self, until: float | None) -> None:
+        """Until the core is to be polled again."""
         if not self._has_attention:
-            next_moment = runtime.next_moment
-            with trio.move_on_at(float("inf") if next_moment is None else next_moment):
+            with trio.move_on_at(float("inf") if until is None else until):
                 await self._attending.park()
         self._has_attention = False
 
@@ -218,15 +219,15 @@ class OnTrio:
             try:
                 if address is None and self._resolves:
                     found = addresses_in(await trio.socket.getaddrinfo(*host, type=trio.socket.SOCK_STREAM))
-                    address = runtime.found(attempt, found, runtime.now())
+                    address = runtime.found(attempt, found, _now_ms())
                     if address is None:
                         return
                 stream = await self._dial(host, address)
             except (OSError, UnicodeError, trio.BrokenResourceError) as error:
-                runtime.not_dialled(attempt, error, runtime.now())
+                runtime.not_dialled(attempt, error, _now_ms())
                 return
             try:
-                if runtime.dialled(attempt, runtime.now()):
+                if runtime.dialled(attempt, _now_ms()):
                     self.origin.socket = _socket_of(stream)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(self._write, runtime, attempt, stream)
@@ -240,21 +241,21 @@ class OnTrio:
             try:
                 data = await stream.receive_some(RECEIVE_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return runtime.broke(attempt, error, runtime.now())
+                return runtime.broke(attempt, error, _now_ms())
             if not data:
-                return runtime.broke(attempt, None, runtime.now())
-            runtime.received(attempt, bytes(data), runtime.now())
+                return runtime.broke(attempt, None, _now_ms())
+            runtime.received(attempt, bytes(data), _now_ms())
 
     async def _write(self, runtime: Runtime, attempt: int, stream: trio.abc.Stream) -> None:
         while True:
-            data = runtime.take(runtime.now())
+            data = runtime.take(_now_ms())
             if not data:
                 await self._unsent.park()
                 continue
             try:
                 await stream.send_all(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return runtime.broke(attempt, error, runtime.now())
+                return runtime.broke(attempt, error, _now_ms())
 
     async def _probe(self, runtime: Runtime, attempt: int, place: Place) -> None:
         is_writable = False
@@ -267,7 +268,11 @@ class OnTrio:
             async with await self._dial(place.host, address) as stream:
                 await stream.send_all(b"isro")
                 is_writable = await stream.receive_some(8) == b"rw"
-        runtime.probed(attempt, place, is_writable, runtime.now())
+        runtime.probed(attempt, place, is_writable, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(trio.current_time() * 1000)
 
 
 def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:

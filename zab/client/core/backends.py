@@ -7,10 +7,11 @@ Invariants that a backend keeps:
 - Between two waits a caller is alone: no other caller of the client, and no byte from a server, comes between.
 - A wait that is cancelled raises, and what it waited for may be waited for again.
 
-    attend      the core has another wish (`Runtime.wishes`), or its next time is another
+    attend      the core has something to do, or its next time has changed (`Runtime.poll`)
     flush       the core has bytes to send (`Runtime.take`)
 
-Both only note it: what they lead to happens after the caller has gone on to wait.
+Both only note it: what they lead to happens after the caller has gone on to wait. The core calls `attend` at most once
+until the next `poll`, and `flush` at most once until the next `take`.
 """
 
 from collections.abc import Coroutine, Hashable

@@ -16,10 +16,13 @@ Invariants:
 
 from typing import Any, Protocol
 
+from attrs import define
+
 from zab.client.core.exceptions import ZabError
 from zab.client.core.operations import Operation
+from zab.client.core.requests import ClientRequest
 
-__all__ = ["BackgroundJob"]
+__all__ = ["BackgroundJob", "BackgroundJobs"]
 
 
 class BackgroundJob(Protocol):
@@ -37,3 +40,58 @@ class BackgroundJob(Protocol):
 
     def ended(self, reason: ZabError) -> None:
         """The session is over, or the client was closed."""
+
+
+@define(eq=False)
+class _JobAnswer:
+    """The asker of a job's request."""
+
+    jobs: "BackgroundJobs"
+    job: BackgroundJob
+    operation: Operation[Any]
+    request: ClientRequest[Any]
+
+    def wake(self) -> None:
+        self.job.answered(self.operation, self.request.result, self.request.error)
+        self.jobs.stir(self.job)
+
+
+class BackgroundJobs:
+    """The jobs of one client."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[BackgroundJob, None] = {}
+        self.stirred: dict[BackgroundJob, None] = {}
+        """Those that may have something to send, in order."""
+
+    def add(self, job: BackgroundJob) -> None:
+        self._jobs[job] = None
+        self.stir(job)
+
+    def stir(self, job: BackgroundJob) -> None:
+        """The job may have something to send. What is no job, or is done, is ignored."""
+        if job in self._jobs:
+            self.stirred[job] = None
+
+    def stir_all(self) -> None:
+        self.stirred.update(self._jobs)
+
+    def next_request(self) -> ClientRequest[Any] | None:
+        """The next request of the first job that was stirred; None if it has none for now."""
+        job = next(iter(self.stirred))
+        operation = job.next()
+        if operation is None:
+            self.stirred.pop(job, None)
+            if job.is_done:
+                self._jobs.pop(job, None)
+            return None
+        request = operation.request()
+        request.asker = _JobAnswer(self, job, operation, request)
+        return request
+
+    def end(self, reason: ZabError) -> None:
+        """Tells all jobs that the session is over, and forgets them."""
+        jobs, self._jobs = self._jobs, {}
+        self.stirred.clear()
+        for job in jobs:
+            job.ended(reason)

@@ -70,6 +70,11 @@ class ClientRequest(Generic[T]):
     result: T | None = None
     error: ZabError | None = None
 
+    def end(self, result: T | None, error: ZabError | None) -> None:
+        self.is_over, self.result, self.error = True, result, error
+        if self.asker is not None:
+            self.asker.wake()
+
 
 @define
 class Opened:
