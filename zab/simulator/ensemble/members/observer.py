@@ -95,7 +95,7 @@ class Observer:
         self._committed = 0
         """As far as a mark has come, which a quorum had on disk."""
         self._initial: dict[int, int] = {}
-        """Epoch → where its initial history ended, as NEWLEADER says."""
+        """Epoch → where its initial history ended: its leader holds no more when it saves currentEpoch."""
         self._digests: dict[int, int] = {}
         self.spoiled_by: set[int] = set()
         """What the digest of a tree is higher by that was made wrong on purpose."""
@@ -258,6 +258,9 @@ class Observer:
                 if (effect.state, effect.phase) == (LEADING, BROADCAST):  # type: ignore[union-attr]
                     self.history.leads((process.sid, process.machine.starts_count), process.peer.epoch)
                     self.counts["leaders established"] += 1
+            elif kind is ev.SaveEpochs:
+                if process.peer.leading is not None and effect.current == process.peer.leading.epoch:  # type: ignore[union-attr]
+                    self._initial[effect.current] = process.peer.history.last[0]  # type: ignore[union-attr]
             elif kind is ev.TruncateLog:
                 promises = self._promises[process.sid]
                 promises.logged = min(promises.logged, effect.zxid)  # type: ignore[union-attr]
@@ -308,8 +311,6 @@ class Observer:
             promises.accepted_epoch = max(promises.accepted_epoch, peer.following.epoch or 0)
         elif isinstance(message, msg.LeaderInfo):
             promises.accepted_epoch = max(promises.accepted_epoch, message.epoch)
-        elif isinstance(message, msg.NewLeader):
-            self._initial.setdefault(message.epoch, message.zxid)
         elif isinstance(message, msg.Proposal):
             if peer.leading is None:
                 self._sent_on(process, message)
