@@ -5,7 +5,7 @@
 A curve starts both ensembles, on loopback and with the same limits, and measures each of its places on both in
 alternating rounds; a ratio is the median of the rounds'. `shares` is no curve: it says where the time of a single
 operation goes. Figures are kept in bench/curves.json after every curve, and those of other curves stay; from them come
-bench/curves/*.png and a part of bench/README.md. `--draw` measures nothing and makes both again. `--quick` is a look:
+bench/curves/*.png and a part of bench/CURVES.md. `--draw` measures nothing and makes both again. `--quick` is a look:
 one short round of the two smallest sizes, kept below bench/build.
 Everything started here is ended here, by its process id, whatever happens.
 """
@@ -23,10 +23,10 @@ from bench.curves import crowds, growth
 from bench.curves.field import Field
 from bench.curves.figures import Curve, load, save
 from bench.curves.memory import memory
-from bench.curves.page import DIRECTORY, TARGET, page
+from bench.curves.page import DIRECTORY, PAGE, TARGET, page
 from bench.curves.shares import shares
 from bench.machine import command, commit, raise_descriptors, say, system, versions
-from bench.table import write_readme
+from bench.table import write_page
 
 CURVES: Final[Mapping[str, Callable[[Field], Curve]]] = {
     "connections": growth.connections,
@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
     text = page(figures)
     print(text)
     if not options.quick:
-        write_readme(text, TARGET)
+        write_page(PAGE, text, TARGET)
     return 0
 
 

@@ -1,13 +1,15 @@
-"""From the figures to the page: what stands between the marks of `make bench-curves` in bench/README.md."""
+"""From the figures to the page: what stands between the marks of `make bench-curves` in bench/CURVES.md."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from bench.curves.figures import SIDES, THEMES, ZAB, ZOOKEEPER, Cost, Curve, Figures, Latency, Point, Series, Shares
 from bench.table import ratio_text
 
+PAGE = Path(__file__).parents[1] / "CURVES.md"
 TARGET = "make bench-curves"
 DIRECTORY = "curves"
 STEADY = 0.1
@@ -35,7 +37,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 def _section(curve: Curve, *, is_own_run: bool) -> Iterator[str]:
     light, dark = (f"{DIRECTORY}/{curve.drawing(theme)}" for theme in THEMES)
-    yield f"### {curve.title}"
+    yield f"## {curve.title}"
     yield (
         "<picture>\n"
         f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">\n'
@@ -86,7 +88,7 @@ def _number(value: float) -> str:
 
 
 def _shares(shares: Shares, *, is_own_run: bool) -> Iterator[str]:
-    yield "### Where the time of a single operation goes"
+    yield "## Where the time of a single operation goes"
     yield _lines([_distance(latency) for latency in shares.latencies])
     if is_own_run:
         yield _lines(shares.run)

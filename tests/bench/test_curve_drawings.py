@@ -11,8 +11,7 @@ import pytest
 
 from bench.curves import __main__ as curves
 from bench.curves.figures import SIDES, THEMES, Curve, Figures, Series, save
-from bench.curves.page import page
-from bench.table import README
+from bench.curves.page import PAGE, page
 from tests.bench.test_curves import connections, shares, starts
 
 pytestmark = pytest.mark.slow
@@ -59,14 +58,14 @@ def test_a_single_place_and_values_that_are_no_logarithms_are_drawn(tmp_path: Pa
 
 
 def test_drawings_and_page_are_made_again_from_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(README.read_text())
-    monkeypatch.setattr("bench.table.README", readme)
+    written = tmp_path / "CURVES.md"
+    written.write_text(PAGE.read_text())
+    monkeypatch.setattr(curves, "PAGE", written)
     monkeypatch.setattr(curves, "PLACE", tmp_path)
     found = Figures([connections()], shares())
     save(found, tmp_path / "curves.json")
     assert curves.main(["--draw"]) == 0
-    assert page(found).strip() in readme.read_text()
-    assert "<!-- make bench: begin -->" in readme.read_text()
+    assert page(found).strip() in written.read_text()
+    assert written.read_text().startswith(PAGE.read_text().split("<!--")[0])
     names = {path.name for path in (tmp_path / "curves").iterdir()}
     assert names == {f"connections-{theme}.png" for theme in THEMES}

@@ -13,9 +13,8 @@ import pytest
 from bench.curves import __main__ as curves
 from bench.curves.field import LOG_LINES, Field
 from bench.curves.figures import SIDES, THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
-from bench.curves.page import TARGET, page, sentence
+from bench.curves.page import PAGE, TARGET, page, sentence
 from bench.process_tree import ran_seconds, resident_mib, running_ns, user_and_system_seconds
-from bench.table import README
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 RUN = ["2 cores", "commit 1234567"]
@@ -116,7 +115,7 @@ sys.stdin.read()
 
 def test_the_page_has_a_picture_a_sentence_and_a_table_of_each_curve() -> None:
     text = page(Figures([connections()]))
-    assert text.startswith("- 2 cores\n- commit 1234567\n\n### Connections\n")
+    assert text.startswith("- 2 cores\n- commit 1234567\n\n## Connections\n")
     assert '<source media="(prefers-color-scheme: dark)" srcset="curves/connections-dark.png">' in text
     assert 'src="curves/connections-light.png">' in text
     assert rows(text) == [
@@ -142,8 +141,8 @@ def test_curves_of_several_runs_say_each_its_own() -> None:
     other = starts()
     other.run = ["2 cores", "commit 7654321"]
     text = page(Figures([connections(), other]))
-    assert text.startswith("### Connections")
-    assert text.index("- commit 1234567") < text.index("### Znodes") < text.index("- commit 7654321")
+    assert text.startswith("## Connections")
+    assert text.index("- commit 1234567") < text.index("## Znodes") < text.index("- commit 7654321")
 
 
 def test_the_shares_say_what_an_operation_costs_and_how_far_the_floor_is() -> None:
@@ -154,10 +153,10 @@ def test_the_shares_say_what_an_operation_costs_and_how_far_the_floor_is() -> No
 
 
 def test_the_page_of_this_repository_is_what_its_figures_say() -> None:
-    file = README.parent / "curves.json"
-    between = README.read_text().split(f"<!-- {TARGET}: begin -->")[1].split(f"<!-- {TARGET}: end -->")[0]
+    file = PAGE.parent / "curves.json"
+    between = PAGE.read_text().split(f"<!-- {TARGET}: begin -->")[1].split(f"<!-- {TARGET}: end -->")[0]
     assert between.strip() == page(load(file)).strip()
-    drawn = {path.name for path in (README.parent / "curves").glob("*.png")}
+    drawn = {path.name for path in (PAGE.parent / "curves").glob("*.png")}
     assert drawn == {curve.drawing(theme) for curve in load(file).curves for theme in THEMES}
 
 

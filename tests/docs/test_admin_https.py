@@ -1,4 +1,4 @@
-"""What docs/how-to/secure.md says of HTTPS of the admin server is what happens: its lines and commands, in order."""
+"""What docs/how-to/use-tls.md says of HTTPS of the admin server is what happens: its lines and commands, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
 
-PAGE = (ROOT / "docs" / "how-to" / "secure.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "use-tls.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("\n## HTTPS of the admin server\n", 1)[1].split("\n## ", 1)[0]
 AT, NEED = 8080, "admin.needClientAuth=true"
 

@@ -1,4 +1,4 @@
-"""What docs/how-to/secure.md says of certificates is what happens: its commands are run, in order."""
+"""What docs/how-to/use-tls.md says of certificates is what happens: its commands are run, in order."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from tests.cli.commands import Run, run
 
 __all__ = ["run"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "use-tls.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("\n## Certificates\n", 1)[1].split("\n## ", 1)[0]
 
 

@@ -1,4 +1,4 @@
-"""What docs/reference/client.md shows is what happens: each example is run, and prints what stands below it."""
+"""docs/reference/client.md and recipes.md: each example is run, and prints what the page says."""
 
 import contextlib
 import io
@@ -15,11 +15,11 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import connect, recipes, sync
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
-RECIPES = PAGE.split("\n## Recipes\n", 1)[1].split("\n## ", 1)[0]
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+PAGE, RECIPES = [(REFERENCE / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md")]
 EXAMPLES = [
     pytest.param(heading, kind, code, said, id=heading.lower().replace(" ", "-") + f"-{number}")
-    for heading, section in re.findall(r"^##+ (.*?)$(.*?)(?=^##+ |\Z)", PAGE, re.M | re.S)
+    for heading, section in re.findall(r"^#+ (.*?)$(.*?)(?=^#+ |\Z)", PAGE + RECIPES, re.M | re.S)
     for number, (kind, code, said) in enumerate(
         re.findall(r"^```python( blocking| program)?\n(.*?)^```\n```\n(.*?)^```$", section, re.M | re.S)
     )
@@ -64,7 +64,7 @@ async def run(hosts: str, code: str) -> None:
 
 
 def test_each_recipe_has_an_example_and_every_example_is_run() -> None:
-    assert PAGE.count("```python") == len(EXAMPLES)
+    assert (PAGE + RECIPES).count("```python") == len(EXAMPLES)
     shown = "".join(code for _, _, code, _ in (example.values for example in EXAMPLES))
     made = [name for name in recipes.__all__ if name[0].isupper() and callable(getattr(recipes, name).__init__)]
     handed_out = {"BadDataError", "Delta", "DeltaKind", "Deltas", "Entry", "Following", "Held", "Leaders", "Leased"}

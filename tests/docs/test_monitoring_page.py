@@ -1,4 +1,4 @@
-"""What docs/how-to/monitor.md and the section on words show is what happens, and their tables are whole."""
+"""docs/how-to/monitor.md, metrics and four-letter words: what they show is what happens, and their tables are whole."""
 
 import os
 import re
@@ -20,11 +20,9 @@ from zab.server.admin import MORE
 from zab.testing.ports import free_ports_in_a_row
 
 PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
-WORDS = (
-    (ROOT / "docs" / "reference" / "configuration.md")
-    .read_text(encoding="utf-8")
-    .split("\n## Four-letter words\n", 1)[1]
-)
+WORDS, METRICS = [
+    (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in ("four-letter-words.md", "metrics.md")
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +79,7 @@ def test_the_table_has_every_command_with_its_short_forms() -> None:
 def test_each_name_of_zookeepers_is_served_or_has_a_reason_why_not() -> None:
     theirs = {line.split()[0] for line in facts("zookeeper.txt")}
     ours = set(names_of_mntr())
-    rows = re.findall(r"^\| ((?:`[\w…]+`(?:, )?)+) \| \S", PAGE.split("\n### Names that are not there\n", 1)[1], re.M)
+    rows = re.findall(r"^\| ((?:`[\w…]+`(?:, )?)+) \| \S", METRICS.split("\n## Names that are not there\n", 1)[1], re.M)
     told = [name for row in rows for name in re.findall(r"`([\w…]+)`", row)]
     missing = theirs - ours
     reasoned = {name: {each for each in missing if re.fullmatch(name.replace("…", r"\w*"), each)} for name in told}

@@ -1,4 +1,4 @@
-"""What docs/how-to/secure.md shows is what happens: its commands are run, in order."""
+"""What docs/how-to/secure.md and log-in.md show is what happens: its commands are run, in order."""
 
 import os
 import re
@@ -10,13 +10,14 @@ from zab.host.process.secret_file import read_secrets
 from zab.member.clients.sasl_users import users_of_file
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text(encoding="utf-8")
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+PAGES = "".join((HOW_TO / name).read_text(encoding="utf-8") for name in ("secure.md", "log-in.md"))
 
 
 def test_the_commands_make_a_secret_and_change_it_and_add_a_user(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     seen = []
-    for command in re.findall(r"^\$ (zab (?:secret|user) .*)$", PAGE, re.M):
+    for command in re.findall(r"^\$ (zab (?:secret|user) .*)$", PAGES, re.M):
         done = subprocess.run(
             command,
             shell=True,

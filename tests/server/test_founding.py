@@ -17,7 +17,7 @@ from tests.rigs.processes import unstarted
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "recover.md").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -168,7 +168,7 @@ def without_values(lines):
 
 
 def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_data(tmp_path):
-    """B4, through the commands that the operations page shows."""
+    """B4, through the commands that the page shows."""
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
         start(first, second, third)

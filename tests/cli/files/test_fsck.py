@@ -230,7 +230,7 @@ def test_what_is_wrong_is_named_with_what_will_happen_and_nothing_is_changed(
 
 def test_the_example_of_the_page_is_what_is_printed(zab: Zab, tmp_path: Path) -> None:
     damaged(tmp_path)
-    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "recover.md").read_text(encoding="utf-8")
     [example] = re.findall(r"^\$ zab fsck /var/lib/zab\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     shown, said = (re.sub(r"[0-9a-f]{8,32}|\d+", "#", text) for text in (example, zab(tmp_path).out))
     *shown_lines, shown_last = shown.splitlines()

@@ -146,7 +146,7 @@ def test_json_and_the_example_of_the_page(zab: Zab, theirs: Path, copies: Path) 
     (copies / "more").mkdir()
     said = json.loads(zab(theirs, "--to", copies, "--repair", "--chop", "32", "--json").out)
     assert list(said) == FIELDS["log --to"]
-    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "read-logs.md").read_text(encoding="utf-8")
     [example] = re.findall(r"^\$ zab log \S+ --to /tmp/copy --chop 0x1\S+ --repair\n(.*)$", page, re.MULTILINE)
     out = zab(theirs, "--to", copies / "more", "--chop", "32", "--repair").out.strip()
     shape = re.compile(r"\S+/log\.\w+: (\d+ transactions) up to zxid 0x[0-9a-f]+, 1 repaired")

@@ -92,7 +92,7 @@ def test_two_snapshots_are_compared_whatever_their_formats(zab: Zab, pair: tuple
 
 
 def test_the_example_of_the_page_has_the_lines_that_are_printed(zab: Zab, pair: tuple[Path, Path]) -> None:
-    page = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "read-logs.md").read_text(encoding="utf-8")
     [example] = re.findall(r"^\$ zab snapshot old/\S+ new/\S+\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     line = re.compile(r"([-+] /\S*: (1 znode|\d+ znodes), \d+ bytes|~ /\S*: \w+(, \w+)*)")
     for each in [*example.splitlines(), *zab(*pair).out.splitlines()]:

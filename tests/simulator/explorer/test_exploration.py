@@ -77,7 +77,7 @@ THREE_SILENCES = Bounds(epochs=2, writes=1, crashes=0, breaks=0, silences=3)
 ONE_ROLLBACK = Bounds(epochs=2, writes=2, crashes=0, breaks=0, silences=3, rollbacks=1)
 
 Patch = pytest.MonkeyPatch
-PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "simulator.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "small-worlds.md").read_text(encoding="utf-8")
 
 
 def state_after(ensemble: Ensemble, given: str) -> State:

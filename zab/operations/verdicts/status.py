@@ -218,7 +218,7 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
             CRITICAL,
             "wrong_tree",
             reason,
-            "see the lines of trouble in docs/reference/configuration.md; check its memory",
+            "see the lines of trouble in docs/how-to/troubleshoot.md; check its memory",
         )
     if answer.number("damage_found"):
         reason = "files of it were found damaged since its start"
