@@ -24,7 +24,7 @@ RULES = {rule["alert"]: rule["expr"] for rule in GROUP["rules"]}
 PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 SECTION = PAGE.split("\n## Alarms\n", 1)[1]
 WORDS = {"by", "count", "job", "increase", "on", "rate", "unless", "up", "zab", "h", "m"}
-"""Of rules, which are no figures."""
+"""Words of rules that are not figures."""
 MINUTES = 20
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool of Prometheus is not here")
 
@@ -53,7 +53,7 @@ def cut_off(ensemble: Ensemble, *gone: Server) -> None:
 
 
 def series(instance: str, up: bool, before: Scrape, after: Scrape | None) -> Iterator[dict[str, str]]:
-    """Of one member, a minute each: two of the time before, and the others of what came then. None: it is not there."""
+    """The series of one member, a minute a sample: two from `before`, the others from `after`; none where it is None."""
 
     def one(name: str, labels: Sequence[tuple[str, str]], first: float | None, then: float | None) -> dict[str, str]:
         said = ",".join(f'{key}="{value}"' for key, value in (("job", "zab"), ("instance", instance), *labels))

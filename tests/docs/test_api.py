@@ -25,7 +25,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def public_names(module: str) -> list[str]:
-    """Those that it hands out; else the classes and functions that it defines."""
+    """The names in `__all__`; without one, the classes and functions that the module defines."""
     found = importlib.import_module(module)
     own = {name: value for name, value in vars(found).items() if inspect.isroutine(value) or inspect.isclass(value)}
     made = [name for name, value in own.items() if value.__module__ == module and not name.startswith("_")]

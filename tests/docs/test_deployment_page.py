@@ -196,7 +196,7 @@ def test_image_has_what_the_package_is_made_of_and_the_ports_of_the_configuratio
     for name in names:
         assert (ROOT / name).exists()
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert ignored[1] == "*", "nothing comes into the image or its build, but for"
+    assert ignored[1] == "*", "nothing comes into the image or its build, except"
     assert sorted(line[1:] for line in ignored if line.startswith("!")) == sorted(names)
     [extras] = re.findall(r"^ARG EXTRAS=(.*)$", CONTAINERFILE, re.M)
     assert set(extras.split(",")) == {"backup", "tracing"} <= set(PROJECT["project"]["optional-dependencies"])
@@ -261,7 +261,7 @@ def test_image_is_built_and_backs_up_and_restores_and_has_spans(image: str) -> N
 
 @pytest.mark.slow
 def test_members_of_compose_serve_and_keep_their_data(image: str, tmp_path: Path) -> None:
-    """As the file stands, but for the ports on this machine, and the image that is there already."""
+    """The file is unchanged, except for the ports on this machine and the image, which exists already."""
     ports = free_ports(3)
     text = re.sub(r"(?m)^  build:\n(    .*\n)+", "", COMPOSE_TEXT).replace("image: zab", f"image: {image}")
     for port, standard in zip(ports, (2181, 2182, 2183), strict=True):

@@ -27,7 +27,7 @@ PASSWORD, DIGEST = "wire", "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
 
 
 class Pods:
-    """Members 1..5 on this machine: what the manifests say, but for hosts, ports and paths."""
+    """Members 1..5 on this machine: what the manifests say, except for hosts, ports and paths."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,12 +40,12 @@ class Pods:
         }
 
     def place(self, text: str) -> str:
-        """Hosts of pods, and the client port of a line behind them."""
+        """The hosts of pods, and the client port after them in a line."""
 
         def here(match: re.Match[str]) -> str:
             own = self.ports[int(match[1]) + 1]
-            behind = f";127.0.0.1:{own['client']}" if match[2] else ""
-            return f"127.0.0.1:{own['quorum']}:{own['election']}{behind}"
+            client = f";127.0.0.1:{own['client']}" if match[2] else ""
+            return f"127.0.0.1:{own['quorum']}:{own['election']}{client}"
 
         return re.sub(HOST.pattern + "(;2181)?", here, text)
 

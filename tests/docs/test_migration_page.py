@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.process]
 
 
 class Reader:
-    """Who follows the page in a directory, with two terminals."""
+    """A reader who follows the page in a directory, with two terminals."""
 
     def __init__(self, place: Path, old_port: int) -> None:
         self._place = place
@@ -118,7 +118,7 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
                 job = new.create("/app/job-", sequence=True)
                 assert job > last, "no number comes twice"
                 assert new.last_zxid > seen
-                until(lambda: new.exists("/app/alive") is None, "the end of an ephemeral of before")
+                until(lambda: new.exists("/app/alive") is None, "the end of an earlier ephemeral")
             reader.follow(*shown[-1])
     shutil.copytree(tmp_path / "back" / "1", tmp_path / "again" / "server1" / "data")
     with zookeeper(1, directory=tmp_path / "again") as alone, connect(alone.hosts) as zk:

@@ -89,7 +89,7 @@ def test_each_name_of_zookeepers_is_served_or_has_a_reason_why_not() -> None:
 
 
 def names_of_mntr() -> Iterator[str]:
-    """Of a leader and a follower, those of one summary together."""
+    """The names of a leader and of a follower; the names of one summary together."""
     ensemble = Ensemble(3)
     for server in (ensemble.leader, ensemble.follower):
         yield from (figure.name for figure in figures(server.member))

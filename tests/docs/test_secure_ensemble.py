@@ -30,14 +30,14 @@ REFUSED, NOT_REACHED = 1, 3
 
 
 class Newcomer:
-    """Somebody in an empty directory, with `zab` in his path."""
+    """A person in an empty directory, with `zab` in the path."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.file = directory / "config.toml"
 
     def knows(self, lines: list[str]) -> None:
-        """From now on his file has these lines."""
+        """From now on the configuration file has these lines."""
         self.file.touch(mode=0o600)
         self.file.write_text("".join(f"{line}\n" for line in lines))
 
@@ -142,7 +142,7 @@ def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
             assert (refused.returncode, refused.stdout) == (code, ""), refused
             assert reason in refused.stderr
 
-        # Every change stands in the audit log of the member that was asked for it.
+        # Every change is in the audit log of the member that was asked for it.
         audits = list(tmp_path.glob("machine*/data/audit.log"))
         record = r"\tuser=ip:127.0.0.\d,x509:CN=client,sasl:bob\t.*operation=create\tznode=/hello\t.*result=success"
         members[0].wait_until(lambda: re.search(record, "".join(map(Path.read_text, audits))))

@@ -29,7 +29,7 @@ def reckoned(**values: float) -> dict[str, Any]:
 
 
 def measured() -> dict[str, list[float | None]]:
-    """Of each row: memory, memory after a start, log, snapshot, descriptors."""
+    """For each row: memory, memory after a start, log, snapshot, descriptors."""
     table = PAGE.split("<!-- make bench-sizing: begin -->")[1].split("<!-- make bench-sizing: end -->")[0]
     rows = re.findall(r"^\| (an? [^|]*?) \|(.*)\|$", table, re.M)
     return {

@@ -25,7 +25,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """The anchors of the headings, as GitHub makes them."""
     found: Counter[str] = Counter()
     for _, line in prose(path):
         if line.startswith("#"):
@@ -51,7 +51,7 @@ def test_every_link_leads_to_a_file_and_to_a_heading_of_it() -> None:
 
 
 def test_no_table_is_broken() -> None:
-    """A line of one stands under another line of it, or is its head."""
+    """Each line of a table follows another line of it, or is its head."""
     found = []
     for path in PAGES:
         lines = [(0, ""), *prose(path), (0, "")]

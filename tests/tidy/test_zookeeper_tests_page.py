@@ -13,7 +13,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::([\w:]+))?`")
 
 
 def names_in(path: str) -> set[str]:
-    """Names of the tests in a file, those of a class behind its name."""
+    """Names of the tests in a file, those of a class after its name."""
     found = set()
     for node in parsed(ROOT / path).body:
         functions = node.body if isinstance(node, ast.ClassDef) else [node]
