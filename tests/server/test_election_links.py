@@ -1,8 +1,6 @@
 """Election links on real sockets of the loopback interface."""
 
 import contextlib
-import itertools
-import math
 import socket
 
 import cbor2
@@ -14,6 +12,7 @@ from tests.server.transfers import greeting
 from zab.host.loop.conversation import introduce, meet, reason_of
 from zab.host.loop.listener import open_listener
 from zab.host.process.dial import Address
+from zab.member.membership import election_connections
 from zab.member.membership.greeting import Purpose
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import ALL, LIVES
@@ -157,8 +156,7 @@ async def test_server_that_refuses_is_down_once_and_up_when_it_comes():
 
 
 async def test_server_that_dials_us_is_dialled_at_once(monkeypatch):
-    monkeypatch.setattr(module, "REDIAL_SECONDS_MIN", 3600)
-    monkeypatch.setattr(module, "REDIAL_SECONDS_MAX", 3600)
+    monkeypatch.setattr(election_connections, "REDIAL_SPREAD", (180_000, 180_000))
     async with running(1, absent=(2,)) as (members, addresses):
         await members[1].events.wait_for(ElectionLinkDown(2))
         late = Member(2, open_listener(addresses[2].host, addresses[2].port), addresses)
@@ -230,25 +228,6 @@ async def test_who_is_not_known_hears_it_as_long_as_it_is_so():
             while events.seen[-1] != ElectionLinkDown(2):
                 await events.changed.wait()
         assert events.seen == [ElectionLinkDown(2), ElectionLinkDown(2, knows_us=False), ElectionLinkDown(2)]
-
-
-async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, monkeypatch):
-    """No socket is touched here: the dial itself is replaced."""
-    dialled_at = []
-
-    async def refused(host, port):
-        dialled_at.append(trio.current_time())
-        raise ConnectionRefusedError
-
-    monkeypatch.setattr(trio, "open_tcp_stream", refused)
-    monkeypatch.setattr(module.random, "uniform", lambda low, high: 1.0)
-    links = ElectionLinks(greeting(1), {2: Address("nowhere", 1)}, lambda event: None)
-    with trio.move_on_after(4.3):
-        await links._keep_open(2, links._others[2])
-    waits = [later - earlier for earlier, later in itertools.pairwise(dialled_at)]
-    expected = [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
-    assert len(waits) == len(expected)
-    assert all(math.isclose(wait, value, abs_tol=1e-6) for wait, value in zip(waits, expected, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -547,7 +526,7 @@ async def test_a_server_of_no_configuration_is_answered_on_its_own_connection():
 
 
 async def test_so_many_servers_of_no_configuration_are_enough(monkeypatch):
-    monkeypatch.setattr(module, "GUESTS_MAX", 1)
+    monkeypatch.setattr(election_connections, "GUESTS_MAX", 1)
     host = Member(1, open_listener("127.0.0.1", port := free_ports(1)[0]), {})
     host.links = ElectionLinks(greeting(1, others=(7, 8)), {}, host.events.post)
     async with trio.open_nursery() as nursery:
