@@ -19,7 +19,8 @@ from tests.pipeline.rigs.log_builder import (
     write_version2,
 )
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, MemberFiles, inventory, shown_dirs
+from zab.pipeline.inventory import Inventory, inventory, shown_dirs
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.places import Place
 
 OTHER = bytes(range(16, 32))

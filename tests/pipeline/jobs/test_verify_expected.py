@@ -15,7 +15,7 @@ from datatree.tree import DataTree
 from tests.pipeline.jobs.test_verify import LINEAGE, found, member
 from tests.pipeline.rigs.log_builder import in_batches, write_native, write_version2
 from zab.host.storage.disk import RealDisk
-from zab.pipeline.inventory import SnapshotFile
+from zab.pipeline.member_files import SnapshotFile
 from zab.pipeline.places import open_place
 from zab.pipeline.verify.expected import configuration_in
 from zab.pipeline.verify.findings import Finding

@@ -17,7 +17,8 @@ from tests.pipeline.rigs.log_builder import FIRST, in_batches, random_txns, writ
 from zab.pipeline import PipelineError, read_damage, read_log
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.errors import WholeLogWarning
-from zab.pipeline.inventory import LogFile, inventory
+from zab.pipeline.inventory import inventory
+from zab.pipeline.member_files import LogFile
 from zab.pipeline.places import open_place
 from zab.pipeline.reading.log_source import damage_rows, plan_of
 from zab.pipeline.reading.options import Options

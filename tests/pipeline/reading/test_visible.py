@@ -19,7 +19,8 @@ from tests.pipeline.rigs.log_builder import (
     write_version2,
 )
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import MemberFiles, inventory
+from zab.pipeline.inventory import inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
 
 SECOND = (2 << 32) + 1

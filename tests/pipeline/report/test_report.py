@@ -158,7 +158,8 @@ def test_paths_of_the_data_are_only_texts(reported: Reported) -> None:
 
 def test_bounds_limit_what_is_counted(spark: SparkSession, zab_directories: Directories) -> None:
     from zab.pipeline.errors import PipelineError
-    from zab.pipeline.report.collect import Bounds, collect
+    from zab.pipeline.report.collect import collect
+    from zab.pipeline.report.counting import Bounds
 
     dirs = [str(path) for path in zab_directories.members]
     with pytest.raises(PipelineError, match="no transactions to report on"):

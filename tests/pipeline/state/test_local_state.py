@@ -21,7 +21,8 @@ from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import MemberFiles, inventory
+from zab.pipeline.inventory import inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.planning import Range
 from zab.pipeline.reading.snapshot_choice import Chosen, examine
 from zab.pipeline.state.local_state import LocalLogs, local_moment

@@ -43,7 +43,8 @@ def report_job(
 
     target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
     target.check()
-    from zab.pipeline.report.collect import Bounds, collect
+    from zab.pipeline.report.collect import collect
+    from zab.pipeline.report.counting import Bounds
     from zab.pipeline.report.page import page
 
     found = run.look()

@@ -29,8 +29,9 @@ from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
 from zab.pipeline.jobs.compact_output import Done, Output, partition
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.places import Place
 from zab.pipeline.reading.covering import Cover
 from zab.pipeline.reading.missing import is_missing

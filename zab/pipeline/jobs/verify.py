@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import pyarrow as pa
 from attrs import evolve
 
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 from zab.pipeline.reading.planning import TASK_BYTES
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import Column, arrow_schema, ddl

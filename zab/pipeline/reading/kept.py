@@ -18,7 +18,8 @@ from attrs import frozen
 
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.missing import beginning_zxid
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
 

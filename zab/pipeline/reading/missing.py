@@ -16,7 +16,7 @@ the beginning of an epoch has counter 0, which is no transaction.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from zab.pipeline.inventory import MemberFiles
+from zab.pipeline.member_files import MemberFiles
 
 __all__ = ["COUNTER", "beginning_zxid", "between", "follows", "is_missing", "joined_ends", "proofs"]
 

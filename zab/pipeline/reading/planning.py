@@ -19,7 +19,8 @@ from datatree.history import LOG_DIRECTORY
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import TIME_MS_MAX, Transactions, record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, LogFile, MemberFiles
+from zab.pipeline.inventory import Inventory
+from zab.pipeline.member_files import LogFile, MemberFiles
 from zab.pipeline.reading import covering
 from zab.pipeline.reading.covering import Cover
 from zab.pipeline.reading.missing import joined_ends, proofs

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from zab.pipeline.decoding.snapshot_rows import Examined, Label, SnapshotDamageError, SnapshotRows, open_snapshot
-from zab.pipeline.inventory import MemberFiles, SnapshotFile
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 
 __all__ = ["Choice", "Chosen", "Problem", "choose", "examine", "opened"]
 

@@ -27,7 +27,8 @@ from pyspark.sql.types import StructType
 
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 from zab.pipeline.reading.options import told_plainly
 from zab.pipeline.reading.snapshot_choice import Problem, choose, examine, opened
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES, Column, arrow_schema, ddl

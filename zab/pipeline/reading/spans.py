@@ -29,7 +29,7 @@ from zab.pipeline.decoding.native_rows import decode_block
 from zab.pipeline.decoding.transactions import Source, Transactions, record_batches
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 from zab.pipeline.decoding.version2_rows import decode_records
-from zab.pipeline.inventory import LogFile
+from zab.pipeline.member_files import LogFile
 from zab.pipeline.places import OpenFile
 
 __all__ = ["AnyBlock", "Span", "batches", "blocks", "read_index", "shown", "transactions", "whole_transactions"]

@@ -26,7 +26,7 @@ from zab.pipeline.decoding.damage import TORN, Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import LogFile, MemberFiles
+from zab.pipeline.member_files import LogFile, MemberFiles
 from zab.pipeline.places import OpenFile
 from zab.pipeline.reading.missing import joined_ends
 from zab.pipeline.reading.spans import read_index

@@ -3,7 +3,8 @@
     collect(spark, dirs, …) -> list[EnsembleFacts]
 
 The jobs do the work (`hotspots`, `sessions`, `locks`, `verify`); here their results are counted by bucket of time, by
-path or by lock, and cut to what a page can hold. Each aggregation reads the columns that it needs and no others.
+path or by lock, and cut to what a page can hold. Each aggregation reads only the columns that it needs. What clients
+did is counted in `clients`.
 
 Invariants: what is collected is bounded by `BUCKETS_MAX` and `ROWS_MAX` for each ensemble, whatever the size of the
 directories. Not here: what the facts mean and how they are shown.
@@ -15,37 +16,43 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from datatree.opcodes import Effect, OpCode, types_with
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, inventory
 from zab.pipeline.jobs import hotspots as hotspots_job
-from zab.pipeline.jobs import locks as locks_job
-from zab.pipeline.jobs import sessions as sessions_job
-from zab.pipeline.reading.frames import read_log
 from zab.pipeline.reading.snapshot_source import choose_tasks, read_tasks
+from zab.pipeline.report.clients import locks, sessions
+from zab.pipeline.report.counting import (
+    Bounds,
+    Reading,
+    bucket_of,
+    by_ensemble,
+    histogram_of,
+    milliseconds_of,
+    power_of,
+    top_of,
+    utc,
+)
 from zab.pipeline.report.facts import (
     KINDS,
     ROWS_MAX,
     EnsembleFacts,
     Epoch,
     Health,
-    Histogram,
     HotPath,
-    LockRow,
     Locks,
     MemberFacts,
     Scale,
     Sessions,
     Sizes,
     Subtree,
-    Wave,
     bucket_milliseconds,
     printable,
 )
 from zab.pipeline.report.health import health
-from zab.pipeline.sql import DataFrame, F, SqlColumn, Window
+from zab.pipeline.sql import F, Window
 from zab.pipeline.state.before_the_log import may_have_bare_closes
 
 if TYPE_CHECKING:
@@ -69,45 +76,6 @@ _KIND_OF: Final = {
 _FIRST_ROWS: Final = "coalesce(part, 0) = 0"
 """One row of each transaction."""
 
-Rows = list["Row"]
-
-
-@frozen
-class Bounds:
-    """Which part of the history; None is all of it."""
-
-    since: datetime.datetime | None = None
-    until: datetime.datetime | None = None
-    zxid_min: int | None = None
-    zxid_max: int | None = None
-
-    def as_job(self) -> dict[str, Any]:
-        """As the jobs take them."""
-        return {name: getattr(self, name) for name in ("since", "until", "zxid_min", "zxid_max")}
-
-    def as_reading(self, *, past: bool = False) -> dict[str, Any]:
-        """As `read_log` takes them. past: without the lower ones."""
-        low = {} if past else {"zxid_min": self.zxid_min, "time_min": self.since}
-        return {**low, "zxid_max": self.zxid_max, "time_max": self.until}
-
-
-@frozen
-class _Reading:
-    """What is read, and how. bare_closes: as the jobs take it. `say` is called with what is being counted."""
-
-    spark: "SparkSession"
-    dirs: Dirs
-    bounds: Bounds
-    uncommitted: bool
-    bare_closes: bool
-    say: Callable[[str], None] = field(default=lambda _text: None)
-
-    def log(self, columns: Sequence[str], *, past: bool = False, members: Any = "one") -> DataFrame:
-        return read_log(
-            self.spark, self.dirs, columns=columns, members=members, uncommitted=self.uncommitted,
-            **self.bounds.as_reading(past=past),
-        )  # fmt: skip
-
 
 def collect(
     spark: "SparkSession",
@@ -122,7 +90,7 @@ def collect(
     all files. snapshots: these are checked, too. say: called with what comes next. Raises PipelineError, also when
     there are no transactions within the bounds."""
     found = inventory(dirs)
-    reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
+    reading = Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
     epochs = _epochs(reading)
     if not epochs:
         raise PipelineError(f"{found.shown}: there are no transactions to report on within the bounds given")
@@ -134,9 +102,9 @@ def collect(
     parts = _Parts(
         health=health(spark, dirs, found, partial(_time_of, totals, scale), snapshots=snapshots),
         operations=_operations(reading, scale),
-        sessions=_sessions(reading, scale),
+        sessions=sessions(reading, scale),
         hot=_hot(reading),
-        locks=_locks(reading),
+        locks=locks(reading),
         trees=_trees(reading, found),
         members=_members(reading, found, scale, totals),
         counters=_counters(reading),
@@ -192,7 +160,7 @@ def _facts(name: str, epochs: _Epochs, scale: Scale, parts: _Parts) -> EnsembleF
 # When.
 
 
-def _epochs(reading: _Reading) -> dict[str, _Epochs]:
+def _epochs(reading: Reading) -> dict[str, _Epochs]:
     """The epochs of each ensemble, and the time of its last transaction."""
     reading.say("epochs")
     rows = (
@@ -213,37 +181,21 @@ def _epochs(reading: _Reading) -> dict[str, _Epochs]:
         found[row["ensemble"]].append(row)
     return {
         ensemble: (
-            tuple(Epoch(r["epoch"], _utc(r["since"]), r["first"], r["last"], r["count"]) for r in of_ensemble),
-            max(_utc(row["until"]) for row in of_ensemble),
+            tuple(Epoch(r["epoch"], utc(r["since"]), r["first"], r["last"], r["count"]) for r in of_ensemble),
+            max(utc(row["until"]) for row in of_ensemble),
         )
         for ensemble, of_ensemble in found.items()
     }
 
 
-def _utc(time: datetime.datetime) -> datetime.datetime:
-    """Spark's times come without a zone, in that of this process."""
-    return time.astimezone(datetime.UTC)
-
-
-def _milliseconds(time: datetime.datetime) -> int:
-    return round(time.timestamp() * 1000)
-
-
 def _scale(epochs: Sequence[_Epochs]) -> Scale:
     """One for all ensembles of the page, so that they can be compared."""
-    since = min(_milliseconds(rows[0].since) for rows, _ in epochs)
-    until = max(_milliseconds(until) for _, until in epochs)
+    since = min(milliseconds_of(rows[0].since) for rows, _ in epochs)
+    until = max(milliseconds_of(until) for _, until in epochs)
     width = bucket_milliseconds(since, until)
     first = since // width
     begins = datetime.datetime.fromtimestamp(first * width / 1000, datetime.UTC)
     return Scale(begins, width, until // width - first + 1)
-
-
-def _bucket(scale: Scale, time: str = "time") -> SqlColumn:
-    """The number of the bucket that a time lies in; those outside lie in the first or last."""
-    since = _milliseconds(scale.since)
-    number = F.floor((F.unix_millis(time) - since) / scale.width_ms)
-    return F.least(F.greatest(number, F.lit(0)), F.lit(scale.count - 1)).cast("int")
 
 
 # What was written.
@@ -269,7 +221,7 @@ class _Operations:
     def sizes(self, tree: Sizes) -> Sizes:
         """With what the snapshot says."""
         return Sizes(
-            values=_histogram(self.bins),
+            values=histogram_of(self.bins),
             written_bytes=self.written_bytes,
             largest_bytes=self.largest[0],
             largest_path=self.largest[1],
@@ -280,20 +232,7 @@ class _Operations:
         )
 
 
-def _bin(value: SqlColumn) -> SqlColumn:
-    """The bin of powers of two: 0 for values below 1, else 1 + the power below."""
-    return F.when(value < 1, 0).otherwise(F.floor(F.log2(value)) + 1).cast("int")
-
-
-def _histogram(bins: dict[int, int]) -> Histogram | None:
-    if not bins:
-        return None
-    last = max(bins)
-    edges = (0.0, *(float(1 << power) for power in range(last + 1)))
-    return Histogram(edges[: last + 2], tuple(bins.get(index, 0) for index in range(last + 1)))
-
-
-def _operations(reading: _Reading, scale: Scale) -> dict[str, _Operations]:
+def _operations(reading: Reading, scale: Scale) -> dict[str, _Operations]:
     reading.say("writes")
     kind = F.lit(None)
     for name, types in _KIND_OF.items():
@@ -301,9 +240,9 @@ def _operations(reading: _Reading, scale: Scale) -> dict[str, _Operations]:
     size = F.length("data")
     rows = (
         reading.log(("ensemble", "time", "type", "path", "data"))
-        .select("ensemble", kind.alias("kind"), _bucket(scale).alias("bucket"), size.alias("size"), "path")
+        .select("ensemble", kind.alias("kind"), bucket_of(scale).alias("bucket"), size.alias("size"), "path")
         .where("kind is not null")
-        .groupBy("ensemble", "kind", "bucket", _bin(F.col("size")).alias("bin"))
+        .groupBy("ensemble", "kind", "bucket", power_of(F.col("size")).alias("bin"))
         .agg(
             F.count("*").alias("count"),
             F.sum("size").alias("bytes"),
@@ -317,38 +256,22 @@ def _operations(reading: _Reading, scale: Scale) -> dict[str, _Operations]:
     return found
 
 
-def _top(frame: DataFrame, order: SqlColumn, count: int, *ties: str) -> DataFrame:
-    """The first rows of each ensemble, and `total`, how many it has."""
-    of_ensemble = Window.partitionBy("ensemble")
-    place = F.row_number().over(of_ensemble.orderBy(order, *ties))
-    return frame.withColumn("total", F.count("*").over(of_ensemble)).withColumn("place", place).where(
-        F.col("place") <= count
-    )  # fmt: skip
-
-
-def _by_ensemble(rows: Rows) -> dict[str, Rows]:
-    found: dict[str, Rows] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row["place"]):
-        found[row["ensemble"]].append(row)
-    return found
-
-
-def _hot(reading: _Reading) -> dict[str, tuple[tuple[HotPath, ...], int]]:
+def _hot(reading: Reading) -> dict[str, tuple[tuple[HotPath, ...], int]]:
     reading.say("hot paths")
     paths = hotspots_job.hotspots(reading.log(hotspots_job.COLUMNS), "path", bare_closes=reading.bare_closes)
-    rows = _top(paths.select("ensemble", "path", "writes", "bytes"), F.desc("writes"), ROWS_MAX, "path").collect()
+    rows = top_of(paths.select("ensemble", "path", "writes", "bytes"), F.desc("writes"), ROWS_MAX, "path").collect()
     return {
         ensemble: (tuple(HotPath(row["path"], row["writes"], row["bytes"] or 0) for row in found), found[0]["total"])
-        for ensemble, found in _by_ensemble(rows).items()
+        for ensemble, found in by_ensemble(rows).items()
     }
 
 
-def _counters(reading: _Reading) -> dict[str, tuple[str, ...]]:
+def _counters(reading: Reading) -> dict[str, tuple[str, ...]]:
     """Sentences about counters of sequential znodes that may run out."""
     counters = hotspots_job.hotspots(reading.log(hotspots_job.COLUMNS), "counters")
     near = counters.where(F.col("used") >= COUNTER_SHARE).select("ensemble", "path", "used")
     found: dict[str, tuple[str, ...]] = {}
-    for ensemble, rows in _by_ensemble(_top(near, F.desc("used"), 3, "path").collect()).items():
+    for ensemble, rows in by_ensemble(top_of(near, F.desc("used"), 3, "path").collect()).items():
         found[ensemble] = tuple(
             f"The counter of sequential znodes below {printable(row['path'])} is used up to {row['used']:.0%}."
             for row in rows
@@ -356,148 +279,10 @@ def _counters(reading: _Reading) -> dict[str, tuple[str, ...]]:
     return found
 
 
-# Who was there.
-
-
-def _sessions(reading: _Reading, scale: Scale) -> dict[str, Sessions]:
-    reading.say("sessions")
-    log = reading.log(sessions_job.COLUMNS, past=True)
-    lives = sessions_job.sessions(log, bare_closes=reading.bare_closes, **reading.bounds.as_job()).persist()
-    try:
-        return _lives(lives, scale)
-    finally:
-        lives.unpersist()
-
-
-def _lives(lives: DataFrame, scale: Scale) -> dict[str, Sessions]:
-    # A session is counted where it was opened and where it ended; rows without a bucket are the totals.
-    steps = F.array(
-        F.struct(F.lit("there").alias("event"), F.lit(-1).alias("bucket")),
-        F.when(
-            F.col("opened").isNotNull(),
-            F.struct(F.lit("opened").alias("event"), _bucket(scale, "opened").alias("bucket")),
-        ),
-        F.when(
-            F.col("ended").isNotNull(), F.struct(F.lit("ended").alias("event"), _bucket(scale, "ended").alias("bucket"))
-        ),
-    )
-    events = lives.select("ensemble", "ending", "lived_ms", F.explode(F.array_compact(steps)).alias("step"))
-    event, ending = F.col("step.event"), F.col("ending")
-    counted = events.rollup("ensemble", F.col("step.bucket").alias("bucket")).agg(
-        F.count_if(event == "there").alias("count"),
-        F.count_if(event == "opened").alias("opened"),
-        F.count_if(event == "ended").alias("ended"),
-        F.count_if((event == "ended") & (ending == sessions_job.CLOSED)).alias("closed"),
-        F.count_if((event == "ended") & (ending == sessions_job.EXPIRED)).alias("expired"),
-        F.count_if((event == "ended") & (ending == sessions_job.UNTOLD)).alias("untold"),
-        F.percentile_approx(F.when(event == "ended", F.col("lived_ms")), 0.5).alias("median"),
-    )
-    by_bucket: dict[str, dict[int, Any]] = defaultdict(dict)
-    totals: list[Row] = []
-    for row in counted.where("ensemble is not null").collect():
-        if row["bucket"] is None:
-            totals.append(row)
-        else:
-            by_bucket[row["ensemble"]][row["bucket"]] = row
-    waves = sessions_job.waves(lives, least=2).select("ensemble", "began", "began_zxid", "sessions", "ephemerals")
-    largest = _by_ensemble(_top(waves, F.desc("sessions"), ROWS_MAX, "began_zxid").collect())
-    found = {}
-    for row in totals:
-        ensemble = row["ensemble"]
-        open_counts, expired_counts = _open_counts(row["count"] - row["opened"], by_bucket[ensemble], scale)
-        found[ensemble] = Sessions(
-            opened=row["opened"],
-            closed=row["closed"],
-            expired=row["expired"],
-            untold=row["untold"],
-            open_at_end=row["count"] - row["closed"] - row["expired"] - row["untold"],
-            open_counts=open_counts,
-            expired_counts=expired_counts,
-            waves=tuple(
-                Wave(_utc(wave["began"]), wave["sessions"], wave["ephemerals"]) for wave in largest.get(ensemble, [])
-            ),
-            median_life_ms=row["median"],
-        )
-    return found
-
-
-def _open_counts(before: int, buckets: dict[int, Any], scale: Scale) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many are open at the end of each bucket, and how many expire in it; `before` were open before the log."""
-    opened, expired, count = [], [], before
-    for bucket in range(scale.count):
-        row = buckets.get(bucket)
-        if row is not None:
-            count += row["opened"] - row["ended"]
-        opened.append(count)
-        expired.append(row["expired"] if row is not None else 0)
-    return tuple(opened), tuple(expired)
-
-
-def _locks(reading: _Reading) -> dict[str, Locks]:
-    reading.say("locks")
-    log = reading.log(locks_job.COLUMNS, past=True)
-    queue = locks_job.locks(log, bare_closes=reading.bare_closes, **reading.bounds.as_job())
-    queue = queue.where("role <> 'other'").persist()
-    try:
-        return _queues(queue)
-    finally:
-        queue.unpersist()
-
-
-def _queues(queue: DataFrame) -> dict[str, Locks]:
-    overlapping = locks_job.overlaps(queue).groupBy("ensemble", "lock").agg(F.count("*").alias("overlaps"))
-    summary = locks_job.lock_summary(queue).where("turns > 0").join(overlapping, ["ensemble", "lock"], "left")
-    of_ensemble = Window.partitionBy("ensemble")
-    summary = summary.withColumn("all_turns", F.sum("turns").over(of_ensemble)).withColumn(
-        "all_overlaps", F.sum(F.coalesce("overlaps", F.lit(0))).over(of_ensemble)
-    )
-    rows = _by_ensemble(_top(summary, F.desc("turns"), ROWS_MAX, "lock").collect())
-    # Counts by bin, and with no bin the median of all.
-    waits = queue.where("handover_ms is not null").rollup("ensemble", _bin(F.col("handover_ms")).alias("bin"))
-    middles = waits.agg(
-        F.count("*").alias("count"),
-        F.percentile_approx("handover_ms", 0.5).alias("median"),
-        F.max("handover_ms").alias("longest"),
-    )
-    bins: dict[str, dict[int, int]] = defaultdict(dict)
-    medians: dict[str, Row] = {}
-    for row in middles.where("ensemble is not null").collect():
-        if row["bin"] is None:
-            medians[row["ensemble"]] = row
-        else:
-            bins[row["ensemble"]][row["bin"]] = row["count"]
-    found = {}
-    for ensemble, of_locks in rows.items():
-        middle = medians.get(ensemble)
-        found[ensemble] = Locks(
-            rows=tuple(_lock_row(row) for row in of_locks),
-            lock_count=of_locks[0]["total"],
-            hold_count=of_locks[0]["all_turns"],
-            overlap_count=of_locks[0]["all_overlaps"],
-            median_handover_ms=None if middle is None else middle["median"],
-            longest_handover_ms=None if middle is None else middle["longest"],
-            handovers=_histogram(bins[ensemble]),
-        )
-    return found
-
-
-def _lock_row(row: "Row") -> LockRow:
-    return LockRow(
-        path=row["lock"],
-        holds=row["turns"],
-        sessions=row["sessions"],
-        median_handover_ms=row["handover_ms"],
-        longest_handover_ms=row["handover_ms_max"],
-        longest_hold_ms=row["held_ms_max"],
-        longest_wait_ms=row["waited_ms_max"],
-        overlaps=row["overlaps"] or 0,
-    )
-
-
 # What is there.
 
 
-def _trees(reading: _Reading, found: Inventory) -> dict[str, Sizes]:
+def _trees(reading: Reading, found: Inventory) -> dict[str, Sizes]:
     """Of the newest whole snapshot of each ensemble that has one."""
     reading.say("snapshots")
     sizes = {}
@@ -507,7 +292,7 @@ def _trees(reading: _Reading, found: Inventory) -> dict[str, Sizes]:
     return sizes
 
 
-def _tree(reading: _Reading, ensemble: str, found: Inventory) -> dict[str, Sizes]:
+def _tree(reading: Reading, ensemble: str, found: Inventory) -> dict[str, Sizes]:
     try:
         tasks = choose_tasks(found, reading.bounds.zxid_max, "one")
     except PipelineError:
@@ -527,7 +312,7 @@ def _tree(reading: _Reading, ensemble: str, found: Inventory) -> dict[str, Sizes
     rows = rows.withColumn("all_znodes", F.sum("znodes").over(of_all)).withColumn(
         "all_bytes", F.sum("bytes").over(of_all)
     )
-    largest = _by_ensemble(_top(rows, F.desc("bytes"), ROWS_MAX, "subtree").collect()).get(ensemble, [])
+    largest = by_ensemble(top_of(rows, F.desc("bytes"), ROWS_MAX, "subtree").collect()).get(ensemble, [])
     if not largest:
         return {}
     return {
@@ -551,11 +336,11 @@ class _Total:
 _Totals = dict[str, dict[int, _Total]]
 
 
-def _totals(reading: _Reading, scale: Scale) -> _Totals:
+def _totals(reading: Reading, scale: Scale) -> _Totals:
     rows = (
         reading.log(("ensemble", "zxid", "part", "time"))
         .where(_FIRST_ROWS)
-        .groupBy("ensemble", _bucket(scale).alias("bucket"))
+        .groupBy("ensemble", bucket_of(scale).alias("bucket"))
         .agg(F.count("*").alias("count"), F.max("zxid").alias("last"))
         .collect()
     )
@@ -573,13 +358,13 @@ def _time_of(totals: _Totals, scale: Scale, ensemble: str, zxid: int) -> datetim
     return None
 
 
-def _members(reading: _Reading, found: Inventory, scale: Scale, totals: _Totals) -> dict[str, tuple[MemberFacts, ...]]:
+def _members(reading: Reading, found: Inventory, scale: Scale, totals: _Totals) -> dict[str, tuple[MemberFacts, ...]]:
     """The files of each member, and what share of each bucket's transactions its log holds."""
     reading.say("members")
     rows = (
         reading.log(("ensemble", "member", "zxid", "part", "time"), members="all")
         .where(_FIRST_ROWS)
-        .groupBy("ensemble", "member", _bucket(scale).alias("bucket"))
+        .groupBy("ensemble", "member", bucket_of(scale).alias("bucket"))
         .agg(F.count("*").alias("count"), F.min("zxid").alias("first"), F.max("zxid").alias("last"))
         .collect()
     )

@@ -11,7 +11,8 @@ logs.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from zab.pipeline.inventory import Dirs, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.missing import beginning_zxid
 from zab.pipeline.reading.snapshot_choice import Chosen, choose
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks

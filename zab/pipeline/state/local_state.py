@@ -17,7 +17,8 @@ from attrs import field, frozen
 from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.planning import ZXID_MAX, Range, Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_choice import Chosen, opened
 from zab.pipeline.schema import SESSIONS, arrow_schema

@@ -26,7 +26,8 @@ from attrs import define, field, frozen
 
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, LogFile, LogKind, MemberFiles
+from zab.pipeline.inventory import Inventory
+from zab.pipeline.member_files import LogFile, LogKind, MemberFiles
 from zab.pipeline.places import Place
 from zab.pipeline.reading.missing import beginning_zxid, is_missing, joined_ends, proofs
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose

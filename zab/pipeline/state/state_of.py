@@ -32,7 +32,8 @@ from pyspark import StorageLevel
 
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.decoding.transactions import Transactions
-from zab.pipeline.inventory import Dirs, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, inventory
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.planning import ZXID_MAX, Range, Task, read_task
 from zab.pipeline.reading.snapshot_choice import Chosen
 from zab.pipeline.schema import SESSIONS, ZNODES, ddl

@@ -23,7 +23,7 @@ from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import BATCH_HEAD, Block, FrameScan
 from zab.pipeline.decoding.version2_log import RecordScan
-from zab.pipeline.inventory import LogFile
+from zab.pipeline.member_files import LogFile
 from zab.pipeline.places import OpenFile
 from zab.pipeline.reading.missing import COUNTER, follows
 from zab.pipeline.reading.spans import AnyBlock, read_index

@@ -30,7 +30,8 @@ from typing import Final, TypeVar
 from attrs import define, field, frozen
 
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, LogFile, MemberFiles, inventory
+from zab.pipeline.inventory import Dirs, Inventory, inventory
+from zab.pipeline.member_files import LogFile, MemberFiles
 from zab.pipeline.reading.missing import follows, is_missing, joined_ends, proofs
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.reading.visible import Survey, committed_epochs, logged_ends

@@ -35,7 +35,8 @@ from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.decoding.damage import GAP, Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import LogFile, shown_dirs, split_dirs
+from zab.pipeline.inventory import shown_dirs, split_dirs
+from zab.pipeline.member_files import LogFile
 from zab.pipeline.places import open_place
 from zab.pipeline.reading.options import Options
 from zab.pipeline.reading.planning import Range

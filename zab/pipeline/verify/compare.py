@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from datatree.history import Evidence, unread
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import TORN, Damage
-from zab.pipeline.inventory import MemberFiles, SnapshotFile
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 from zab.pipeline.reading.missing import COUNTER, between, follows, proofs
 from zab.pipeline.reading.visible import evidence_of
 from zab.pipeline.verify.files import Epoch, FileReport, Hole

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from datatree.paths import CONFIG
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
-from zab.pipeline.inventory import MemberFiles, SnapshotFile
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 from zab.pipeline.reading.snapshot_choice import opened
 from zab.pipeline.schema import ZNODES, arrow_schema
 from zab.pipeline.verify.findings import Finding

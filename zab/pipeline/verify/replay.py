@@ -26,7 +26,7 @@ from datatree.paths import CONFIG
 from datatree.quota import is_stats
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import MemberFiles
+from zab.pipeline.member_files import MemberFiles
 from zab.pipeline.reading.snapshot_choice import opened
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
 from zab.pipeline.state.local_state import LocalLogs, LocalState, local_state

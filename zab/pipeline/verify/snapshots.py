@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import frozen
 
 from datatree.snapshot import TRAILER_BYTES
-from zab.pipeline.inventory import MemberFiles, SnapshotFile
+from zab.pipeline.member_files import MemberFiles, SnapshotFile
 from zab.pipeline.reading.snapshot_choice import Problem, examine
 from zab.pipeline.verify.findings import Finding
 
