@@ -577,3 +577,20 @@ def test_what_blocks_has_the_names_and_arguments_of_what_is_awaited(waiting: typ
             expected = list(inspect.signature(theirs[name]).parameters.values())
             found = list(inspect.signature(ours[name]).parameters.values())
             assert [(p.name, p.kind, p.default) for p in found] == [(p.name, p.kind, p.default) for p in expected], name
+
+
+@pytest.mark.parametrize(("waiting", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_help_tells_of_what_blocks_as_of_what_is_awaited(waiting: type, blocking: type) -> None:
+    for name in (name for name in vars(waiting).keys() - OWN if not name.startswith("_")):
+        told = inspect.getdoc(getattr(blocking, name)) or ""
+        assert bool(told) or not inspect.getdoc(getattr(waiting, name)), name
+        assert not {"async", "await"} & set(told.replace("`", " ").split()), name
+
+
+def test_types_of_what_blocks_are_those_that_it_gives(hosts: str) -> None:
+    with sync.connect(hosts) as zk:
+        zk.create("/a", ephemeral=True)
+        assert inspect.signature(zk.watcher).return_annotation is type(zk.watcher())
+        assert inspect.signature(zk.states).return_annotation is type(zk.states())
+        assert type(zk.retrying()) is sync.Znodes
+        assert list(zk.iter_children("/")) == ["a"]

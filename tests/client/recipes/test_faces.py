@@ -211,6 +211,10 @@ def arguments(given: Any) -> list[tuple[str, Any, Any]]:
 
 def test_blocks_are_with_blocks(hosts: str) -> None:
     with sync.connect(hosts) as zk:
+        with blocking.Lock(zk, "/e").hold() as held:
+            assert type(held) is blocking.Held
+        with blocking.Lease(zk, "/f", seconds=9) as leased:
+            assert type(leased) is blocking.Leased
         for made in (
             blocking.Lock(zk, "/a").hold(),
             blocking.Election(zk, "/b").lead(),

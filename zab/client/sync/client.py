@@ -1,21 +1,22 @@
-"""The client that blocks: a session, and every operation as a method; `zab.client.client` has the words."""
+"""The client that blocks: a session, and every operation as a method; see `zab.client.client`."""
 
 from collections.abc import Coroutine, Generator, Hashable
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-import zab.client.client as waiting
+import zab.client.client as awaited
 from zab.client.building import Options, connect_wait_ms, context_of, new_runtime
-from zab.client.core import backends as faces
+from zab.client.core import backends
 from zab.client.core.misuse import no_listener
-from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
+from zab.client.core.records import State, WatchMode
 from zab.client.core.runtime import Runtime
 from zab.client.on_threads import OnThreads
+from zab.client.sync.blocking import Blocking, blocking, immediate
 from zab.client.sync.watching import Changes, StateChanges, Watcher
 from zab.client.sync.znodes import Znodes
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "Scope", "connect"]
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ def connect(hosts: str, **options: Unpack[Options]) -> "Client":
     backend = OnThreads(context_of(options))
     runtime = new_runtime(backend, hosts, options)
     backend.start(runtime)
-    zk = Client(backend, runtime, waiting.Client(runtime))
+    zk = Client(backend, runtime, awaited.Client(runtime))
     is_connected = False
     try:
         backend.run(runtime.wait_connected(connect_wait_ms(runtime)))
@@ -40,16 +41,18 @@ def connect(hosts: str, **options: Unpack[Options]) -> "Client":
 
 
 class Client(Znodes):
-    """Made by `connect`. waiting: the same client, whose methods are coroutines."""
+    """Made by `connect`."""
 
-    def __init__(self, backend: OnThreads, runtime: Runtime, client: waiting.Client) -> None:
+    waiting: awaited.Client
+
+    def __init__(self, backend: OnThreads, runtime: Runtime, client: awaited.Client) -> None:
         super().__init__(backend, client)
+        self._backend = backend
         self._runtime = runtime
-        self.waiting = client
 
     def close(self) -> None:
-        """Closes the session, so that its ephemerals are gone. A second time nothing happens, nor in a fork of the
-        process that made the client."""
+        """Closes the session, so that its ephemerals are gone. A second call does nothing, nor does a call in a fork of
+        the process that made the client."""
         if self._backend.origin.is_elsewhere:
             return
         if not self._runtime.is_over or self.state is not State.CLOSED:
@@ -65,7 +68,7 @@ class Client(Znodes):
         self.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs what awaits nothing but this client, such as a recipe's, to its end in this thread."""
+        """Runs what awaits nothing but this client, such as a recipe's coroutine, to its end in this thread."""
         return self._backend.run(coroutine)
 
     def alone(self) -> AbstractContextManager[None]:
@@ -76,9 +79,7 @@ class Client(Znodes):
         """The same session, whose paths are all below `path` now."""
         return Client(self._backend, self._runtime, self.waiting.with_chroot(path))
 
-    def retrying(self, limit_s: float | None = None) -> Znodes:
-        """The same operations, sent again after a lost connection where that may be done (`zab.client.retry`)."""
-        return Znodes(self._backend, self.waiting.retrying(limit_s))
+    retrying = immediate(awaited.Client.retrying, Znodes)
 
     # The session.
 
@@ -86,10 +87,7 @@ class Client(Znodes):
     def state(self) -> State:
         return self.waiting.state
 
-    def states(self) -> StateChanges:
-        """`for state in zk.states()`: the state now, then every change; ends when the session is over."""
-        with self._backend.alone():
-            return StateChanges(self._backend, self.waiting.states())
+    states = immediate(awaited.Client.states, StateChanges)
 
     @property
     def session_id(self) -> int:
@@ -116,16 +114,11 @@ class Client(Znodes):
         """The highest zxid that this client has seen. A server that has not reached it is not used."""
         return self.waiting.last_zxid
 
-    def add_auth(self, scheme: str, credentials: str | bytes) -> None:
-        """Adds an identity to this connection and to every later one. AuthFailedError leaves the others as they are."""
-        self._backend.run(self.waiting.add_auth(scheme, credentials))
+    add_auth = blocking(awaited.Client.add_auth)
 
     # Watches.
 
-    def watcher(self) -> Watcher:
-        """A queue of events for the `watch=` arguments and `add_watch`; `close` it when it is not needed any more."""
-        with self._backend.alone():
-            return Watcher(self._backend, self.waiting.watcher())
+    watcher = immediate(awaited.Client.watcher, Watcher)
 
     @contextmanager
     def watch(self, path: str, *, recursive: bool = False) -> Generator[Watcher]:
@@ -144,30 +137,13 @@ class Client(Znodes):
             raise no_listener(watcher)
         self._backend.run(self.waiting.add_watch(path, watcher.waiting, mode))
 
-    def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:
-        """Removes all watches of a kind at `path`; their watchers are told so. NoWatcherError when there is none."""
-        self._backend.run(self.waiting.remove_watches(path, kind, local=local))
+    remove_watches = blocking(awaited.Client.remove_watches)
 
-    def changes(self, since: int | Place | None = None, prefix: str = "/") -> Changes:
-        """`for change in zk.changes(since, "/app")`: what changed at `prefix` and below it after a zxid."""
-        return Changes(self._backend, self.waiting.changes(since, prefix))
+    # Changes, and the ensemble.
 
-    def reconfig(
-        self,
-        *,
-        joining: str | None = None,
-        leaving: str | None = None,
-        members: str | None = None,
-        version: int = -1,
-    ) -> tuple[bytes | None, Stat]:
-        """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
-        return self._backend.run(
-            self.waiting.reconfig(joining=joining, leaving=leaving, members=members, version=version)
-        )
-
-    def hand_over(self, server_id: int) -> None:
-        """Has another server lead. Returns when that has begun."""
-        self._backend.run(self.waiting.hand_over(server_id))
+    changes = immediate(awaited.Client.changes, Changes)
+    reconfig = blocking(awaited.Client.reconfig)
+    hand_over = blocking(awaited.Client.hand_over)
 
     # Time.
 
@@ -187,28 +163,22 @@ class Client(Znodes):
         """
         return Scope(self._backend, self.waiting.move_on_after(seconds))
 
-    def sleep(self, seconds: float) -> None:
-        """Waits, no longer than the limits of time around it."""
-        self._backend.run(self.waiting.sleep(seconds))
+    sleep = blocking(awaited.Client.sleep)
 
 
-class Scope:
+class Scope(Blocking[backends.Scope]):
     """A time limit for what is done in its block."""
-
-    def __init__(self, backend: OnThreads, scope: faces.Scope) -> None:
-        self._backend = backend
-        self._scope = scope
 
     @property
     def is_over(self) -> bool:
         """The block was left because the time was over."""
-        return self._scope.is_over
+        return self.waiting.is_over
 
     def __enter__(self) -> Self:
-        self._backend.run(self._scope.__aenter__())
+        self._runner.run(self.waiting.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        return self._backend.run(self._scope.__aexit__(kind, error, traceback))
+        return self._runner.run(self.waiting.__aexit__(kind, error, traceback))

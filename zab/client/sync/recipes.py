@@ -1,27 +1,14 @@
-"""The recipes for threads that block: as those of `zab.client.recipes`, but that nothing is awaited.
+"""The recipes for threads that block: as those of `zab.client.recipes`, but nothing is awaited.
 
     with Lock(zk, "/locks/a") as held: ...
 
 What each promises, its module there says.
 """
 
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Generator,
-    ItemsView,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    ValuesView,
-)
-from contextlib import contextmanager
-from types import TracebackType
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, Self, TypeVar
 
-import zab.client.recipes as waiting
-from zab.client.core.exceptions import ZabError
+import zab.client.recipes as awaited
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.recipes import (
     BadDataError,
@@ -37,6 +24,7 @@ from zab.client.recipes import (
 )
 from zab.client.recipes.configuration import NO_DEFAULT
 from zab.client.recipes.owning import Owned
+from zab.client.sync.blocking import Blocking, Entered, Iterated, Runner, blocking, context, immediate, iterator
 from zab.client.sync.client import Client
 
 __all__ = [
@@ -74,39 +62,28 @@ __all__ = [
 
 T = TypeVar("T")
 W = TypeVar("W")
-H = TypeVar("H")
+H = TypeVar("H", bound="Held")
+
+Following = Iterated
 
 
-class _Blocking(Generic[W]):
-    """Runs what the same recipe that is awaited does."""
-
+class _Recipe(Blocking[W], Generic[W]):
     def __init__(self, zk: Client, make: Callable[[], W]) -> None:
-        if not isinstance(zk, Client):
-            theirs = type(zk).__module__
-            raise TypeError(f"a recipe of zab.client.sync.recipes takes a client of zab.client.sync, not of {theirs}")
-        self._zk = zk
+        _check(zk)
         with zk.alone():
-            self.waiting = make()
+            super().__init__(zk, make())
 
 
-class Following(_Blocking[AsyncIterator[T]], Generic[T]):
-    """`for … in …`: waits for the next one."""
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        try:
-            return self._zk.run(_next(self.waiting))
-        except StopAsyncIteration:
-            raise StopIteration from None
+def _check(zk: Client) -> None:
+    if not isinstance(zk, Client):
+        theirs = type(zk).__module__
+        raise TypeError(f"a recipe of zab.client.sync.recipes takes a client of zab.client.sync, not of {theirs}")
 
 
-async def _next(iterator: AsyncIterator[T]) -> T:
-    return await iterator.__anext__()
+# What is held.
 
 
-class Held(_Blocking[waiting.Held]):
+class Held(Blocking[awaited.Held]):
     """What its holder sees of it: see `zab.client.recipes.holding`."""
 
     @property
@@ -119,110 +96,69 @@ class Held(_Blocking[waiting.Held]):
 
     @property
     def is_held(self) -> bool:
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting.is_held
-
-    def lost(self) -> None:
-        """Returns when it may be lost: for a thread of its own."""
-        self._zk.run(self.waiting.lost())
 
     @property
     def is_released(self) -> bool:
         return self.waiting.is_released
 
-    def check(self) -> None:
-        """Raises LostError when it may be lost, or is released."""
-        with self._zk.alone():
-            self.waiting.check()
-
-    def release(self) -> None:
-        """Gives it back, whichever thread calls this. It is free when this returns. What was given back stays so."""
-        self._zk.run(self.waiting.release())
-
-    def __repr__(self) -> str:
-        with self._zk.alone():
-            return repr(self.waiting)
+    lost = blocking(awaited.Held.lost)
+    check = immediate(awaited.Held.check)
+    release = blocking(awaited.Held.release)
+    __repr__ = immediate(awaited.Held.__repr__)
 
 
-def _held(zk: Client, held: waiting.Held) -> Held:
-    return Held(zk, lambda: held)
+def _held_or_none(runner: Runner, held: awaited.Held | None) -> Held | None:
+    return None if held is None else Held(runner, held)
 
 
-class _Owned(_Blocking[W], Generic[W, H]):
+class _Owned(_Recipe[W], Generic[W, H]):
     """See `zab.client.recipes.owning`."""
 
     @property
     def path(self) -> str:
         return self._owned.path
 
-    def acquire(self, wait_s: float | None = None) -> H:
-        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError. Give it back by `release`
-        of what this returns."""
-        return self._give(self._zk.run(self._owned.acquire(wait_s)))
-
-    def release(self) -> None:
-        """Gives back what this object gave out; RuntimeError where that is nothing, or several things. It is free when
-        this returns."""
-        self._zk.run(self._owned.release())
-
-    @contextmanager
-    def hold(self, wait_s: float | None = None) -> Generator[H]:
-        """It is held for the length of the block."""
-        holding = self._owned.hold(wait_s)
-        held = self._zk.run(holding.__aenter__())
-        try:
-            yield self._give(held)
-        finally:
-            self._zk.run(holding.__aexit__(None, None, None))
+    release = blocking(Owned.release)
 
     def __enter__(self) -> H:
-        return self._give(self._zk.run(self._owned.__aenter__()))
+        return self._give(self._runner, self._runner.run(self._owned.__aenter__()))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._zk.run(self._owned.__aexit__(None, None, None))
+    __exit__ = blocking(Owned.__aexit__)
 
     @property
     def _owned(self) -> Owned[Any]:
         assert isinstance(self.waiting, Owned)
         return self.waiting
 
-    def _give(self, held: Any) -> H:
-        """What is given out for what is awaited."""
-        raise NotImplementedError
+    _give: Callable[[Runner, Any], H]
 
 
-class Lock(_Owned[waiting.Lock, Held]):
+class Lock(_Owned[awaited.Lock, Held]):
     """See `zab.client.recipes.lock`."""
 
     def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Lock(zk.waiting, path, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.Lock(zk.waiting, path, name=name, acl=acl))
 
     @classmethod
-    def _of(cls, zk: Client, lock: waiting.Lock) -> Self:
+    def _of(cls, zk: Client, lock: awaited.Lock) -> Self:
         made = cls.__new__(cls)
-        _Blocking.__init__(made, zk, lambda: lock)
+        _Recipe.__init__(made, zk, lambda: lock)
         return made
 
-    def _give(self, held: waiting.Held) -> Held:
-        return _held(self._zk, held)
-
-    def try_acquire(self) -> Held | None:
-        """Waits for nobody: None when it is not free."""
-        held = self._zk.run(self.waiting.try_acquire())
-        return None if held is None else _held(self._zk, held)
-
-    def contenders(self) -> list[str]:
-        """The names of those who hold it or wait, in their order."""
-        return self._zk.run(self.waiting.contenders())
+    _give = Held
+    acquire = blocking(awaited.Lock.acquire, Held)
+    hold = context(awaited.Lock.hold, Held)
+    try_acquire = blocking(awaited.Lock.try_acquire, _held_or_none)
+    contenders = blocking(awaited.Lock.contenders)
 
 
-class ReadWriteLock(_Blocking[waiting.ReadWriteLock]):
+class ReadWriteLock(_Recipe[awaited.ReadWriteLock]):
     """See `zab.client.recipes.lock`."""
 
     def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.ReadWriteLock(zk.waiting, path, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.ReadWriteLock(zk.waiting, path, name=name, acl=acl))
         self._read = Lock._of(zk, self.waiting.read)
         self._write = Lock._of(zk, self.waiting.write)
 
@@ -240,393 +176,245 @@ class ReadWriteLock(_Blocking[waiting.ReadWriteLock]):
 
     def downgrade(self, writing: Held) -> Held:
         """From what `write` gave to the read lock, which this returns. No writer comes in between."""
-        return _held(self._zk, self._zk.run(self.waiting.downgrade(writing.waiting)))
+        return Held(self._runner, self._runner.run(self.waiting.downgrade(writing.waiting)))
 
 
 class Leased(Held):
     """See `zab.client.recipes.lease`."""
 
-    def __init__(self, zk: Client, leased: waiting.Leased) -> None:
-        super().__init__(zk, lambda: leased)
-        self._leased = leased
+    waiting: awaited.Leased
 
     @property
     def ends_at(self) -> float:
-        return self._leased.ends_at
+        return self.waiting.ends_at
 
-    def renew(self) -> None:
-        """It ends `seconds` after this was called. Raises LostError when it is over already."""
-        self._zk.run(self._leased.renew())
+    renew = blocking(awaited.Leased.renew)
 
 
-class Lease(_Owned[waiting.Lease, Leased]):
+class Lease(_Owned[awaited.Lease, Leased]):
     """See `zab.client.recipes.lease`."""
 
     def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Lease(zk.waiting, path, seconds=seconds, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.Lease(zk.waiting, path, seconds=seconds, name=name, acl=acl))
 
-    def _give(self, held: waiting.Leased) -> Leased:
-        return Leased(self._zk, held)
+    _give = Leased
+    acquire = blocking(awaited.Lease.acquire, Leased)
+    hold = context(awaited.Lease.hold, Leased)
 
 
-class Semaphore(_Owned[waiting.Semaphore, Held]):
+class Semaphore(_Owned[awaited.Semaphore, Held]):
     """See `zab.client.recipes.semaphore`."""
 
     def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Semaphore(zk.waiting, path, permits=permits, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.Semaphore(zk.waiting, path, permits=permits, name=name, acl=acl))
 
-    def _give(self, held: waiting.Held) -> Held:
-        return _held(self._zk, held)
-
-    def holders(self) -> list[str]:
-        """The names of those who hold a permit, in the order in which they came."""
-        return self._zk.run(self.waiting.holders())
+    _give = Held
+    acquire = blocking(awaited.Semaphore.acquire, Held)
+    hold = context(awaited.Semaphore.hold, Held)
+    holders = blocking(awaited.Semaphore.holders)
 
 
-class Election(_Blocking[waiting.Election]):
+class Election(_Recipe[awaited.Election]):
     """See `zab.client.recipes.election`."""
 
     def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Election(zk.waiting, path, name, acl=acl))
+        super().__init__(zk, lambda: awaited.Election(zk.waiting, path, name, acl=acl))
 
-    @contextmanager
-    def lead(self, wait_s: float | None = None) -> Generator[Held]:
-        """Enters the block as the leader; leaving it resigns. Raises WaitOverError."""
-        leading = self.waiting.lead(wait_s)
-        held = self._zk.run(leading.__aenter__())
-        try:
-            yield Held(self._zk, lambda: held)
-        finally:
-            self._zk.run(leading.__aexit__(None, None, None))
-
-    def candidates(self) -> list[str]:
-        """The names of all candidates; the first one leads."""
-        return self._zk.run(self.waiting.candidates())
-
-    def leader(self) -> str | None:
-        """The leader's name; None where nobody leads."""
-        return self._zk.run(self.waiting.leader())
-
-    def leaders(self) -> Following[str | None]:
-        """`for leader in election.leaders()`: the leader's name, or None, and every later one."""
-        return Following(self._zk, self.waiting.leaders)
+    lead = context(awaited.Election.lead, Held)
+    candidates = blocking(awaited.Election.candidates)
+    leader = blocking(awaited.Election.leader)
+    leaders = iterator(awaited.Election.leaders)
 
 
-class Barrier(_Blocking[waiting.Barrier]):
+# Barriers, queues, counters.
+
+
+class Barrier(_Recipe[awaited.Barrier]):
     """See `zab.client.recipes.barrier`."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Barrier(zk.waiting, path, acl=acl))
+        super().__init__(zk, lambda: awaited.Barrier(zk.waiting, path, acl=acl))
 
-    def create(self) -> None:
-        self._zk.run(self.waiting.create())
-
-    def remove(self) -> None:
-        self._zk.run(self.waiting.remove())
-
-    def wait(self, wait_s: float | None = None) -> None:
-        """Returns when it is not there. Raises WaitOverError."""
-        self._zk.run(self.waiting.wait(wait_s))
+    create = blocking(awaited.Barrier.create)
+    remove = blocking(awaited.Barrier.remove)
+    wait = blocking(awaited.Barrier.wait)
 
 
-class DoubleBarrier(_Blocking[waiting.DoubleBarrier]):
+class DoubleBarrier(_Recipe[awaited.DoubleBarrier], Entered[awaited.DoubleBarrier]):
     """See `zab.client.recipes.barrier`."""
 
     def __init__(self, zk: Client, path: str, *, count: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.DoubleBarrier(zk.waiting, path, count=count, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.DoubleBarrier(zk.waiting, path, count=count, name=name, acl=acl))
 
-    def enter(self, wait_s: float | None = None) -> None:
-        """Returns when `count` members are there. Raises WaitOverError."""
-        self._zk.run(self.waiting.enter(wait_s))
-
-    def leave(self, wait_s: float | None = None) -> None:
-        """Returns when all members of the round have left. Raises WaitOverError."""
-        self._zk.run(self.waiting.leave(wait_s))
-
-    def __enter__(self) -> Self:
-        self.enter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.leave()
-
-    def members(self) -> list[str]:
-        """The names of the members that are there."""
-        return self._zk.run(self.waiting.members())
+    enter = blocking(awaited.DoubleBarrier.enter)
+    leave = blocking(awaited.DoubleBarrier.leave)
+    members = blocking(awaited.DoubleBarrier.members)
 
 
-class Queue(_Blocking[waiting.Queue]):
+class Queue(_Recipe[awaited.Queue]):
     """See `zab.client.recipes.queue`."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Queue(zk.waiting, path, acl=acl))
+        super().__init__(zk, lambda: awaited.Queue(zk.waiting, path, acl=acl))
 
-    def put(self, data: bytes, priority: int = 100) -> None:
-        self._zk.run(self.waiting.put(data, priority))
-
-    def put_all(self, items: Sequence[bytes], priority: int = 100) -> None:
-        """Adds all of them, in their order, or none."""
-        self._zk.run(self.waiting.put_all(items, priority))
-
-    def count(self) -> int:
-        return self._zk.run(self.waiting.count())
-
-    def get(self, wait_s: float | None = None) -> bytes:
-        """Takes the first item; waits for one where there is none. Raises WaitOverError."""
-        return self._zk.run(self.waiting.get(wait_s))
-
-    def try_get(self) -> bytes | None:
-        """Takes the first item; None where there is none."""
-        return self._zk.run(self.waiting.try_get())
+    put = blocking(awaited.Queue.put)
+    put_all = blocking(awaited.Queue.put_all)
+    count = blocking(awaited.Queue.count)
+    get = blocking(awaited.Queue.get)
+    try_get = blocking(awaited.Queue.try_get)
 
 
 class Taken(Held):
     """See `zab.client.recipes.queue`."""
 
-    def __init__(self, zk: Client, taken: waiting.Taken) -> None:
-        super().__init__(zk, lambda: taken)
-        self._taken = taken
+    waiting: awaited.Taken
 
     @property
     def data(self) -> bytes:
-        return self._taken.data
+        return self.waiting.data
 
-    def consume(self) -> None:
-        """The item is done, and gone. Raises LostError where it is not held any more."""
-        self._zk.run(self._taken.consume())
+    consume = blocking(awaited.Taken.consume)
 
 
-class LockingQueue(_Blocking[waiting.LockingQueue]):
+def _taken_or_none(runner: Runner, taken: awaited.Taken | None) -> Taken | None:
+    return None if taken is None else Taken(runner, taken)
+
+
+class LockingQueue(_Recipe[awaited.LockingQueue]):
     """See `zab.client.recipes.queue`."""
 
     def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.LockingQueue(zk.waiting, path, name=name, acl=acl))
+        super().__init__(zk, lambda: awaited.LockingQueue(zk.waiting, path, name=name, acl=acl))
 
-    def put(self, data: bytes, priority: int = 100) -> None:
-        self._zk.run(self.waiting.put(data, priority))
-
-    def put_all(self, items: Sequence[bytes], priority: int = 100) -> None:
-        """Adds all of them, in their order, or none."""
-        self._zk.run(self.waiting.put_all(items, priority))
-
-    def count(self) -> int:
-        return self._zk.run(self.waiting.count())
-
-    def get(self, wait_s: float | None = None) -> Taken:
-        """Holds the first item that nobody holds; waits for one. Raises WaitOverError."""
-        return Taken(self._zk, self._zk.run(self.waiting.get(wait_s)))
-
-    def try_get(self) -> Taken | None:
-        """Holds the first item that nobody holds; None where there is none."""
-        taken = self._zk.run(self.waiting.try_get())
-        return None if taken is None else Taken(self._zk, taken)
-
-    @contextmanager
-    def take(self, wait_s: float | None = None) -> Generator[Taken]:
-        """An item for the length of the block; it is given back where it was not consumed."""
-        item = self.get(wait_s)
-        try:
-            yield item
-        finally:
-            item.release()
+    put = blocking(awaited.LockingQueue.put)
+    put_all = blocking(awaited.LockingQueue.put_all)
+    count = blocking(awaited.LockingQueue.count)
+    get = blocking(awaited.LockingQueue.get, Taken)
+    try_get = blocking(awaited.LockingQueue.try_get, _taken_or_none)
+    take = context(awaited.LockingQueue.take, Taken)
 
 
-class Counter(_Blocking[waiting.Counter]):
+class Counter(_Recipe[awaited.Counter]):
     """See `zab.client.recipes.counter`."""
 
     def __init__(self, zk: Client, path: str, *, default: int = 0, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Counter(zk.waiting, path, default=default, acl=acl))
+        super().__init__(zk, lambda: awaited.Counter(zk.waiting, path, default=default, acl=acl))
 
-    def value(self) -> int:
-        return self._zk.run(self.waiting.value())
-
-    def add(self, amount: int = 1) -> int:
-        """Returns the value after it."""
-        return self._zk.run(self.waiting.add(amount))
-
-    def compare_and_set(self, expected: int, value: int) -> bool:
-        return self._zk.run(self.waiting.compare_and_set(expected, value))
+    value = blocking(awaited.Counter.value)
+    add = blocking(awaited.Counter.add)
+    compare_and_set = blocking(awaited.Counter.compare_and_set)
 
 
-class Party(_Blocking[waiting.Party]):
+# Who is there.
+
+
+class Party(_Recipe[awaited.Party], Entered[awaited.Party]):
     """See `zab.client.recipes.party`."""
 
     def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Party(zk.waiting, path, name, acl=acl))
+        super().__init__(zk, lambda: awaited.Party(zk.waiting, path, name, acl=acl))
 
-    def join(self) -> None:
-        self._zk.run(self.waiting.join())
-
-    def leave(self) -> None:
-        self._zk.run(self.waiting.leave())
-
-    def lost(self) -> ZabError | None:
-        """Returns the error with which it ceased to be a member against its will; None once it has left."""
-        return self._zk.run(self.waiting.lost())
-
-    def __enter__(self) -> Self:
-        self.join()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.leave()
-
-    def members(self) -> list[str]:
-        """The names of all members, in the order in which they came."""
-        return self._zk.run(self.waiting.members())
-
-    def following(self) -> Following[list[str]]:
-        """`for members in party.following()`: the names now, and after each change."""
-        return Following(self._zk, self.waiting.following)
+    join = blocking(awaited.Party.join)
+    leave = blocking(awaited.Party.leave)
+    lost = blocking(awaited.Party.lost)
+    members = blocking(awaited.Party.members)
+    following = iterator(awaited.Party.following)
 
 
-class Discovery(_Blocking[waiting.Discovery]):
+class Discovery(_Recipe[awaited.Discovery]):
     """See `zab.client.recipes.discovery`."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        super().__init__(zk, lambda: waiting.Discovery(zk.waiting, path, acl=acl))
+        super().__init__(zk, lambda: awaited.Discovery(zk.waiting, path, acl=acl))
 
-    @contextmanager
-    def register(self, name: str, instance: Instance) -> Generator[Instance]:
-        """The instance is there for the length of the block, as it is given out."""
-        registered = self.waiting.register(name, instance)
-        given = self._zk.run(registered.__aenter__())
-        try:
-            yield given
-        finally:
-            self._zk.run(registered.__aexit__(None, None, None))
-
-    def lost(self, name: str, instance: Instance) -> ZabError | None:
-        """Returns the error with which it ceased to be registered against its will; None once its block has ended."""
-        return self._zk.run(self.waiting.lost(name, instance))
-
-    def names(self) -> list[str]:
-        return self._zk.run(self.waiting.names())
-
-    def instances(self, name: str) -> list[Instance]:
-        return self._zk.run(self.waiting.instances(name))
-
-    def following(self, name: str) -> Following[list[Instance]]:
-        """`for instances in discovery.following(name)`: those that are registered now, and after each change."""
-        return Following(self._zk, lambda: self.waiting.following(name))
+    register = context(awaited.Discovery.register, lambda _, instance: instance)
+    lost = blocking(awaited.Discovery.lost)
+    names = blocking(awaited.Discovery.names)
+    instances = blocking(awaited.Discovery.instances)
+    following = iterator(awaited.Discovery.following)
 
 
-class Cache(_Blocking[waiting.Cache], Mapping[str, Entry]):
+# What is read often.
+
+
+class Cache(_Recipe[awaited.Cache], Entered[awaited.Cache], Mapping[str, Entry]):
     """See `zab.client.recipes.cache`."""
 
     def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
-        super().__init__(zk, lambda: waiting.Cache(zk.waiting, path, depth))
+        super().__init__(zk, lambda: awaited.Cache(zk.waiting, path, depth))
 
     @property
     def is_current(self) -> bool:
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting.is_current
 
-    def start(self) -> None:
-        """Returns when all of it is there."""
-        self._zk.run(self.waiting.start())
-
-    def close(self) -> None:
-        with self._zk.alone():
-            self.waiting.close()
-
-    def settled(self) -> None:
-        """Returns when it is current."""
-        self._zk.run(self.waiting.settled())
-
-    def deltas(self) -> Following[Delta]:
-        """`for delta in cache.deltas()`: all that there is as ADDED, then what changes. Ends with the cache."""
-        return Following(self._zk, self.waiting.deltas)
-
-    def children(self, path: str) -> list[str]:
-        with self._zk.alone():
-            return self.waiting.children(path)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    start = blocking(awaited.Cache.start)
+    close = immediate(awaited.Cache.close)
+    settled = blocking(awaited.Cache.settled)
+    deltas = iterator(awaited.Cache.deltas)
+    children = immediate(awaited.Cache.children)
 
     def __getitem__(self, path: str) -> Entry:
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting[path]
 
     def __iter__(self) -> Iterator[str]:
-        with self._zk.alone():
-            return iter(list(self.waiting))
+        with self._runner.alone():
+            return iter(self.waiting)
 
     def __len__(self) -> int:
-        with self._zk.alone():
+        with self._runner.alone():
             return len(self.waiting)
 
     def items(self) -> ItemsView[str, Entry]:
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting.items()
 
     def values(self) -> ValuesView[Entry]:
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting.values()
 
 
-class Configuration(_Blocking[waiting.Configuration[T]], Generic[T]):
+class Configuration(_Recipe[awaited.Configuration[T]], Entered[awaited.Configuration[T]], Generic[T]):
     """See `zab.client.recipes.configuration`."""
 
     def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = NO_DEFAULT) -> None:
-        super().__init__(zk, lambda: waiting.Configuration(zk.waiting, path, parse, default))
+        super().__init__(zk, lambda: awaited.Configuration(zk.waiting, path, parse, default))
 
     @classmethod
     def of_children(
         cls, zk: Client, path: str, parse: Callable[[dict[str, bytes]], T], default: T = NO_DEFAULT
     ) -> "Configuration[T]":
         made = cls.__new__(cls)
-        _Blocking.__init__(made, zk, lambda: waiting.Configuration.of_children(zk.waiting, path, parse, default))
+        _Recipe.__init__(made, zk, lambda: awaited.Configuration.of_children(zk.waiting, path, parse, default))
         return made
 
     @property
-    def error(self) -> waiting.BadDataError | None:
+    def error(self) -> awaited.BadDataError | None:
         return self.waiting.error
 
     @property
     def value(self) -> T:
         """The last good value, as far as this client has heard."""
-        with self._zk.alone():
+        with self._runner.alone():
             return self.waiting.value
 
-    def start(self) -> None:
-        """Returns when the value is there. Raises BadDataError, NoNodeError."""
-        self._zk.run(self.waiting.start())
-
-    def close(self) -> None:
-        with self._zk.alone():
-            self.waiting.close()
+    start = blocking(awaited.Configuration.start)
+    close = immediate(awaited.Configuration.close)
 
     def following(self) -> Following[T]:
         """`for value in config.following()`: the value now, and each that is another one."""
-        return Following(self._zk, self.waiting.following)
-
-    def __enter__(self) -> Self:
-        self._zk.run(self.waiting.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+        with self._runner.alone():
+            return Following(self._runner, self.waiting.following())
 
 
 def data_of(zk: Client, path: str) -> Following[tuple[bytes | None, Stat] | None]:
     """`for found in data_of(zk, path)`: (data, stat) now, and after each change; None where it is gone."""
-    return Following(zk, lambda: waiting.data_of(zk.waiting, path))
+    _check(zk)
+    return Following(zk, awaited.data_of(zk.waiting, path))
 
 
 def children_of(zk: Client, path: str) -> Following[list[str] | None]:
     """`for names in children_of(zk, path)`: sorted; None where the parent is gone."""
-    return Following(zk, lambda: waiting.children_of(zk.waiting, path))
+    _check(zk)
+    return Following(zk, awaited.children_of(zk.waiting, path))
