@@ -131,7 +131,7 @@ class Work:
 
     async def check(self, zk: Client, cache: Cache, cached_by: Client) -> None:
         """Judges by what is there, once all of them have stopped and their sessions live on. cached_by: the client of
-        the cache, which may be connected to a server that is behind that of `zk`."""
+        the cache, whose server may lag behind that of `zk`."""
         steady = zk.retrying()
         assert await Counter(zk, "/counter").value() == self.added
         assert (await steady.get("/locked"))[0] == b"%d" % len(self.locked.turns)
