@@ -1,7 +1,7 @@
 """Expiration buckets: which of many ids are due, found without looking at the others.
 
-An id that may stay silent for `timeout_ms` from now on is put into the bucket of the first multiple of the interval I
-that lies strictly after that moment:
+An id that may stay silent for `timeout_ms` from now on goes into the bucket of the first multiple of the interval I
+strictly after that moment:
 
     round_up(t) = (t // I + 1) * I
     bucket(id)  = round_up(now + timeout_ms), again at every touch
@@ -10,7 +10,7 @@ One pointer moves along the buckets. It starts at round_up(start). When the time
 due and it moves on by I. So an id is due between timeout (exclusive) and timeout + I after its last touch.
 
 Invariants:
-- An id is in at most one bucket, and `_bucket_of` says in which; empty buckets do not exist.
+- An id is in at most one bucket, and `_bucket_of` names it; empty buckets do not exist.
 - No id is in a bucket before the pointer: with a time that never falls, no touch can put it there.
 - One call of `expire` empties at most one bucket: after a stall, whatever the reason, ids become due one interval
   after the other and can be touched in between.
@@ -31,13 +31,13 @@ IdType = TypeVar("IdType", bound=Hashable)
 
 
 class ExpirationBuckets(Generic[IdType]):
-    """Ids by the time at which they are due. `start` is the time at which the pointer starts."""
+    """Ids by the time at which they are due. `start` is where the pointer begins."""
 
     def __init__(self, interval_ms: int, start: int) -> None:
         assert interval_ms > 0
         self.interval_ms = interval_ms
         self.next_due = self.round_up(start)
-        # Ids as keys, in the order in which they came, so that expiry is the same in every run of the simulator.
+        # The ids are keys of a dict, which keeps their order: expiry is the same in every run of the simulator.
         self._buckets: SortedDict[int, dict[IdType, None]] = SortedDict()
         self._bucket_of: dict[IdType, int] = {}
 
@@ -52,7 +52,7 @@ class ExpirationBuckets(Generic[IdType]):
         return id_ in self._bucket_of
 
     def touch(self, id_: IdType, now: int, timeout_ms: int) -> None:
-        """Puts the id, known or not, where it is due `timeout_ms` after `now`."""
+        """Make the id due `timeout_ms` after `now`, whether or not it is known."""
         assert timeout_ms >= 0
         # `round_up`, written out: this is called for every request of every client.
         interval_ms = self.interval_ms
@@ -71,7 +71,8 @@ class ExpirationBuckets(Generic[IdType]):
             bucket[id_] = None
 
     def fill(self, timeouts: Mapping[IdType, int], now: int) -> None:
-        """Puts many where they are due, none of which is known: without a call for each of them."""
+        """Add many ids at once, with their timeouts; none of them may be known already. Cheaper than one `touch`
+        each."""
         assert not self._bucket_of
         due_of = {timeout_ms: self.round_up(now + timeout_ms) for timeout_ms in set(timeouts.values())}
         self._bucket_of = {id_: due_of[timeout_ms] for id_, timeout_ms in timeouts.items()}
@@ -81,14 +82,14 @@ class ExpirationBuckets(Generic[IdType]):
         self._buckets.update(buckets)
 
     def remove(self, id_: IdType) -> None:
-        """Forgets the id; nothing happens if it is not there."""
+        """Forget the id. No-op if it is unknown."""
         due = self._bucket_of.pop(id_, None)
         if due is not None:
             self._leave(id_, due)
 
     def expire(self, now: int, count_max: int) -> list[IdType]:
-        """Ids of the pointer's bucket, which are forgotten, if its time has come; at most one bucket a call, and so
-        many ids. What is left comes with the next calls."""
+        """Remove and return ids of the pointer's bucket, if its time has come. One call takes ids from one bucket at
+        most, and at most `count_max` of them; later calls return the rest."""
         if now < self.next_due:
             return []
         bucket = self._buckets.get(self.next_due, {})
@@ -102,7 +103,7 @@ class ExpirationBuckets(Generic[IdType]):
         return expired
 
     def sets(self) -> Iterator[tuple[int, list[IdType]]]:
-        """Each bucket's time with its ids, in order; for the `dump` command."""
+        """The due time of each bucket with its ids, in order; for the `dump` command."""
         for due, ids in self._buckets.items():
             yield due, list(ids)
 

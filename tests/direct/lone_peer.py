@@ -52,7 +52,7 @@ from zab.member.turn import Turn
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Settings
+from zab.protocol.peer_settings import Settings
 from zab.quorum.ids import Link, ServerId
 from zab.simulator.world.disk import FaultyDisk
 

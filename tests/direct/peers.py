@@ -32,7 +32,7 @@ from tests.direct.lone_peer import Process, Server, Task, transactions
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Settings
+from zab.protocol.peer_settings import Settings
 from zab.protocol.states import LEADING
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Majority, Quorum
@@ -44,7 +44,7 @@ class Ensemble:
     """Servers 1 to `size`, the observers, and what is on its way between all of them.
 
     Without a `quorum` it is the majority of the servers 1 to `size`. Further settings are those of
-    `zab.protocol.peer_state.Settings`, as keyword arguments."""
+    `zab.protocol.peer_settings.Settings`, as keyword arguments."""
 
     def __init__(
         self, size: int = 3, quorum: Quorum | None = None, observers: frozenset[ServerId] = frozenset(), **settings: int

@@ -31,7 +31,7 @@ from zab.member.storage.events import StorageEffect
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX
-from zab.protocol.peer_state import Restored
+from zab.protocol.peer_settings import Restored
 from zab.protocol.roles import Stage
 from zab.protocol.states import (
     BROADCAST,

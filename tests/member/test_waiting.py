@@ -8,7 +8,7 @@ from tests.direct.members import Ensemble, Server
 from tests.protocol.alone import Alone
 from zab.member.state.waiting import WAITING_MS_MAX, WAITING_MS_MIN, reason, why_not_serving
 from zab.protocol import events as ev
-from zab.protocol.peer_state import nothing
+from zab.protocol.peer_settings import nothing
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 

@@ -21,7 +21,7 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.roles import Leading, Stage
 from zab.protocol.states import BATCHES, FOLLOWING, LEADING, LOOKING, Holds
 from zab.quorum.ids import Link, ServerId

@@ -14,7 +14,7 @@ from tests.direct.lone_peer import Process
 from tests.protocol import test_random_faults as faults
 from tests.protocol.dispatch import handle_with
 from zab.member.storage.events import StorageEffect
-from zab.protocol import broadcast, confirmation, discovery, roles, synchronization
+from zab.protocol import broadcast, confirmation, discovery, learner_synchronization, roles, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol import peer as peer_module
@@ -45,7 +45,7 @@ def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
 
 def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
     """ZOOKEEPER-4643: the epoch file overtakes the history; the acknowledgement itself still waits for both."""
-    on_newleader = synchronization.learner_on_newleader
+    on_newleader = learner_synchronization.learner_on_newleader
     put = Process.put
 
     def early(peer: Peer, now: int, following: roles.Following, message: msg.NewLeader) -> None:
@@ -100,7 +100,7 @@ def count_an_amnesiac(patch: pytest.MonkeyPatch) -> None:
 
 
 def accept_any_batch_number(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(synchronization, "_cut", lambda peer, position: None)
+    patch.setattr(learner_synchronization, "_cut", lambda peer, position: None)
 
 
 def newleader_before_the_history(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from tests.protocol.alone import LEADERS_LINK, LINEAGE, Alone, Follower, Leader,
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import DIAL_COUNT_MAX, REDIAL_MS
-from zab.protocol.message import NO_VOTE
-from zab.protocol.peer_state import nothing
+from zab.protocol.fields import NO_VOTE
+from zab.protocol.peer_settings import nothing
 from zab.protocol.roles import Stage
 from zab.protocol.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 from zab.quorum.ids import Link, ServerId

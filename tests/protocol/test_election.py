@@ -23,7 +23,7 @@ from zab.protocol import message as msg
 from zab.protocol.discovery import VAIN_MS
 from zab.protocol.election import FINAL_WAIT_MS_MAX, RESEND_MS_MIN
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Settings
+from zab.protocol.peer_settings import Settings
 from zab.protocol.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING, State
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Majority

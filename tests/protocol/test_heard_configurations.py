@@ -21,7 +21,7 @@ from tests.protocol.alone import (
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import RESEND_MS_MAX, RESEND_MS_MIN
-from zab.protocol.peer_state import Restored, nothing
+from zab.protocol.peer_settings import Restored, nothing
 from zab.protocol.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 from zab.quorum.ids import Link, ServerId
 

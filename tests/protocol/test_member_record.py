@@ -11,8 +11,8 @@ from tests.direct.peers import Ensemble
 from tests.protocol.test_known_bugs import rejoining_with_held_storage
 from tests.protocol.test_rules import two_histories, until
 from zab.protocol import events as ev
+from zab.protocol import learner_synchronization
 from zab.protocol import message as msg
-from zab.protocol import synchronization
 from zab.protocol.peer import Peer
 
 
@@ -80,5 +80,5 @@ def test_a_rule_that_does_not_look_is_found(broken: bool, monkeypatch: pytest.Mo
     def always(peer: Peer, zxid: int) -> bool:
         return broken
 
-    monkeypatch.setattr(synchronization, "_holds_all_acknowledged", always)
+    monkeypatch.setattr(learner_synchronization, "_holds_all_acknowledged", always)
     assert [situation for situation, keeps in SITUATIONS.items() if situation() is not keeps]

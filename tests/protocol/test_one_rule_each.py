@@ -28,7 +28,7 @@ from tests.protocol.alone import (
 )
 from zab.protocol import events as ev
 from zab.protocol import message as msg
-from zab.protocol.message import NO_VOTE
+from zab.protocol.fields import NO_VOTE
 from zab.protocol.roles import Stage
 from zab.protocol.states import BATCHES, BROADCAST, DISCOVERY, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 from zab.protocol.synchronization import PROPOSAL_BYTES_MAX

@@ -1,4 +1,4 @@
-"""The body of a reply to getChanges: one page of the feed of changes. Ours, not ZooKeeper's.
+"""The body of a reply to getChanges: one page of the change feed. This project's extension, not ZooKeeper's.
 
 Format, in jute's types:
 
@@ -6,19 +6,19 @@ Format, in jute's types:
     change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
             version int, owner long
 
-Kind, part, version and owner are those of `datatree.txn_changes`. (zxid, part) of the page is the place from which to
-ask for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client.
-`history_id` names the history that the place is in.
+Kind, part, version and owner are those of `datatree.txn_changes`. The page's (zxid, part) is the position to ask for
+next: every change up to it is in this page or an earlier one, or this client may not see it. `history_id` names the
+history that the position belongs to.
 
-    status  0 GIVEN      the changes after the place that was asked for, as far as they go
-            1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can,
+    status  0 GIVEN      the changes after the position asked for, as many as fit
+            1 OLDER      the position is older than this server's history; `oldest` is the first that it can serve,
                          and 0 in every other page
-            2 BEYOND     that place is after the last transaction that this server has applied, `zxid`
-            3 ELSEWHERE  that place is in no history that this server has: another id, or a zxid that nothing has
+            2 BEYOND     the position is after `zxid`, the last transaction that this server has applied
+            3 ELSEWHERE  the position is in no history of this server: another id, or a zxid that does not exist
 
-In a page that is not GIVEN, `changes` is empty.
+Unless the status is GIVEN, `changes` is empty.
 
-Deliberately not here: what is in a page (`zab.member.requests.change_feed`).
+Not here: which changes a page has (`zab.member.requests.change_feed`).
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class ChangePage:
 
 
 def change_bytes(zxid: int, time: int, session: int, change: Change) -> bytes:
-    """One change of a page."""
+    """Encode one change of a page."""
     kind, part, path, data, version, owner = change
     head = _HEAD.pack(zxid, part, time, session, kind, len(path))
     tail = _TAIL.pack(version, owner)
@@ -75,7 +75,7 @@ def change_bytes(zxid: int, time: int, session: int, change: Change) -> bytes:
 def page_body(
     status: PageStatus, oldest: int, zxid: int, part: int, history_id: bytes, changes: Sequence[bytes] = ()
 ) -> bytes:
-    """A page of changes that `change_bytes` made."""
+    """Encode a page from changes that `change_bytes` encoded."""
     head = _PAGE.pack(status, oldest, zxid, part)
     return b"".join((head, _INT.pack(len(history_id)), history_id, _INT.pack(len(changes)), *changes))
 
@@ -91,7 +91,7 @@ def read_page(reader: Reader) -> ChangePage:
 
 
 def _row(reader: Reader) -> Row:
-    # Few calls: a page has thousands of these.
+    # Few calls, because a page has thousands of these.
     zxid, part, time, session, kind, path_length = _HEAD.unpack(reader.raw(_HEAD.size))
     if path_length < 0 or kind not in _KINDS:
         raise JuteError(f"a change of kind {kind} with a path of length {path_length}, before offset {reader.offset}")

@@ -1,4 +1,4 @@
-"""The frames of a client connection: what stands first in each, and which xids are special.
+"""The frames of a client connection: what each begins with, and which xids are special.
 
 Format, in frames of `zab.wire.frames`:
 
@@ -6,13 +6,13 @@ Format, in frames of `zab.wire.frames`:
                     xid int, opcode int, body (`datatree.requests`)
     reply           the first frame of a server is its ConnectResponse; every other one is
                     xid int, zxid long, error int, body (`zab.jute.replies`)
-    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; -16 and below: getChanges, which is ours: each
-                    has its own, because it is answered when there is something to tell; those of other requests
-                    count up from 1
+    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; -16 and below: getChanges (this project's): each has
+                    its own, because it is answered once there are changes; other requests count up from 1
 
 Limit: the payload of one frame is ZooKeeper's `jute.maxbuffer`, 1,048,575 bytes by default.
 
-Not here: what a body means; four-letter words, which come instead of the first frame (`zab.member.words.four_letter`).
+Not here: what a body means; four-letter words, which a client sends instead of the first frame
+(`zab.member.words.four_letter`).
 """
 
 from struct import Struct
@@ -33,5 +33,5 @@ _REQUEST: Final = Struct(">iii")
 
 
 def request_frame(xid: int, opcode: int, body: bytes) -> bytes:
-    """The frame of one request, ready to be sent."""
+    """Encode one request as a frame, ready to be sent."""
     return _REQUEST.pack(8 + len(body), xid, opcode) + body

@@ -7,14 +7,14 @@ Format, in jute's types:
     ConnectResponse    protocol int (0), negotiated timeout int (ms), session id long, password buffer (16 bytes),
                        [read-only bool]
 
-The read-only byte came with ZooKeeper 3.4. A server that does not find it in the request takes it as false and leaves
-it out of its answer, because such a client does not expect it. A session id of 0 asks for a new session. A timeout of 0
-in the answer says that the session is not (or no longer) valid; id and password are zero then.
+ZooKeeper 3.4 added the read-only byte. If a request lacks it, the server assumes false and leaves it out of the answer,
+because such a client does not expect it. A session id of 0 asks for a new session. A timeout of 0 in the answer means
+that the session is not (or no longer) valid; id and password are zero then.
 
 Invariants: a request may end before or after the read-only byte; bytes after it are ignored, and a request that is too
 short raises `JuteError`. A null password reads as an empty one, which no session has.
 
-Deliberately not here: when to accept what (`zab.server`), ids and passwords (`session.identity`).
+Not here: what to accept when (`zab.server`), ids and passwords (`session.identity`).
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 
 @define
 class ConnectRequest:
-    """`has_read_only` tells whether the request carries the read-only byte at all."""
+    """`has_read_only` says whether the request has the read-only byte."""
 
     last_zxid: int
     timeout_ms: int
@@ -73,7 +73,7 @@ class ConnectResponse:
 
     @classmethod
     def invalid(cls, *, read_only: bool = False, has_read_only: bool = True) -> "ConnectResponse":
-        """The answer to a client whose session does not exist, is over, or has another password."""
+        """The answer if the session does not exist, is over, or has a different password."""
         return cls(0, 0, NO_PASSWORD, read_only, has_read_only)
 
     def encode(self) -> bytes:

@@ -1,9 +1,10 @@
-"""ClickHouse Keeper's features, as a server tells them and a client reads them, in two znodes that no tree holds.
+"""ClickHouse Keeper's features, as servers publish them and clients read them, in two virtual znodes that are in no
+tree.
 
     /keeper/api_version     "3": the oldest clients take that for FILTERED_LIST, MULTI_READ and CHECK_NOT_EXISTS
     /keeper/feature_flags   a bit for each feature, by its number; the first one is the highest of the first byte
 
-A server without the znode has none of them. Bytes that are not there are zeros, bits that nobody knows are passed over.
+A server without the znode has none of the features. Missing bytes are zeros; unknown bits are ignored.
 """
 
 from collections.abc import Iterable
@@ -25,12 +26,12 @@ KEEPER_PATH: Final = b"/keeper"
 API_VERSION_PATH: Final = KEEPER_PATH + b"/api_version"
 FLAGS_PATH: Final = KEEPER_PATH + b"/feature_flags"
 TOLD_PATHS: Final = (FLAGS_PATH, API_VERSION_PATH)
-"""ClickHouse reads one of them on each new connection, before its first request: old clients the version alone."""
+"""ClickHouse reads one of them on each new connection, before its first request: old clients only read the version."""
 API_VERSION: Final = b"3"
 
 
 class KeeperFeature(IntEnum):
-    """What a server may know beside ZooKeeper's operations."""
+    """What a server may support beyond ZooKeeper's operations."""
 
     FILTERED_LIST = 0
     MULTI_READ = 1
@@ -49,13 +50,13 @@ _BYTES: Final = max(KeeperFeature) // 8 + 1
 
 
 def flags_of(features: Iterable[KeeperFeature]) -> bytes:
-    """What a server with these features tells."""
+    """What a server with these features publishes."""
     bits = sum(1 << (8 * _BYTES - 1 - feature) for feature in features)
     return bits.to_bytes(_BYTES, "big")
 
 
 def features_of(flags: bytes) -> frozenset[KeeperFeature]:
-    """What a server has that tells this."""
+    """The features of a server that publishes this."""
     return frozenset(
         feature
         for feature in KeeperFeature

@@ -22,11 +22,11 @@ Bodies by operation code (Stat is 68 bytes, which `datatree.znode` makes and rea
    103 getEphemerals                     paths vector<string>
    104 getAllChildrenNumber              number int
    106 addWatch                          error int = 0
-  1002 getChildrenPage                   names vector<string>, whether there are more bool, Stat
+  1002 getChildrenPage                   names vector<string>, has more bool, Stat
    107 whoAmI                            identities vector<scheme string, user string>
    all others                            nothing
 
-Of a multi, each part is header = type int, 00, error int, and a body:
+Each part of a multi is header = type int, 00, error int, and a body:
 
     operation                            type    body
     1 create, 502 createIfNotExists      1       path string
@@ -37,18 +37,19 @@ Of a multi, each part is header = type int, 00, error int, and a body:
     4 getData                            4       data buffer, Stat
     8 getChildren                        8       names vector<string>
     12 getChildren2, 500 filteredList    12      names vector<string>, Stat (Keeper's multiRead)
-    506 filteredListWithStatsAndData     506     as alone (Keeper's multiRead)
+    506 filteredListWithStatsAndData     506     as outside a multi (Keeper's multiRead)
     refused                              -1      error int, the one of the header
-    refused (Keeper's multiRead)         as done nothing
+    refused (Keeper's multiRead)         as if done nothing
     end                                  -1, with 01 instead of 00, error -1; no body
 
-When one part of a multi (14) is refused, all of its parts are of the form "refused": error 0 before that part, and
-RUNTIMEINCONSISTENCY after it; the reply's own error stays 0. In a multiRead each part stands alone.
+When one part of a multi (14) is refused, all of its parts have the form "refused": with error 0 before that part, and
+RUNTIMEINCONSISTENCY after it; the error of the reply stays 0. The parts of a multiRead are independent.
 
-Encoders of replies return whole frames, ready to be sent; encoders of bodies return the body alone. Those of the most
-frequent replies (an error or nothing, a Stat, data) fill one `Struct` and join once. Decoders take (payload, offset).
+Encoders of replies return whole frames, ready to be sent; encoders of bodies return only the body. The encoders of the
+most frequent replies (an error or nothing, a Stat, data) fill one `Struct` and join once. Decoders take (payload,
+offset).
 
-Deliberately not here: which zxid and error a reply carries (`zab.server`), and Stat's fields (`datatree.znode`).
+Not here: which zxid and error a reply has (`zab.server`), and Stat's fields (`datatree.znode`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,7 +94,7 @@ __all__ = [
 ]
 
 STAT_BYTES: Final = 68
-# The only state that a server ever puts into a notification.
+# The only state that a server ever sends in a notification.
 SYNC_CONNECTED: Final = 3
 
 _INT: Final = Struct(">i")
@@ -105,7 +106,7 @@ _PART: Final = Struct(">ibi")
 _REFUSED_PART: Final = Struct(">ibii")
 _HEADER_BYTES: Final = 16
 STAT_REPLY_BYTES: Final = _HEADER_BYTES + STAT_BYTES
-# Before the bytes of a buffer or a string that comes first.
+# The bytes before a buffer or string that comes first in the body.
 DATA_REPLY_BYTES_MIN: Final = _HEADER_BYTES + 4
 _END: Final = _PART.pack(-1, 1, -1)
 _PART_END: Final = -1
@@ -119,18 +120,18 @@ pack_data_reply: Final = _DATA_REPLY.pack
 
 
 def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
-    """The frame of any reply."""
+    """Encode any reply as a frame."""
     return pack_reply(_HEADER_BYTES + len(body), xid, zxid, error) + body
 
 
 def stat_reply(xid: int, zxid: int, stat: bytes) -> bytes:
-    """The frame of a successful reply whose body is one Stat."""
+    """Encode a successful reply whose body is one Stat, as a frame."""
     assert len(stat) == STAT_BYTES
     return pack_reply(STAT_REPLY_BYTES, xid, zxid, 0) + stat
 
 
 def data_reply(xid: int, zxid: int, data: bytes | None, stat: bytes) -> bytes:
-    """The frame of a successful getData."""
+    """Encode a successful getData, as a frame."""
     assert len(stat) == STAT_BYTES
     if data is None:
         return pack_data_reply(DATA_REPLY_BYTES_MIN + STAT_BYTES, xid, zxid, 0, -1) + stat
@@ -140,7 +141,8 @@ def data_reply(xid: int, zxid: int, data: bytes | None, stat: bytes) -> bytes:
 
 
 def notification(event_type: int, path: bytes, zxid: int, state: int = SYNC_CONNECTED) -> bytes:
-    """The frame of one watch event. It names no receiver: one frame serves every connection that gets the event."""
+    """Encode one watch event as a frame. It names no receiver: one frame serves every connection that gets the
+    event."""
     length = _HEADER_BYTES + 12 + len(path)
     return _NOTIFICATION.pack(length, NOTIFICATION_XID, zxid, 0, event_type, state, len(path)) + path
 
@@ -149,7 +151,7 @@ def notification(event_type: int, path: bytes, zxid: int, state: int = SYNC_CONN
 
 
 def path_body(path: bytes, stat: bytes = b"") -> bytes:
-    """create and sync; with a Stat, the other creates."""
+    """The body of create and sync; with a Stat, of the other creates."""
     return pack_int(len(path)) + path + stat
 
 
@@ -158,7 +160,7 @@ def data_body(data: bytes | None, stat: bytes) -> bytes:
 
 
 def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
-    """getChildren, getEphemerals, listRecursive; with a Stat, getChildren2."""
+    """The body of getChildren, getEphemerals, listRecursive; with a Stat, of getChildren2."""
     listed = list(names)
     pieces = [pack_int(len(listed))]
     pieces += [pack_int(len(name)) + name for name in listed]
@@ -171,7 +173,8 @@ def children_page_body(names: Iterable[bytes], has_more: bool, stat: bytes) -> b
 
 
 def listing_reply(xid: int, zxid: int, names: bytes, stat: bytes = b"") -> bytes:
-    """The frame of a successful getChildren, getChildren2 or getEphemerals whose names are a vector already."""
+    """Encode a successful getChildren, getChildren2 or getEphemerals as a frame; the names are encoded as a vector
+    already."""
     return b"".join((pack_reply(_HEADER_BYTES + len(names) + len(stat), xid, zxid, 0), names, stat))
 
 
@@ -182,42 +185,42 @@ def acl_body(acl: Iterable[WireAcl], stat: bytes) -> bytes:
 
 
 def int_body(number: int) -> bytes:
-    """getAllChildrenNumber with its number, addWatch with 0."""
+    """The body of getAllChildrenNumber with its number, of addWatch with 0."""
     return pack_int(number)
 
 
 def identities_body(identities: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """whoAmI: (scheme, user) each."""
+    """The body of whoAmI: a list of (scheme, user)."""
     return Writer().vector(identities, lambda out, item: out.string(item[0]).string(item[1])).getvalue()
 
 
 def token_body(token: bytes) -> bytes:
-    """sasl."""
+    """The body of sasl."""
     return pack_int(len(token)) + token
 
 
 def part(opcode: int, body: bytes = b"") -> bytes:
-    """One part of a multi or multiRead that was done; `opcode` is that of the request."""
+    """One part of a multi or multiRead that was done; `opcode` is that of its request."""
     return _PART.pack(_CREATE2 if opcode in _STAT_CREATES else opcode, 0, 0) + body
 
 
 def refused_part(error: int) -> bytes:
-    """One part that was not done; 0 in a refused multi for the parts before the one at fault."""
+    """One part that was not done. In a refused multi, the error is 0 for the parts before the one at fault."""
     return _REFUSED_PART.pack(_PART_END, 0, error, error)
 
 
 def keepers_refused_part(opcode: int, error: int) -> bytes:
-    """One part of a multiRead that was not done, as ClickHouse Keeper says it: its type, the error, no body."""
+    """One part of a multiRead that was not done, in ClickHouse Keeper's form: its type, the error, no body."""
     return _PART.pack(opcode, 0, error)
 
 
 def multi_body(parts: Iterable[bytes]) -> bytes:
-    """The body of a multi or multiRead out of what `part` and `refused_part` made."""
+    """The body of a multi or multiRead made of what `part` and `refused_part` returned."""
     return b"".join([*parts, _END])
 
 
 def failed_multi_body(errors: Sequence[int]) -> bytes:
-    """The body of a refused multi: one error for each of its operations."""
+    """The body of a refused multi, with one error for each of its operations."""
     return multi_body([refused_part(error) for error in errors])
 
 
@@ -267,9 +270,9 @@ class WatcherEvent:
 
 @define
 class MultiResult:
-    """One part of a multi's answer: `value` is what the body of `opcode` decodes to, None when `error` is not 0.
+    """One part of the answer to a multi: `value` is what the body of `opcode` decodes to, None when `error` is not 0.
 
-    A refused part has opcode -1. In a refused multi, error 0 means that the part itself was fine; it was undone.
+    A refused part has opcode -1. In a refused multi, error 0 means that the part itself was valid; it was undone.
     """
 
     opcode: int
@@ -281,8 +284,9 @@ Decode: TypeAlias = Callable[[Reader], Any]
 
 
 def decode_body(opcode: int, payload: bytes, offset: int = _HEADER_BYTES) -> Any:
-    """What a successful reply to `opcode` says, by the table above; a Stat is its 68 bytes. Raises JuteError."""
-    # The frame's limit was checked when it was cut; a client may have chosen a larger one than the records' own.
+    """Decode the body of a successful reply to `opcode`, by the table above; a Stat stays its 68 bytes. Raises
+    JuteError."""
+    # The limit was checked when the frame was cut; a client may have chosen a larger one than the reader's default.
     reader = Reader(payload, offset, length_max=len(payload))
     return _DECODERS.get(opcode, _nothing)(reader)
 
@@ -367,6 +371,6 @@ _DECODERS: Final[Mapping[int, Decode]] = {
 }
 
 _CREATE2: Final = int(OpCode.CREATE2)
-# The result of these has the type of a create2 in a multi: their body carries a Stat, that of a create does not.
+# In a multi, the results of these have the type of a create2: their bodies have a Stat, that of a create has none.
 _STAT_CREATES: Final = frozenset(opcode for opcode, decoder in _DECODERS.items() if decoder is _text_and_stat)
 _PART_TYPES: Final = frozenset(map(int, MULTI_WRITES | KEEPERS_MULTI_READS)) - _STAT_CREATES | {_CREATE2}

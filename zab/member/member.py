@@ -95,7 +95,7 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.session_keys import keys_of
 from zab.protocol.states import BROADCAST, LEADING, LOOKING
 from zab.quorum.ids import Link, ServerId

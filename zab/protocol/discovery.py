@@ -17,13 +17,13 @@ higher one: the leader then renews its epoch (`renewal`).
 
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.zxid import EPOCH_MAX, next_epoch
-from zab.protocol import disk_space, renewal, session_keys, source, synchronization
+from zab.protocol import disk_space, learner_synchronization, renewal, session_keys, source, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import FINAL_WAIT_MS_MAX
 from zab.protocol.features import RECONFIGURATION
+from zab.protocol.fields import NO_VOTE
 from zab.protocol.history import beginning
-from zab.protocol.message import NO_VOTE
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import (
     CONNECTED,
@@ -408,7 +408,7 @@ def learner_on_epochs_saved(peer: PeerState, following: Following) -> None:
         peer.send(following.link, msg.AckEpoch(peer.current_epoch, *peer.position()))
     elif following.newleader is not None and peer.current_epoch == following.newleader[0]:
         assert peer.phase is SYNCHRONIZATION
-        synchronization.learner_on_current_epoch_saved(peer, following)
+        learner_synchronization.learner_on_current_epoch_saved(peer, following)
 
 
 def learner_on_refused(peer: PeerState, now: int, following: Following, message: msg.Refused) -> None:

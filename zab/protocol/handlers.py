@@ -12,7 +12,17 @@ role; `_leader` and `_learner` let the type checker see that each function takes
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from zab.protocol import broadcast, confirmation, discovery, handover, heartbeat, observer_master, synchronization
+from zab.protocol import (
+    broadcast,
+    confirmation,
+    discovery,
+    handover,
+    heartbeat,
+    learner_synchronization,
+    observer_master,
+    routes,
+    synchronization,
+)
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, Leading, LearnerHandler
@@ -54,23 +64,23 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
     **_leader(PHASES, msg.TreeWanted, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.Attach, observer_master.leader_on_attach),
-    **_leader(PHASES, msg.Detach, observer_master.leader_on_detach),
-    **_leader(PHASES, msg.Relayed, observer_master.leader_on_relayed),
+    **_leader(PHASES, msg.Attach, routes.leader_on_attach),
+    **_leader(PHASES, msg.Detach, routes.leader_on_detach),
+    **_leader(PHASES, msg.Relayed, routes.leader_on_relayed),
     # LEADERINFO in broadcast is the renewal of the epoch.
     **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
-    **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
-    **_learner((DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
-    **_learner((DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
-    **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
+    **_learner((DISCOVERY,), msg.Diff, learner_synchronization.learner_on_diff),
+    **_learner((DISCOVERY,), msg.Trunc, learner_synchronization.learner_on_trunc),
+    **_learner((DISCOVERY,), msg.Snap, learner_synchronization.learner_on_snap),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, learner_synchronization.learner_on_proposal),
     **_learner((SYNCHRONIZATION, BROADCAST), msg.SessionKeys, observer_master.learner_on_session_keys),
-    **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
-    **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
+    **_learner((SYNCHRONIZATION,), msg.NewLeader, learner_synchronization.learner_on_newleader),
+    **_learner((SYNCHRONIZATION,), msg.UpToDate, learner_synchronization.learner_on_uptodate),
     **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
     **_learner((BROADCAST,), msg.HandOver, handover.learner_on_hand_over),
     **_learner(PHASES, msg.Ping, heartbeat.learner_on_ping),
     **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
-    **_learner(PHASES, msg.Readmit, synchronization.learner_on_readmit),
+    **_learner(PHASES, msg.Readmit, learner_synchronization.learner_on_readmit),
     **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
     **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),

@@ -12,7 +12,21 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
 
-from datatree.log.zxid import EPOCH_MAX, Epoch, Zxid
+from datatree.log.zxid import Epoch, Zxid
+from zab.protocol.fields import (
+    CHAIN,
+    DIGEST,
+    EPOCH,
+    EPOCH_OR_NO_VOTE,
+    HOLDS,
+    IDENTITIES,
+    LINK,
+    SERVER_ID,
+    STATE,
+    ZXID,
+    are_session_keys,
+    is_lineage,
+)
 from zab.protocol.states import Holds, State
 from zab.quorum.ids import Link, ServerId
 from zab.wire.records import (
@@ -23,7 +37,6 @@ from zab.wire.records import (
     checked,
     is_bool,
     is_bytes,
-    is_int,
     is_list_of,
     is_row,
     is_text,
@@ -45,31 +58,9 @@ REASON_BYTES_MAX = 1024
 CONFIG_BYTES_MAX = 64 << 10
 """Of the text of a configuration: 500 servers with long names."""
 
-NO_VOTE = Epoch(-1)
-"""The epoch in the ACKEPOCH of a learner that had accepted the epoch before, perhaps for another leader."""
 
 WRITE_HEAD = Struct(">qii")
 """In front of the body of a forwarded write: session id, cxid, opcode."""
-
-
-SERVER_ID = is_int(0, (1 << 63) - 1)
-ZXID = is_int(0, (1 << 63) - 1)
-EPOCH = is_int(0, EPOCH_MAX)
-EPOCH_OR_NO_VOTE = is_int(NO_VOTE, EPOCH_MAX)
-DIGEST = is_int(0, (1 << 64) - 1)
-STATE = is_int(min(State), max(State))
-HOLDS = is_int(min(Holds), max(Holds))
-CHAIN = is_bytes(16, 16)
-LINK = is_int(1, (1 << 63) - 1)
-IDENTITIES = is_list_of(is_row(is_bytes(0, 256), is_bytes(0, 4096)))
-
-
-def _session_keys(value: object) -> bool:
-    return type(value) is list and 0 < len(value) <= 2 and is_list_of(is_row(is_bytes(8, 8), is_bytes(32, 32)))(value)
-
-
-def _lineage(value: object) -> bool:
-    return value == b"" or CHAIN(value)
 
 
 @attrs.define
@@ -82,7 +73,7 @@ class Notification:
     zxid: Zxid = checked(ZXID)
     epoch: Epoch = checked(EPOCH)
     round: int = checked(COUNT)
-    lineage: bytes = checked(_lineage)
+    lineage: bytes = checked(is_lineage)
     amnesiac: bool = checked(is_bool)
     holds: Holds = checked(HOLDS, Holds)
     """What the sender holds, from nothing to batches."""
@@ -100,7 +91,7 @@ class FollowerInfo:
 
     TYPE: ClassVar[int] = 11
     accepted_epoch: Epoch = checked(EPOCH)
-    lineage: bytes = checked(_lineage)
+    lineage: bytes = checked(is_lineage)
     holds: Holds = checked(HOLDS, Holds)
     amnesiac: bool = checked(is_bool)
     observer: bool = checked(is_bool)
@@ -118,7 +109,7 @@ class ObserverInfo:
     leader: ServerId = checked(SERVER_ID)
     """Whom the observer takes for the leader."""
     accepted_epoch: Epoch = checked(EPOCH)
-    lineage: bytes = checked(_lineage)
+    lineage: bytes = checked(is_lineage)
     holds: Holds = checked(HOLDS, Holds)
     amnesiac: bool = checked(is_bool)
     is_low: bool = checked(is_bool)
@@ -397,7 +388,7 @@ class SessionKeys:
     links whose other end has proven who it is, and encrypted."""
 
     TYPE: ClassVar[int] = 34
-    keys: list[list[bytes]] = checked(_session_keys, is_secret=True)
+    keys: list[list[bytes]] = checked(are_session_keys, is_secret=True)
 
 
 @attrs.define

@@ -18,9 +18,8 @@ A master says to an observer what its leader says to a learner, but nothing of w
 of the configuration and nobody else, and is a master for as long as it follows: a link to it ends with its role. When
 the epoch is renewed it renews it with its observers, once it serves in it.
 
-A *route* is one link of an observer to one master, in one run of both. The leader knows one at most for each observer,
-the newest it was told of, and hears nothing that comes on another one. So what an observer has sent through a master
-that it has left is either before all that it sends through the next one, or is never done (O2 one route).
+A *route* is one link of an observer to one master, in one run of both (`routes`). So what an observer has sent through
+a master that it has left is either before all that it sends through the next one, or is never done (O2 one route).
 
 Variables: `following.mastering` with its handlers; `leading.attached`, `leading.attaching`. Invariants: nothing above
 the mark is sent to an observer (O1 committed only); an observer serves no client before the leader knows its route,
@@ -40,7 +39,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, COUNTER_MAX, Zxid, epoch_of
-from zab.protocol import broadcast, confirmation, heartbeat, session_keys, synchronization
+from zab.protocol import broadcast, heartbeat, session_keys, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import OBSERVER_MASTERS
@@ -54,88 +53,19 @@ from zab.protocol.roles import (
     SYNCHRONIZED,
     SYNCING,
     UP_TO_DATE,
-    Attaching,
     Following,
-    Leading,
     LearnerHandler,
     Mastering,
     ProtocolError,
 )
+from zab.protocol.routes import opened
 from zab.protocol.states import BROADCAST, FOLLOWING, NOTHING
-from zab.quorum.ids import Link, Route, ServerId
-from zab.wire.records import MessageError
+from zab.quorum.ids import Link
 
 _ROUND: Final = 1
 """That of READMIT; the round in which the leader was confirmed is the leader's own."""
 
-_TO_LEADER = (msg.Request, msg.Revalidate, msg.Sync, msg.Suspect, msg.Compared)
 _TO_OBSERVER = (msg.Revalidated, msg.Synced)
-
-# --------------------------------------------------------------------------------------------------------- the leader
-
-
-def leader_on_attach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Attach) -> None:
-    """An observer is synchronized by this learner. It has left whoever it followed before."""
-    if not handler.served:
-        raise ProtocolError("ATTACH before UPTODATE")
-    if not peer.is_observer(message.sid) or message.sid == peer.settings.sid:
-        peer.send(handler.link, msg.Detach(message.link))
-        return
-    direct = leading.handler_of(message.sid)
-    if direct is not None:
-        peer.drop_learner(leading, direct, f"it follows through server {handler.sid}")
-    leader_forget_routes(peer, leading, message.sid)
-    route = handler.link, message.link
-    leading.attached[route] = message.sid
-    assert len(set(leading.attached.values())) == len(leading.attached), "one route for each"
-    leading.attaching.append(Attaching(confirmation.leader_confirm(peer, leading), route))
-    confirmation.leader_answer_questions(peer, leading)
-
-
-def leader_on_detach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Detach) -> None:
-    """An observer has left its master."""
-    leading.attached.pop((handler.link, message.link), None)
-
-
-def leader_on_relayed(
-    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Relayed
-) -> None:
-    """What an observer says through its master. Of another route than its newest one nothing is heard."""
-    sid = leading.attached.get((handler.link, message.link))
-    if sid is not None:
-        peer.emit(ev.MemberMessage(handler.link, sid, _opened(message, _TO_LEADER), message.link))
-
-
-def leader_forget_routes(peer: PeerState, leading: Leading, sid: ServerId) -> None:
-    """This server follows in another way from now on: whoever was its master lets it go."""
-    for route in [route for route, other in leading.attached.items() if other == sid]:
-        leader_detach(peer, leading, route)
-
-
-def leader_detach(peer: PeerState, leading: Leading, route: Route) -> None:
-    """Hear nothing more of this route."""
-    if leading.attached.pop(route, None) is not None:
-        peer.send(route[0], msg.Detach(route[1]))
-
-
-def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
-    """Who is no observer any more follows the leader itself. It has a tick for that, before it is missed."""
-    turning = [sid for sid in leading.attached.values() if not peer.is_observer(sid)]
-    for sid in turning:
-        leader_forget_routes(peer, leading, sid)
-    if turning:
-        leading.next_tick = now + peer.settings.tick_ms
-
-
-def _opened(message: msg.Relayed, kinds: tuple[type[Any], ...]) -> Any:
-    try:
-        opened = msg.decode(message.message)
-    except MessageError as error:
-        raise ProtocolError(f"RELAYED of no message: {error}") from error
-    if not isinstance(opened, kinds):
-        raise ProtocolError(f"{type(opened).__name__} is not relayed")
-    return opened
-
 
 # ------------------------------------------------------------------------------------------ the master and its leader
 
@@ -234,7 +164,7 @@ def learner_on_detach(peer: PeerState, now: int, following: Following, message: 
 
 def learner_on_relayed(peer: PeerState, now: int, following: Following, message: msg.Relayed) -> None:
     """The leader's answer to an observer."""
-    answer = _opened(message, _TO_OBSERVER)
+    answer = opened(message, _TO_OBSERVER)
     handler = _handler(following, message.link)
     if handler is not None and handler.served:
         peer.send(handler.link, answer)

@@ -38,8 +38,10 @@ from zab.protocol import (
     disk_space,
     handover,
     heartbeat,
+    learner_synchronization,
     observer_master,
     reconfiguration,
+    routes,
     source,
     synchronization,
 )
@@ -47,7 +49,8 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import tells_of_history
 from zab.protocol.handlers import HANDLERS, IGNORED
-from zab.protocol.peer_state import PeerState, Restored, Settings
+from zab.protocol.peer_settings import Restored, Settings
+from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import ProtocolError
 from zab.protocol.states import EXHAUSTED, FOLLOWING, LEADING, LOOKING, OBSERVING, STATE_NAMES, State
 from zab.quorum.ids import Link, ServerId
@@ -151,7 +154,7 @@ class Peer(PeerState):
         """Other servers decide than before."""
         self.is_membership_new = False
         if self.leading is not None:
-            observer_master.leader_after_change(self, now, self.leading)
+            routes.leader_after_change(self, now, self.leading)
             reconfiguration.leader_after_change(self, now, self.leading)
         elif self.following is not None:
             observer_master.after_change(self, self.following)
@@ -250,7 +253,7 @@ class Peer(PeerState):
         elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
             self.emit(ev.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
-            observer_master.leader_forget_routes(self, self.leading, event.sid)
+            routes.leader_forget_routes(self, self.leading, event.sid)
             discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid, event.features)
         elif self.following is not None and self.following.mastering is not None:
             observer_master.on_link_up(self, now, self.following.mastering, event)
@@ -327,7 +330,7 @@ class Peer(PeerState):
             broadcast.leader_try_to_commit(self, now, self.leading)
         elif self.following is not None:
             if self.following.newleader is not None:
-                synchronization.learner_try_to_ack_newleader(self, self.following)
+                learner_synchronization.learner_try_to_ack_newleader(self, self.following)
             if self.durable > self.following.acked:
                 broadcast.learner_ack(self, self.following)
         if self.committed > self.delivered:
@@ -354,9 +357,9 @@ class Peer(PeerState):
             if self.leading is not None:
                 synchronization.leader_try_to_establish(self, now, self.leading)
             elif self.following is not None and self.following.readmitting is not None:
-                synchronization.learner_readmitted(self, self.following)
+                learner_synchronization.learner_readmitted(self, self.following)
             elif self.following is not None:
-                synchronization.learner_ack_newleader(self, self.following)
+                learner_synchronization.learner_ack_newleader(self, self.following)
 
     def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
         # The fact holds whatever the generation: the files are replaced.
@@ -369,7 +372,7 @@ class Peer(PeerState):
         self.set_committed(max(self.committed, event.zxid))
         if event.generation == self.generation:
             assert self.following is not None
-            synchronization.learner_on_snapshot_installed(self, self.following)
+            learner_synchronization.learner_on_snapshot_installed(self, self.following)
 
     def _on_log_read(self, now: int, event: ev.LogRead) -> None:
         leading, following = self.leading, self.following
@@ -408,7 +411,7 @@ class Peer(PeerState):
     def _on_observer_refused(self, now: int, event: ev.ObserverRefused) -> None:
         if self.leading is not None:
             self.trace(f"an observer is not heard any more: {event.reason}")
-            observer_master.leader_detach(self, self.leading, event.route)
+            routes.leader_detach(self, self.leading, event.route)
 
     def _on_secret_named(self, now: int, event: ev.SecretNamed) -> None:
         self.secret_name = event.name

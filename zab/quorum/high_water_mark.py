@@ -1,8 +1,8 @@
 """The high-water mark: the position in a replicated log up to which enough replicas have it.
 
-A replica that acknowledges a position says that it holds everything up to there. What enough of them hold survives the
-loss of the others, so a reader may see it; what lies above the mark may still be lost, so nobody may. Whoever writes
-the log computes the mark from the acknowledgements and tells the others, and the mark never falls.
+A replica that acknowledges a position holds everything up to it. What enough replicas hold survives the loss of the
+others, so readers may see it; what is above the mark may still be lost, so no reader may. The writer of the log
+computes the mark from the acknowledgements and announces it; the mark never falls.
 
 Three systems build on this, and differ only in what "enough" means (`zab.quorum.quorums`):
 
@@ -21,13 +21,14 @@ PositionT = TypeVar("PositionT", bound=int)
 
 
 def high_water_mark(quorum: Quorum, acknowledged: Mapping[ServerId, PositionT], mark: PositionT) -> PositionT:
-    """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
-    is known already, if there is none above it."""
+    """The largest position that a quorum has acknowledged, given each server's cumulative acknowledgement; never below
+    `mark`, which is known already."""
     for position in sorted(set(acknowledged.values()), reverse=True):
         if position <= mark:
             break
-        # Plain loops: this is done for each acknowledgement. A position of somebody who is no voter is never the one:
-        # whatever quorum is there is at the next position of a voter, too, and that comes before.
+        # Plain loops, because this runs for each acknowledgement. The position of a server that is not a voter is never
+        # the result: a quorum that is complete there is complete at the next voter's position as well, and the loop
+        # reaches that first.
         holders = set()
         for server, durable in acknowledged.items():
             if durable >= position:

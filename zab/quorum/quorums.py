@@ -2,15 +2,15 @@
 
     Majority       more than half of the voters: Zab's usual rule
     Hierarchical   a majority of the groups, each by a majority of its weight (`group.G=…`, `weight.N=…` in `zoo.cfg`)
-    Joint          a quorum of each of two rules: while one takes the place of the other
+    Joint          a quorum under both of two rules, while the second replaces the first
     AckQuorum      any Qa servers of a write set: BookKeeper's rule for one entry
     InSync         every server of a set that may shrink, but not below a minimum: Kafka's rule
 
-Two quorums of one rule always intersect, but for ack quorums; Zab needs nothing else of them. Two ack quorums of a
-write set may be disjoint: a reader that recovers a ledger asks for so many answers (Qw - Qa + 1) that every ack quorum
-shares a server with them.
+Any two quorums of one rule intersect, which is all that Zab needs; ack quorums are the exception. Two ack quorums of a
+write set may be disjoint: a reader that recovers a ledger therefore collects Qw - Qa + 1 answers, so that every ack
+quorum shares a server with them.
 
-What a quorum implies for a log is its high-water mark (`zab.quorum.high_water_mark`).
+The position that a quorum has reached in a log is its high-water mark (`zab.quorum.high_water_mark`).
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -22,14 +22,14 @@ from zab.quorum.ids import ServerId
 
 
 class Quorum(Protocol):
-    """The rule of one configuration."""
+    """The quorum rule of one configuration."""
 
     @property
     def voters(self) -> frozenset[ServerId]:
-        """The servers that may decide: all with a weight above 0."""
+        """The servers that may decide: those with a weight above 0."""
 
     def contains(self, servers: Set[ServerId]) -> bool:
-        """Whether these servers include a quorum; ids that are no voters count for nothing."""
+        """Whether these servers include a quorum. Ids of servers that are not voters do not count."""
 
 
 @attrs.frozen
@@ -50,16 +50,16 @@ def _voters_of(hierarchical: "Hierarchical") -> frozenset[ServerId]:
 
 @attrs.frozen
 class Hierarchical:
-    """A majority of the groups of non-zero weight, each by more than half of its weight."""
+    """A majority of the groups of non-zero weight, where a group counts by more than half of its weight."""
 
     groups: tuple[frozenset[ServerId], ...]
     weights: Mapping[ServerId, int]
-    """Weight of a server; 1 where nothing is said. A server of weight 0 never decides anything."""
+    """The weight of each server; 1 for those not listed. A server of weight 0 never decides anything."""
     voters: frozenset[ServerId] = attrs.field(init=False, default=attrs.Factory(_voters_of, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         seen = [server for group in self.groups for server in group]
-        assert len(seen) == len(set(seen)), "a server stands in two groups"
+        assert len(seen) == len(set(seen)), "a server is in two groups"
 
     def _weight(self, servers: Iterable[ServerId]) -> int:
         return sum(self.weights.get(server, 1) for server in servers)
@@ -72,7 +72,7 @@ class Hierarchical:
 
 
 def rule_of(voters: Iterable[int], groups: Mapping[int, Iterable[int]], weights: Mapping[int, int]) -> Quorum:
-    """That of a configuration: hierarchical where it has groups."""
+    """The rule of a configuration: hierarchical if it has groups, else a majority."""
     if not groups:
         return Majority(frozenset(map(ServerId, voters)))
     of_groups = tuple(frozenset(map(ServerId, ids)) for ids in groups.values())
@@ -81,7 +81,7 @@ def rule_of(voters: Iterable[int], groups: Mapping[int, Iterable[int]], weights:
 
 @attrs.frozen
 class Joint:
-    """A quorum of the old configuration, and one of the new, while nobody knows which of them decides."""
+    """A quorum of the old configuration and one of the new, for as long as it is unknown which of them decides."""
 
     old: Quorum
     new: Quorum
@@ -95,7 +95,7 @@ class Joint:
 
 
 def each_of(quorum: Quorum) -> tuple[Quorum, ...]:
-    """The rules that it joins, or itself."""
+    """The rules that a joint quorum joins; any other rule alone."""
     return (quorum.old, quorum.new) if isinstance(quorum, Joint) else (quorum,)
 
 

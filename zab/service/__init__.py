@@ -1,1 +1,1 @@
-"""What every service says of itself: its version, spans of tracing, what is around its process."""
+"""What every service reports about itself: its version, tracing spans, the environment of its process."""

@@ -1,9 +1,9 @@
-"""Spans of tracing: for one in so many writes of this server's clients, from when it was read to when it was answered.
+"""Tracing spans: a sample of the writes of this server's clients, each from when it was read to when it was answered.
 
-What is answered is committed, and applied here. Which writes are chosen is counted and not drawn, so that a run of the
-simulator repeats itself. A write that is not chosen costs one addition.
+A write that was answered is committed, and applied here. The sample is counted rather than random, so that a run of the
+simulator is reproducible. A write that is not sampled costs one addition.
 
-Not here: who is told of them (`zab.server.tracing`).
+Not here: where spans are exported (`zab.server.tracing`).
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from __future__ import annotations
 import attrs
 
 SPANS_MAX = 200
-"""Of one turn, a few milliseconds of work for whoever tells of them; there are none of more writes."""
+"""At most this many in a turn, which is a few milliseconds of work for the exporter; further writes get none."""
 
 
 @attrs.frozen
 class Span:
-    """One write. Times are monotonic ms of this member."""
+    """One write. Times are this member's monotonic clock, in ms."""
 
     operation: int
-    """A `datatree.opcodes.OpCode`."""
+    """An `datatree.opcodes.OpCode`."""
     session: int
     xid: int
     zxid: int
     error: int
-    """An `datatree.errors.ErrorCode`; 0: it is done."""
+    """An `datatree.errors.ErrorCode`; 0 on success."""
     began: int
     ended: int
 
 
 @attrs.define
 class Spans:
-    """What was chosen in this turn."""
+    """The spans of this turn."""
 
     ratio: float
-    """Of the writes, from 0 to 1."""
+    """The share of writes to sample, from 0 to 1."""
     taken: list[Span] = attrs.Factory(list)
     _due: float = 0.0
 
     @classmethod
     def of(cls, ratio: float) -> Spans | None:
-        """None: nothing is traced."""
+        """None if nothing is traced."""
         return cls(ratio) if ratio else None
 
     def answered(self, operation: int, session: int, xid: int, zxid: int, error: int, began: int, ended: int) -> None:
-        """A write is answered."""
+        """Note that a write was answered."""
         self._due += self.ratio
         if self._due < 1:
             return
@@ -53,6 +53,6 @@ class Spans:
             self.taken.append(Span(operation, session, xid, zxid, error, began, ended))
 
     def take(self) -> list[Span]:
-        """Those since this was asked last."""
+        """Return the spans since the last call."""
         taken, self.taken = self.taken, []
         return taken

@@ -1,6 +1,6 @@
-"""What only the process around a member knows, and its words tell: files, descriptors, the machine.
+"""What a member reports about its environment but only its process can see: files, descriptors, the machine.
 
-Not here: looking at it, which takes its time: `LookAround` asks for it (`zab.member.events`).
+Not here: collecting it, which takes time: `LookAround` asks for that (`zab.member.events`).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import attrs
 
 @attrs.frozen
 class Surroundings:
-    """The defaults are of a member that has none."""
+    """The defaults describe a member without a process around it."""
 
     data_bytes: int = 0
-    """Of the files in `dataDir`."""
+    """The size of the files in `dataDir`."""
     log_bytes: int = 0
-    """Of those in `dataLogDir`; of one directory for both, the same."""
+    """The size of the files in `dataLogDir`; the same number if both are one directory."""
     snapshot_zxid: int = 0
     snapshot_at: int = 0
-    """Of the newest snapshot, and when it was written (s since 1970); 0: there is none."""
+    """The zxid of the newest snapshot, and when it was written (s since 1970); 0 if there is none."""
     open_descriptors: int = 0
     max_descriptors: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
-    """What `envi` says beside the version, in its order."""
+    """What `envi` shows besides the version, in order."""
     tls_handshakes: int = 0
-    """Of clients, under way."""
+    """How many TLS handshakes with clients are under way."""
     tls_handshakes_exceeded: int = 0
-    """Those that ended since there were too many."""
+    """How many were ended because there were too many."""

@@ -32,7 +32,7 @@ from zab.member.requests.read_state import ReadState
 from zab.member.sessions.sessions import Sessions
 from zab.member.storage.events import StorageEffect
 from zab.member.storage.storage import Storage
-from zab.protocol import broadcast, confirmation, synchronization
+from zab.protocol import broadcast, confirmation, learner_synchronization, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -74,7 +74,7 @@ def acknowledge_in_front_of_the_write(patch: Patch) -> None:
 
 def current_epoch_before_history(patch: Patch) -> None:
     """ZOOKEEPER-4643: the epoch file is written before the history that it stands for; the ACK waits for both."""
-    saved = synchronization.learner_on_current_epoch_saved
+    saved = learner_synchronization.learner_on_current_epoch_saved
     put = LogThread.put
 
     def early(peer: Peer, following: Following) -> None:
@@ -104,8 +104,8 @@ def current_epoch_before_history(patch: Patch) -> None:
         if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
             log_thread._to_store.insert(0, log_thread._to_store.pop())
 
-    patch.setattr(synchronization, "learner_try_to_ack_newleader", early)
-    patch.setattr(synchronization, "learner_on_current_epoch_saved", when_both_are_durable)
+    patch.setattr(learner_synchronization, "learner_try_to_ack_newleader", early)
+    patch.setattr(learner_synchronization, "learner_on_current_epoch_saved", when_both_are_durable)
     patch.setattr(LogThread, "put", overtake)
 
 
@@ -333,7 +333,7 @@ def truncate_in_memory_only(patch: Patch) -> None:
 
 def replace_the_tree_under_clients(patch: Patch) -> None:
     """F1: a learner that needs a snapshot stays through the renewal of an epoch, with its clients."""
-    on_snap = synchronization.learner_on_snap
+    on_snap = learner_synchronization.learner_on_snap
 
     def stay(peer: Peer, now: int, following: Following, message: msg.Snap) -> None:
         was_served, following.up_to_date = following.up_to_date, False

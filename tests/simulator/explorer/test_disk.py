@@ -15,7 +15,7 @@ from tests.direct.lone_peer import transactions
 from zab.member.membership.restore import restored_of
 from zab.member.storage.storage import Storage
 from zab.protocol import events as ev
-from zab.protocol.peer_state import Settings
+from zab.protocol.peer_settings import Settings
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
 from zab.simulator.explorer.site import Disk, Site

@@ -18,11 +18,13 @@ from tests.protocol.dispatch import handle_with
 from tests.simulator.explorer.walking import steps_of, walk
 from zab.cli.servers.explore import explore_command
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.protocol import broadcast, discovery, synchronization
+from zab.protocol import broadcast, discovery, learner_synchronization, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
+from zab.protocol.fields import NO_VOTE
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import PeerState, nothing
+from zab.protocol.peer_settings import nothing
+from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, Leading, LearnerHandler
 from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
 from zab.simulator.explorer.exploration import SETTLE, explore, parsed, replay
@@ -294,7 +296,7 @@ def count_an_epoch_that_was_promised_to_another(patch: Patch) -> None:
 
 
 def _counting(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
-    epoch = peer.current_epoch if message.epoch == msg.NO_VOTE else message.epoch
+    epoch = peer.current_epoch if message.epoch == NO_VOTE else message.epoch
     discovery.leader_on_ackepoch(peer, now, leading, handler, msg.AckEpoch(epoch, message.zxid, message.chain))
 
 
@@ -306,7 +308,7 @@ def acknowledge_newleader_before_it_is_durable(patch: Patch) -> None:
             peer.save_epochs(peer.accepted_epoch, following.newleader[0])
             peer.durable = peer.history.last[0]
 
-    patch.setattr(synchronization, "learner_try_to_ack_newleader", hasty)
+    patch.setattr(learner_synchronization, "learner_try_to_ack_newleader", hasty)
 
 
 def commit_without_a_quorum(patch: Patch) -> None:
@@ -354,18 +356,18 @@ def cut_the_history_in_memory_alone(patch: Patch) -> None:
         peer.history.truncate(position)
         peer.durable = min(peer.durable, position[0])
 
-    patch.setattr(synchronization, "_cut", cut)
+    patch.setattr(learner_synchronization, "_cut", cut)
 
 
 def count_what_was_cut_as_durable(patch: Patch) -> None:
-    cut = synchronization._cut
+    cut = learner_synchronization._cut
 
     def keeping(peer: PeerState, position: Position) -> None:
         durable = peer.durable
         cut(peer, position)
         peer.durable = durable
 
-    patch.setattr(synchronization, "_cut", keeping)
+    patch.setattr(learner_synchronization, "_cut", keeping)
 
 
 def establish_without_committing_the_initial_history(patch: Patch) -> None:
@@ -392,7 +394,9 @@ def believe_a_member_that_was_rolled_back(patch: Patch) -> None:
 
 def write_no_member_record(patch: Patch) -> None:
     """B1: whoever founds an ensemble acknowledges NEWLEADER, and is an amnesiac after its next start."""
-    patch.setattr(synchronization, "learner_on_current_epoch_saved", synchronization.learner_ack_newleader)
+    patch.setattr(
+        learner_synchronization, "learner_on_current_epoch_saved", learner_synchronization.learner_ack_newleader
+    )
 
 
 def begin_a_lineage_at_any_time(patch: Patch) -> None:

@@ -18,7 +18,7 @@ from zab.member.settings.config import Config
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.protocol.features import KEEPER_REMOVALS
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority, Quorum

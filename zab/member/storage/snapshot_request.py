@@ -29,7 +29,7 @@ from datatree.log.disk import Disk
 from datatree.log.zxid import Zxid
 from datatree.recovery.holes import read_history
 from datatree.snapshot import read_snapshot_header, snapshot_path
-from zab.protocol.message import CHAIN, ZXID
+from zab.protocol.fields import CHAIN, ZXID
 from zab.wire.records import COUNT, Codec, checked, is_text
 
 PIECE_BYTES_MAX = 256 << 10

@@ -52,7 +52,7 @@ import attrs
 from datatree.log.batch import LINEAGE_BYTES, Position
 from datatree.log.zxid import BEFORE_ALL, Epoch
 from zab.protocol import message as msg
-from zab.protocol.peer_state import Settings
+from zab.protocol.peer_settings import Settings
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Majority, each_of
 from zab.simulator.explorer.configurations import Reader, first_of, text_of

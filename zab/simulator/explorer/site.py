@@ -30,7 +30,7 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import Election, Vote
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Restored, Settings
+from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.states import BATCHES, BROADCAST, LEADING, LOOKING, NOTHING
 from zab.quorum.ids import Link, ServerId
 from zab.simulator.explorer.configurations import body_of, reconfigurations_of, text_of

@@ -22,7 +22,7 @@ from zab.protocol import handover, reconfiguration
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership
 from zab.protocol.peer import Peer
-from zab.protocol.peer_state import Settings, nothing
+from zab.protocol.peer_settings import Settings, nothing
 from zab.protocol.states import NOTHING
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority, Quorum

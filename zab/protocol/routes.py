@@ -1,0 +1,82 @@
+"""Routes at the leader: through which master it hears an observer (`zab.protocol.observer_master`).
+
+The leader knows one route at most for each observer, the newest that it was told of, and ignores what comes on any
+other (O2 one route).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zab.protocol import confirmation
+from zab.protocol import events as ev
+from zab.protocol import message as msg
+from zab.protocol.peer_state import PeerState
+from zab.protocol.roles import Attaching, Leading, LearnerHandler, ProtocolError
+from zab.quorum.ids import Route, ServerId
+from zab.wire.records import MessageError
+
+_TO_LEADER = (msg.Request, msg.Revalidate, msg.Sync, msg.Suspect, msg.Compared)
+
+
+def leader_on_attach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Attach) -> None:
+    """An observer is synchronized by this learner. It has left whoever it followed before."""
+    if not handler.served:
+        raise ProtocolError("ATTACH before UPTODATE")
+    if not peer.is_observer(message.sid) or message.sid == peer.settings.sid:
+        peer.send(handler.link, msg.Detach(message.link))
+        return
+    direct = leading.handler_of(message.sid)
+    if direct is not None:
+        peer.drop_learner(leading, direct, f"it follows through server {handler.sid}")
+    leader_forget_routes(peer, leading, message.sid)
+    route = handler.link, message.link
+    leading.attached[route] = message.sid
+    assert len(set(leading.attached.values())) == len(leading.attached), "one route for each"
+    leading.attaching.append(Attaching(confirmation.leader_confirm(peer, leading), route))
+    confirmation.leader_answer_questions(peer, leading)
+
+
+def leader_on_detach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Detach) -> None:
+    """An observer has left its master."""
+    leading.attached.pop((handler.link, message.link), None)
+
+
+def leader_on_relayed(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Relayed
+) -> None:
+    """What an observer says through its master. Of another route than its newest one nothing is heard."""
+    sid = leading.attached.get((handler.link, message.link))
+    if sid is not None:
+        peer.emit(ev.MemberMessage(handler.link, sid, opened(message, _TO_LEADER), message.link))
+
+
+def leader_forget_routes(peer: PeerState, leading: Leading, sid: ServerId) -> None:
+    """This server follows in another way from now on: whoever was its master lets it go."""
+    for route in [route for route, other in leading.attached.items() if other == sid]:
+        leader_detach(peer, leading, route)
+
+
+def leader_detach(peer: PeerState, leading: Leading, route: Route) -> None:
+    """Hear nothing more of this route."""
+    if leading.attached.pop(route, None) is not None:
+        peer.send(route[0], msg.Detach(route[1]))
+
+
+def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
+    """Who is no observer any more follows the leader itself. It has a tick for that, before it is missed."""
+    turning = [sid for sid in leading.attached.values() if not peer.is_observer(sid)]
+    for sid in turning:
+        leader_forget_routes(peer, leading, sid)
+    if turning:
+        leading.next_tick = now + peer.settings.tick_ms
+
+
+def opened(message: msg.Relayed, kinds: tuple[type[Any], ...]) -> Any:
+    try:
+        opened = msg.decode(message.message)
+    except MessageError as error:
+        raise ProtocolError(f"RELAYED of no message: {error}") from error
+    if not isinstance(opened, kinds):
+        raise ProtocolError(f"{type(opened).__name__} is not relayed")
+    return opened
