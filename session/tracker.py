@@ -1,4 +1,4 @@
-"""Who is alive: the leader's tracker of sessions, and what a learner collects for it.
+"""Which sessions are alive: the leader's tracker of sessions, and what a learner collects for it.
 
     unknown --track--> tracked --expired, close--> closing --remove--> unknown
 

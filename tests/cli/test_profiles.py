@@ -137,7 +137,7 @@ def test_a_file_about_secrets_is_for_its_owner_alone(file: Path, text: str) -> N
     default(file, text)
     for mode in (0o640, 0o604, 0o620, 0o601):
         file.chmod(mode)
-        assert refusal(file) == f"{file}: others than its owner may use it: run `chmod 600 {file}`"
+        assert refusal(file) == f"{file}: users other than its owner can use it: run `chmod 600 {file}`"
     file.chmod(0o600)
     read_profile(file, None)
 
@@ -149,7 +149,7 @@ def test_a_file_with_a_password_belongs_to_who_reads_it(file: Path, monkeypatch:
         os.chown(file, 12345, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: own + 1)
-    assert refusal(file).endswith("belongs to another user than the one who runs this")
+    assert refusal(file).endswith("does not belong to the user who runs this")
 
 
 def test_a_file_without_a_password_may_be_read_by_all(file: Path) -> None:

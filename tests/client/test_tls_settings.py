@@ -64,7 +64,7 @@ def test_an_encrypted_key_is_opened_by_the_file_of_its_password(alice: Path) -> 
 def test_a_key_that_others_may_use_is_warned_of(alice: Path, mode: int) -> None:
     store = alice / "keystore.pem"
     store.chmod(mode)
-    said = rf"^the key store: {store}: others than its owner may use it: run `chmod 600 {store}`$"
+    said = rf"^the key store: {store}: users other than its owner can use it: run `chmod 600 {store}`$"
     with pytest.warns(OpenKeyWarning, match=said):
         context_of(Tls(key_store=str(store)))
 
@@ -76,7 +76,7 @@ def test_of_an_encrypted_key_the_file_of_its_password_is_the_secret(alice: Path)
     file.chmod(0o600)
     context_of(Tls(key_store=str(store), password_file=str(file)))
     file.chmod(0o640)
-    with pytest.warns(OpenKeyWarning, match="^the password file: .*/opens: others than its owner may use it"):
+    with pytest.warns(OpenKeyWarning, match="^the password file: .*/opens: users other than its owner can use it"):
         context_of(Tls(key_store=str(store), password_file=str(file)))
 
 
@@ -86,10 +86,10 @@ def test_a_key_store_that_cannot_be_used_is_refused(alice: Path, tmp_path: Path,
     at = pem.index(b"-----BEGIN CERT")
     other = (Certificates(tmp_path / "other").client("bob") / "keystore.pem").read_bytes()
     contents = {
-        "empty": (b"", "there is no key with its certificate in it"),
-        "key_alone": (pem[:at], "there is no key with its certificate in it"),
-        "other_key": (other[: other.index(b"-----BEGIN CERT")] + pem[at:], "the key in it is not that of its certif"),
-        "store.p12": (b"", "it needs a password, or it is no PKCS#12: see the password file"),
+        "empty": (b"", "it contains no key with its certificate"),
+        "key_alone": (pem[:at], "it contains no key with its certificate"),
+        "other_key": (other[: other.index(b"-----BEGIN CERT")] + pem[at:], "its key does not belong to its certif"),
+        "store.p12": (b"", "it needs a password, or it is not PKCS#12: see the password file"),
         "store.jks": (b"", "it needs a password, or it is neither JKS nor PKCS#12: see the password file"),
         "absent": (None, "cannot be read: No such file"),
     }
@@ -105,7 +105,7 @@ def test_a_key_store_that_cannot_be_used_is_refused(alice: Path, tmp_path: Path,
     ("name", "said"),
     [
         ("absent.pem", "No such file"),
-        ("empty.pem", "there is no certificate in it"),
+        ("empty.pem", "it contains no certificate"),
         ("store.p12", "it cannot be read"),
     ],
 )

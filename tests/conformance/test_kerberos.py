@@ -223,7 +223,7 @@ def test_start_ends_where_the_login_cannot_be_had(
 
 def test_start_ends_where_others_may_read_the_key_tab(realm: Realm, service: Path, tmp_path: Path) -> None:
     (realm.directory / "zookeeper_localhost.keytab").chmod(0o644)
-    assert "others than its owner may use it" in start_fails(service, tmp_path)
+    assert "users other than its owner can use it" in start_fails(service, tmp_path)
 
 
 def test_start_ends_without_the_library(service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

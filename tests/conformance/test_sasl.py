@@ -176,7 +176,7 @@ def login_error(wire: Wire, user: str, password: str) -> int:
 @pytest.mark.parametrize(
     ("content", "mode", "reason"),
     [
-        (JAAS, 0o644, "others than its owner may use it: run `chmod 600"),
+        (JAAS, 0o644, "users other than its owner can use it: run `chmod 600"),
         (JAAS.replace("Server", "QuorumServer"), 0o600, "there is no section Server with a login module"),
         (JAAS.replace('user_bob="', "user_bob="), 0o600, "line "),
         (

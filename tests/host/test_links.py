@@ -207,7 +207,7 @@ def test_link_numbers_are_never_used_again(server):
         ({"as_sid": 1}, 1, Purpose.QUORUM, "has the same id"),
         ({"as_sid": 9}, 1, Purpose.QUORUM, "server 9 is not in the configuration"),
         ({}, 2, Purpose.QUORUM, "is dialled, and this is server 1"),
-        ({}, 1, Purpose.ELECTION, "not to be had here"),
+        ({}, 1, Purpose.ELECTION, "not available here"),
         ({"secrets": (Secret(bytes(32)),)}, 1, Purpose.QUORUM, "has no secret"),
         ({"secrets": ()}, 1, Purpose.QUORUM, "has no secret"),
     ],

@@ -829,8 +829,8 @@ def test_passwords_in_a_file_that_others_may_read_are_warned_of(tmp_path: Path) 
         assert [each.line for each in found] == lines
     assert [each.key for each in found] == ["ssl.keyStore.password", "ssl.trustStore.password"]
     assert found[0].reason == (
-        f"its value is a password, and {file}: others than its owner may use it: run `chmod 600 {file}`, or have the "
-        "password in the file of ssl.keyStore.passwordPath"
+        f"its value is a password, and {file}: users other than its owner can use it: run `chmod 600 {file}`, or have "
+        "the password in the file of ssl.keyStore.passwordPath"
     )
     assert not any("opensesame" in str(each) for each in load(file).warnings)
 

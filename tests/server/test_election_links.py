@@ -197,7 +197,7 @@ async def test_connection_that_closes_and_stays_closed_is_down():
     ("sid", "me", "reason"),
     [
         (3, None, "server 2 is dialled, and this is server 3"),
-        (2, Party(2, 3, 3, secrets=(Secret(bytes(32)),)), "has no secret of server 2"),
+        (2, Party(2, 3, 3, secrets=(Secret(bytes(32)),)), "has none of the secrets of server 2"),
     ],
     ids=["another server", "another ensemble"],
 )
@@ -251,7 +251,7 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
         ({"sid": 9}, "server 9 is not in the configuration of server 1"),
         ({"sid": 1}, "has the same id"),
         ({"other": 2}, "server 2 is dialled"),
-        ({"purpose": Purpose.QUORUM}, "not to be had here"),
+        ({"purpose": Purpose.QUORUM}, "not available here"),
         ({"me": Party(2, 1, 2, secrets=(SECRET,))}, "speaks versions 1 to 2"),
         ({"me": Party(2, 3, 3, secrets=(Secret(bytes(32)),))}, "has no secret"),
         ({"me": Party(2, 3, 3, is_open=True)}, "has no secret"),
@@ -333,7 +333,7 @@ async def test_of_two_processes_with_one_id_the_one_at_its_address_is_heard():
         await members[1].events.wait_for(heard(2, vote(7)))
         # It was told, and comes in no more.
         ups = sum(map(up(1), double.events.seen))
-        with pytest.raises(MessageError, match=r"server 2 is another process, at .*: see the myid of who dials"):
+        with pytest.raises(MessageError, match=r"server 2 is another process, at .*: check the dialler's myid"):
             await dial(addresses[1], life=double.links._greeting)
         assert sum(map(up(1), double.events.seen)) == ups <= 3
         nursery.cancel_scope.cancel()

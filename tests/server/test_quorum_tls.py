@@ -197,7 +197,7 @@ def test_stores_that_have_changed_are_for_handshakes_from_then_on(certificates: 
     assert tls.policy.context is not before
     kept = tls.watched.content
     (own / "keystore.pem").write_text("no key")
-    with pytest.raises(StoreError, match="there is no key with its certificate in it"):
+    with pytest.raises(StoreError, match="it contains no key with its certificate"):
         tls.watched.read_again()
     assert tls.watched.content is kept
 

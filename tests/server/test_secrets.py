@@ -126,8 +126,8 @@ def test_member_without_the_secret_of_the_others_stays_out_and_hears_why(tmp_pat
         third.config.write_text(text.replace(str(tmp_path / "secret"), str(tmp_path / "another")))
         for member in ensemble.members:
             member.start()
-        third.wait_until_it_says("has no secret of server 1")
-        third.wait_until_it_says("has no secret of server 2")
+        third.wait_until_it_says("has none of the secrets of server 1")
+        third.wait_until_it_says("has none of the secrets of server 2")
         assert third.mode is None
         third.config.write_text(text)
         restart(third)

@@ -167,9 +167,13 @@ def test_a_client_takes_java_stores(tmp_path: Path) -> None:
         ),
         ("both.jks", "", r"both\.jks: it needs a password"),
         ("named-only.jks", "wrong", "the password does not open it, or it is neither JKS nor PKCS#12"),
-        ("trusted.jks", PASSWORD, "there is no key with its certificate in it"),
-        ("two-keys.jks", PASSWORD, r"there are 2 keys in it \(one, two\): leave one, with `keytool -delete`"),
-        ("key-password.jks", PASSWORD, r"of its key is not that of the store: `keytool -keypasswd .* -alias member`"),
+        ("trusted.jks", PASSWORD, "it contains no key with its certificate"),
+        ("two-keys.jks", PASSWORD, r"it contains 2 keys \(one, two\): remove all but one with `keytool -delete`"),
+        (
+            "key-password.jks",
+            PASSWORD,
+            r"different passwords: change the key's with `keytool -keypasswd .* -alias member`",
+        ),
         ("jceks.jks", PASSWORD, r"JCEKS cannot be read.*`keytool -importkeystore .*jceks\.p12 -deststoretype PKCS12`"),
     ],
 )
@@ -191,10 +195,10 @@ def test_a_key_with_a_password_of_its_own_opens_with_it_alone(stores: Path) -> N
 
 def test_a_trust_store_has_somebody_to_trust(stores: Path, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with pytest.raises(StoreError, match="there is a key in it, so it is no trust store"):
+    with pytest.raises(StoreError, match="it contains a key, so it is not a trust store"):
         store(stores / "rsa.jks").load_trusted(context)
     (tmp_path / "empty.jks").write_bytes(written(PASSWORD))
-    with pytest.raises(StoreError, match="there is no certificate in it"):
+    with pytest.raises(StoreError, match="it contains no certificate"):
         store(tmp_path / "empty.jks").load_trusted(context)
 
 
@@ -225,13 +229,13 @@ def test_every_cut_and_every_changed_byte_is_told() -> None:
     [
         (written(PASSWORD, count=0xFFFFFFFF), "it ends too early"),
         (written(PASSWORD, count=1), "it ends too early"),
-        (written(PASSWORD, trusted_entry(ALIAS, CERTIFICATE), count=0), "it goes on after its end"),
+        (written(PASSWORD, trusted_entry(ALIAS, CERTIFICATE), count=0), "bytes follow its end"),
         (written(PASSWORD, struct.pack(">IHQ", 2, 0, 0) + b"\0\5X.509\xff\xff\xff\xff"), "it ends too early"),
         (written(PASSWORD, struct.pack(">IHQII", 1, 0, 0, 0, 0xFFFFFFFF)), "it ends too early"),
         (written(PASSWORD, struct.pack(">IHQ", 3, 0, 0)), "an entry of kind 3 is neither"),
         (written(PASSWORD, version=3), "its version is 3"),
-        (written(PASSWORD, trusted_entry(ALIAS, CERTIFICATE).replace(b"X.509", b"X.400")), "kind 'X.400' is no X.509"),
-        (signed_by(PASSWORD, b"\xfe\xed\xfe\xee"), "it does not begin as one"),
+        (written(PASSWORD, trusted_entry(ALIAS, CERTIFICATE).replace(b"X.509", b"X.400")), "kind 'X.400' is not X.509"),
+        (signed_by(PASSWORD, b"\xfe\xed\xfe\xee"), "it does not begin like one"),
         (b"", "it ends too early"),
     ],
 )
@@ -257,10 +261,13 @@ def test_an_older_version_has_certificates_without_a_kind() -> None:
     [
         (b"", "it ends too early"),
         (b"\x30\x84\xff\xff\xff\xff", "it ends too early"),
-        (b"\x30\x80", "its key is not in DER|goes on|too early"),
-        (b"\x04\x00", "its key is not in DER"),
-        (protected(b"key", PASSWORD) + b"\0", "it goes on after its end"),
-        (protected(b"key", PASSWORD, der(0x30, b"\x06\x03\x2a\x03\x04")), "protected in a way that JKS does not know"),
+        (b"\x30\x80", "its key is not DER|follow|too early"),
+        (b"\x04\x00", "its key is not DER"),
+        (protected(b"key", PASSWORD) + b"\0", "bytes follow its end"),
+        (
+            protected(b"key", PASSWORD, der(0x30, b"\x06\x03\x2a\x03\x04")),
+            "protected with an algorithm that JKS does not have",
+        ),
         (protected(b"key", PASSWORD).replace(b"\x05\x00", b"\x04\x00"), None),
         (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, bytes(39))), "another password"),
         (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, b"")), "another password"),

@@ -58,9 +58,9 @@ def test_store_without_a_temporary_file_is_no_store(tmp_path: Path, monkeypatch:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(StoreError, match=r"keystore\.p12: it cannot be handed to OpenSSL in a file: No such file"):
+    with pytest.raises(StoreError, match=r"keystore\.p12: it cannot be passed to OpenSSL in a file: No such file"):
         key.load_key(context)
-    with pytest.raises(StoreError, match=r"truststore\.pem: it cannot be handed to OpenSSL in a file: No such file"):
+    with pytest.raises(StoreError, match=r"truststore\.pem: it cannot be passed to OpenSSL in a file: No such file"):
         listed.load_trusted(context, with_lists=True)
 
 

@@ -90,7 +90,7 @@ def test_without_charset_a_name_is_latin_1() -> None:
     said = respond(asked, user="b\u00f6b", password="secret", cnonce=CNONCE, uri=ZOOKEEPER_URI).message
     assert b'username="b\xf6b"' in said
     assert checked(said)[0] == "b\u00f6b"
-    with pytest.raises(DigestMd5Error, match="does not take names"):
+    with pytest.raises(DigestMd5Error, match="does not accept names"):
         respond(asked, user="\u0431", password="secret", cnonce=CNONCE, uri=ZOOKEEPER_URI)
 
 

@@ -147,16 +147,20 @@ def test_secrets_change_one_server_after_the_other() -> None:
 @pytest.mark.parametrize(
     ("dialler", "listener", "reason"),
     [
-        (dialling(attrs.evolve(ONE, secrets=(NEW,))), listening(), "server 1 has no secret of server 2"),
-        (dialling(attrs.evolve(ONE, secrets=())), listening(), "server 1 has no secret of server 2"),
-        (dialling(attrs.evolve(ONE, secrets=(), is_open=True)), listening(), "server 1 has no secret of server 2"),
+        (dialling(attrs.evolve(ONE, secrets=(NEW,))), listening(), "server 1 has none of the secrets of server 2"),
+        (dialling(attrs.evolve(ONE, secrets=())), listening(), "server 1 has none of the secrets of server 2"),
+        (
+            dialling(attrs.evolve(ONE, secrets=(), is_open=True)),
+            listening(),
+            "server 1 has none of the secrets of server 2",
+        ),
         (dialling(attrs.evolve(ONE, sid=9)), listening(), "server 9 is not in the configuration of server 2"),
         (
             dialling(attrs.evolve(ONE, sid=2)),
             listening(),
-            "this is server 2, and who dials has the same id: see its myid",
+            "this is server 2, and the dialler has the same id: check its myid",
         ),
-        (Dialling(ONE, 2, 7, NONCES[0]), listening(), "server 1 comes for 7, which is not to be had here"),
+        (Dialling(ONE, 2, 7, NONCES[0]), listening(), "server 1 dials for 7, which is not available here"),
         (dialling(other=3), listening(), "server 3 is dialled, and this is server 2"),
         (dialling(attrs.evolve(ONE, least_version=5)), listening(), "versions 5 to 5, server 2 2 to 4"),
         (dialling(attrs.evolve(ONE, least_version=0, version=1)), listening(), "versions 0 to 1, server 2 2 to 4"),
@@ -207,7 +211,9 @@ def test_who_is_refused_because_nobody_knows_him_can_tell_that_from_all_else() -
 
 
 def test_who_is_refused_because_another_one_is_he_can_tell_that_from_all_else() -> None:
-    with pytest.raises(TakenError, match=r"^server 2 refuses: server 1 is another process, at h:1: see the myid of"):
+    with pytest.raises(
+        TakenError, match=r"^server 2 refuses: server 1 is another process, at h:1: check the dialler's"
+    ):
         dialling().welcomed(refusal(taken(1, "h:1")))
     with pytest.raises(MessageError) as refused:
         dialling().welcomed(refusal(taken(3, "h:1")))

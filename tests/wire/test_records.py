@@ -51,7 +51,7 @@ def test_a_record_is_its_type_and_its_fields_in_their_order() -> None:
         ([2, [[-2, b"xy"]]], r"Found\.rows is out of range"),
         ([2, [[0, b"xyz"]]], r"Found\.rows is out of range"),
         ([2, [[0]]], r"Found\.rows is out of range"),
-        ([4, 1], "no message of type 4 may come here"),
+        ([4, 1], "a message of type 4 is not expected here"),
         ([1 << 20_000, 1], "no plain CBOR"),
         ([-1 << 20_000, 1], "no plain CBOR"),
         ([1 << 63, 1], "starts with its type"),

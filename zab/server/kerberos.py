@@ -63,7 +63,7 @@ class GssapiLogin:
         elif stage is _Stage.OFFERED:
             principal = str(self._context.initiator_name)
             if chosen(self._context.unwrap(token).message) not in ("", principal):
-                raise GssapiError("nobody acts for another")
+                raise GssapiError("a user may not act for another")
             return LoginStep(None, principal)
         elif stage is _Stage.ENDED or token:
             raise GssapiError("a token that nothing is expected of")

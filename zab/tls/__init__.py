@@ -1,3 +1,3 @@
-"""TLS as servers and clients have it in common: who one is and whom one believes (`stores`; those of Java are read by
-`java_key_store`, and `key_derivation` says what PKCS#12 costs), whom a certificate names (`subjects`), and for which
-hosts it is good (`certificate_names`)."""
+"""TLS for servers and clients: one's own key and the authorities that one trusts (`stores`; `java_key_store` reads
+Java's, `key_derivation` bounds the cost of PKCS#12), whom a certificate names (`subjects`), and for which hosts it is
+valid (`certificate_names`)."""

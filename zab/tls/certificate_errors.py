@@ -1,7 +1,7 @@
-"""What the library raises when somebody reads a certificate, a list or a store in which something is odd.
+"""What the library raises when a certificate, a revocation list or a store is malformed.
 
-Whoever has it signed, or may write the file, chooses what is in it. The library has an error of its own for many of the
-oddities, and those of Python for others, in places where nobody awaits them: so whoever reads takes all of them.
+Whoever has the certificate signed, or can write the file, controls its contents. The library raises its own errors for
+many malformations, and Python's for others, in places where nobody expects them: so readers catch all of these.
 """
 
 from __future__ import annotations

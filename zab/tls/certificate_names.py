@@ -1,8 +1,8 @@
-"""For which hosts a certificate is good: the names and addresses in it (subjectAltName), and nothing else in it.
+"""The hosts for which a certificate is valid: the names and addresses in its subjectAltName, and nothing else in it.
 
-`*.example.org` is every name with one label in the place of the star. An address is good for itself alone.
+`*.example.org` matches every name with exactly one label in place of the star. An address only matches itself.
 
-Not here: who signed it, and until when: TLS has seen to that before.
+Not here: who signed it, and whether it has expired: TLS has checked that already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zab.tls.certificate_errors import CERTIFICATE_ERRORS
 
 
 def is_for_host(certificate: bytes, host: str) -> bool:
-    """`certificate` in DER; `host`: a name or an address."""
+    """Whether a certificate (DER) is valid for `host`, a name or an address."""
     try:
         names = x509.load_der_x509_certificate(certificate).extensions
         found = names.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,11 +1,11 @@
-"""Whom a certificate names: its subject, as ACLs of the scheme x509 have it.
+"""The subject of a certificate: whom it names, in the form that ACLs of the scheme x509 use.
 
-That is the text of Java's `X500Principal.getName()` (RFC 2253): the last part first, parts between commas, and what is
-not one of the `KEYWORDS` as its number with the bytes in hexadecimal digits.
+That is the text of Java's `X500Principal.getName()` (RFC 2253): the last part first, parts separated by commas; a type
+that is not in `KEYWORDS` is written as its number, and its value as hexadecimal bytes.
 
 Limit: `SUBJECT_BYTES_MAX`.
 
-Not here: whether the certificate is to be believed: TLS has decided that, and who asks here has waited for it.
+Not here: whether to trust the certificate: TLS has decided that before.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _BLANK: Final = " \r"
 
 
 class SubjectError(ValueError):
-    """Nobody could say whom the certificate names; the text says why."""
+    """It cannot be determined whom the certificate names; the text says why."""
 
 
 def subject_of(certificate: bytes) -> str:
-    """Of a certificate in DER; empty: it says nothing but other names. Raises SubjectError."""
+    """The subject of a certificate in DER; empty if it only has alternative names. Raises SubjectError."""
     try:
         name = x509.load_der_x509_certificate(certificate).subject
         text = ",".join("+".join(map(_part, each)) for each in reversed(name.rdns))
@@ -73,7 +73,7 @@ def _escaped(value: str) -> str:
 
 
 def _value(part: x509.NameAttribute[Any]) -> bytes:
-    """Its value in DER, with tag and length: what follows the number, inside of three shells."""
+    """The value in DER, with tag and length: it follows the number, inside three nested elements."""
     der = x509.Name([part]).public_bytes()
     for _ in range(3):
         der = der[_header_bytes(der) :]
@@ -81,5 +81,5 @@ def _value(part: x509.NameAttribute[Any]) -> bytes:
 
 
 def _header_bytes(der: bytes) -> int:
-    """Of tag and length."""
+    """The length of tag and length."""
     return 2 if der[1] < 0x80 else 2 + (der[1] & 0x7F)

@@ -1,4 +1,4 @@
-"""What all of this project's bytes on a wire have in common: frames, and checked records in them.
+"""What all protocols of this project share on the wire: frames, and checked records in them.
 
-Services declare their own messages with it. Imports nothing of this project.
+Services declare their own messages with it. Imports no other package of this project.
 """

@@ -1,6 +1,6 @@
-"""How a service has clients, as far as a socket has to know.
+"""What a client socket has to know about its service.
 
-The client sockets of a server (`zab.host.loop.sockets`) and those of a simulated one are handed the same protocol.
+The server's client sockets (`zab.host.loop.sockets`) and the simulator's use the same protocol object.
 """
 
 from collections.abc import Callable
@@ -13,48 +13,49 @@ class Connection(Protocol):
     """One client, as its service sees it. Hashed by identity."""
 
     unsent_bytes: int
-    """What was taken out of `out` and the socket did not take yet; set here."""
+    """Bytes taken out of `out` that the socket has not accepted yet; the socket sets this."""
 
     @property
     def out(self) -> list[bytes]:
-        """What is to be sent, in order."""
+        """What to send, in order."""
         ...
 
     @property
     def out_bytes(self) -> int:
-        """How much that is."""
+        """The size of `out`."""
         ...
 
     def take_output(self) -> list[bytes]:
-        """Empty `out`; whoever took it owns it."""
+        """Empty `out` and return what was in it; the caller owns it."""
         ...
 
     @property
     def paused(self) -> bool:
-        """Nothing is to be read from it now."""
+        """Whether the socket should read nothing from this client now."""
         ...
 
     @property
     def closing(self) -> int:
-        """0: it goes on; `ClientProtocol.at_once`: close it now; any other value: close it once its output is sent."""
+        """0: stay open; `ClientProtocol.at_once`: close now; any other value: close once the output is sent."""
         ...
 
 
 C = TypeVar("C", bound=Connection)
 Input = TypeVar("Input")
-"""What a service's turn takes."""
+"""The type of inputs to the service's turn."""
 
 
 @attrs.frozen
 class ClientProtocol(Generic[C, Input]):
-    """How a service has clients: how it makes a connection, and what it is told of it."""
+    """How a service creates connections, and what it is told about them."""
 
     connect: Callable[[str, int, str], C]
-    """Of the numeric address and the port of the client, and of the subject that it proved by a certificate; empty: it
-    proved none."""
+    """Takes the client's numeric address, its port, and the subject of its certificate, which is empty if it presented
+    none."""
     connected: Callable[[C], Input]
     received: Callable[[C, bytes], Input]
     closed: Callable[[C], Input]
-    """By the client, or it broke. Nothing is told of a connection after that, nor after the service closed it."""
+    """The client closed the connection, or it broke. No input about a connection follows this one, nor the service's
+    own close."""
     at_once: int
-    """The value of `closing` with which output is dropped."""
+    """The value of `closing` for which pending output is dropped."""

@@ -1,21 +1,22 @@
-"""SASL DIGEST-MD5 (RFC 2831) with qop=auth, both sides, as ZooKeeper's clients and servers speak it. Pure: nonces are
-handed in.
+"""SASL DIGEST-MD5 (RFC 2831) with qop=auth, both sides, as ZooKeeper's clients and servers speak it. Pure: the caller
+provides the nonces.
 
     server                                                  client
     challenge(realm, nonce)     ──── realm, nonce ────>     respond(challenge, user, password, …)
     check(response, …)          <─── response ─────────
                                 ──── rspauth ─────────>     `Response.is_answered_by`
 
-ZooKeeper's servers send neither qop (which then is `auth`) nor a name of their own: realm and host are always those of
+ZooKeeper's servers send neither qop (which defaults to `auth`) nor their own name: realm and host are always
 `ZOOKEEPER_REALM` and `ZOOKEEPER_URI`.
 
-Each nonce is good for one response (nc=1), on the connection that it was sent on. So a response that was overheard
-opens nothing; but whoever overheard it may try passwords on it at leisure, which is why this belongs inside of TLS.
+Each nonce is valid for one response (nc=1), on the connection on which it was sent. So an eavesdropper cannot replay a
+response, but can guess passwords offline against it: use this mechanism inside TLS.
 
-What a server keeps of a password is `key_of` it: it opens this realm alone, and is as secret there as the password.
+A server stores `key_of` the password: that is valid for this realm only, and must be kept as secret as the password.
 
-Limits: a challenge or response of MESSAGE_BYTES_MAX; directives that are known at most once; others are skipped, as the
-RFC wants it. No subsequent authentication, no layers of integrity or secrecy (auth-int, auth-conf).
+Limits: a challenge or response has at most MESSAGE_BYTES_MAX; each known directive may appear once; unknown ones are
+skipped, as the RFC requires. No subsequent authentication, no integrity or confidentiality layers (auth-int,
+auth-conf).
 
 Not here: who the users are, and how many attempts a connection has (`zab.member.clients.authentication`).
 """
@@ -31,14 +32,14 @@ from typing import Final
 from attrs import field, frozen
 
 MESSAGE_BYTES_MAX: Final = 4096
-"""The RFC's: a digest-response is shorter, a digest-challenge half as long."""
+"""The RFC's limit for a digest-response; a digest-challenge is half as long."""
 
 ZOOKEEPER_REALM: Final = "zk-sasl-md5"
 ZOOKEEPER_URI: Final = b"zookeeper/zk-sasl-md5"
 
 KEY_BYTES: Final = 16
 _NOBODYS_KEY: Final = bytes(KEY_BYTES)
-"""Of users that there are not: they take as long as the others."""
+"""The key for unknown users, so that checking them takes as long as checking known ones."""
 
 _FIRST_TIME: Final = b"00000001"
 _QOP: Final = b"auth"
@@ -63,41 +64,41 @@ _OF_RESPONSES: Final = frozenset(
     }
 )
 _OF_CHALLENGES: Final = frozenset({b"nonce", b"stale", b"maxbuf", b"charset", b"algorithm"})
-"""A challenge may have several realms, and qop and cipher are lists."""
+"""Directives that a challenge may have once: it may have several realms, and qop and cipher are lists."""
 
 
 class DigestMd5Error(Exception):
-    """The other side said something that is wrong, or proves nothing. The text never shows a secret."""
+    """What the other side sent is wrong, or proves nothing. The message never shows a secret."""
 
 
 @frozen
 class Response:
-    """What a client says to a challenge."""
+    """A client's response to a challenge."""
 
     message: bytes
     _expected: bytes = field(repr=False)
 
     def is_answered_by(self, message: bytes) -> bool:
-        """Whether the server has the password, too."""
+        """Whether the server proved that it has the password, too."""
         return compare_digest(message.strip(), b"rspauth=" + self._expected)
 
 
 def key_of(user: str, realm: str, password: str) -> bytes:
-    """What the server keeps of a password, H(user:realm:password)."""
+    """What the server stores of a password: H(user:realm:password)."""
     return _hash(b":".join(map(_hashed_form, (user, realm, password))))
 
 
 def challenge(realm: str, nonce: bytes) -> bytes:
-    """The first message of the server, in the form that ZooKeeper's has."""
+    """The first message of the server, in ZooKeeper's form."""
     return b'realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess' % (_quoted(realm.encode()), _quoted(nonce))
 
 
 def check(
     response: bytes, *, realm: str, nonce: bytes, uri: bytes, key_of_user: Callable[[str], bytes | None]
 ) -> tuple[str, bytes]:
-    """The user who is proven, and the server's last message, with which it proves itself. Raises `DigestMd5Error`.
+    """The authenticated user, and the server's last message, by which it proves itself. Raises `DigestMd5Error`.
 
-    The nonce is the one that was sent on this connection, and is not used again, whatever comes of this.
+    `nonce` is the one sent on this connection; do not use it again, whatever the outcome.
     """
     said = _parsed(response, _OF_RESPONSES)
     charset = said.get(b"charset")
@@ -109,7 +110,7 @@ def check(
     if not compare_digest(_one(said, b"nonce"), nonce):
         raise DigestMd5Error("the nonce is not the one that was sent")
     if _one(said, b"nc") != _FIRST_TIME:
-        raise DigestMd5Error("the nonce is not used for the first time")
+        raise DigestMd5Error("the nonce was used before")
     if said.get(b"qop", _QOP) != _QOP:
         raise DigestMd5Error("the quality of protection is not auth")
     said_uri = _one(said, b"digest-uri")
@@ -117,12 +118,12 @@ def check(
         raise DigestMd5Error("it is for another service")
     authzid = said.get(b"authzid")
     if authzid is not None and authzid != user.encode():
-        raise DigestMd5Error("nobody acts for another user")
+        raise DigestMd5Error("a user may not act for another one")
     key = key_of_user(user)
     a1 = _a1(_NOBODYS_KEY if key is None else key, nonce, _one(said, b"cnonce"), authzid)
     is_right = compare_digest(_one(said, b"response"), _proof(a1, nonce, said[b"cnonce"], b"AUTHENTICATE:" + said_uri))
     if key is None or not is_right:
-        raise DigestMd5Error("there is no such user, or the password is another one")
+        raise DigestMd5Error("unknown user, or wrong password")
     return user, b"rspauth=" + _proof(a1, nonce, said[b"cnonce"], b":" + said_uri)
 
 
@@ -142,7 +143,7 @@ def respond(
     try:
         name, place = (each.encode("utf-8" if is_utf8 else "latin-1") for each in (user, realm))
     except UnicodeEncodeError:
-        raise DigestMd5Error("the server does not take names in utf-8") from None
+        raise DigestMd5Error("the server does not accept names in utf-8") from None
     fields = [
         *([b"charset=utf-8"] if is_utf8 else []),
         b'username="%s"' % _quoted(name),
@@ -161,7 +162,7 @@ def respond(
 
 
 def _parsed(message: bytes, known: frozenset[bytes]) -> dict[bytes, bytes]:
-    """Directive → value. Raises `DigestMd5Error` where one of those that are known is said twice."""
+    """Directive → value. Raises `DigestMd5Error` if a known one appears twice."""
     if len(message) > MESSAGE_BYTES_MAX:
         raise DigestMd5Error(f"it is longer than {MESSAGE_BYTES_MAX} bytes")
     found: dict[bytes, bytes] = {}
@@ -172,7 +173,7 @@ def _parsed(message: bytes, known: frozenset[bytes]) -> dict[bytes, bytes]:
             raise DigestMd5Error("it is not a list of directives")
         name = directive["name"].lower()
         if name in found and name in known:
-            raise DigestMd5Error("a directive is there twice")
+            raise DigestMd5Error("a directive appears twice")
         quoted = directive["quoted"]
         value = directive["token"] if quoted is None else _ESCAPE.sub(rb"\1", quoted)
         found.setdefault(name, value)
@@ -181,7 +182,7 @@ def _parsed(message: bytes, known: frozenset[bytes]) -> dict[bytes, bytes]:
 
 
 def _end_of_space(message: bytes, at: int) -> int:
-    """Elements of such a list may be empty."""
+    """Skips the empty elements that such a list may have."""
     found = _SPACE.match(message, at)
     assert found is not None
     return found.end()
@@ -209,7 +210,7 @@ def _text(value: bytes, *, is_utf8: bool) -> str:
 
 
 def _hashed_form(text: str) -> bytes:
-    """2.1.2.1: what has only characters of ISO 8859-1 is hashed as such, each for itself; the rest as UTF-8."""
+    """RFC 2831, 2.1.2.1: a text that fits into ISO 8859-1 is hashed in that encoding, any other one as UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -225,7 +226,7 @@ def _proof(a1: bytes, nonce: bytes, cnonce: bytes, a2: bytes) -> bytes:
 
 
 def _hash(data: bytes) -> bytes:
-    # Who offers DIGEST-MD5 has chosen MD5; a library that forbids it must not end the process.
+    # DIGEST-MD5 implies MD5: a library that forbids MD5 for security must not end the process.
     return md5(data, usedforsecurity=False).digest()
 
 

@@ -1,20 +1,20 @@
-"""Frames: how a stream of bytes is cut into payloads. Clients and servers of all services use the same.
+"""Frames: how a byte stream is cut into payloads. Clients and servers of all services use the same format.
 
 Format: a length, 4 bytes, big-endian and signed, then that many bytes of payload.
 
     feed(data)          every frame that the bytes complete
-    feed_one(data)      at most one frame: for a first frame that decides about what follows it
-    rest()              what was fed and is in no frame yet
+    feed_one(data)      at most one frame: for a first frame that decides how to read what follows
+    rest()              what was fed but is in no frame yet
 
 Invariants:
-- What comes out does not depend on how the bytes were cut on their way: fed whole or byte by byte, the frames are the
+- The result does not depend on how the bytes were split on their way: fed whole or byte by byte, the frames are the
   same, and a bad length ends the stream after the same frame.
-- `feed` keeps no more than one unfinished frame, so at most limit + 3 bytes, and keeping it costs time in proportion
-  to the bytes that arrive, however small the pieces.
+- `feed` keeps at most one unfinished frame, so at most limit + 3 bytes, and takes time proportional to the bytes that
+  arrive, however small the pieces.
 
-Limits: the payload of one frame. A length below 0 is refused as soon as it is there, and so is a longer frame, unless
-the reader was given somebody who may take it (`LongFrames`), up to `LONG_BYTES_MAX`: he is asked when its first bytes
-are there, gets its bytes as they come, and makes frames of them.
+Limits: the payload of one frame. A length below 0 is refused as soon as it arrives, and so is a frame above the limit,
+unless `LongFrames` accepts it, up to `LONG_BYTES_MAX`: the reader asks it once the frame's first bytes are there, and
+feeds it the payload as it arrives; it makes frames of that.
 
 Not here: what a payload means.
 """
@@ -26,17 +26,18 @@ from typing import Final, Protocol, TypeAlias
 LENGTH: Final = Struct(">i")
 LENGTH_BYTES: Final = 4
 GREETING_BYTES_MAX: Final = 4096
-"""The limit for the first frame of a connection, which says who speaks: of a server, or of a client."""
+"""The limit for the first frame of a connection, in which a server or a client says who it is."""
 
 LONG_HEAD_BYTES: Final = 8
 LONG_BYTES_MAX: Final = 1 << 28
-"""No frame is longer, whoever takes it: letters that stand where a length should be are refused at once."""
+"""No frame is longer, even if it is accepted: text where a length should be is refused at once."""
 
 _read_length: Final = LENGTH.unpack_from
 
 
 class FrameError(Exception):
-    """The other side announced a frame that cannot be. `frames` are the good ones before it, not yet returned."""
+    """The other side announced a frame of an impossible length. `frames` are the complete ones before it, not yet
+    returned."""
 
     def __init__(self, length: int, frame_bytes_max: int, frames: list[bytes]) -> None:
         super().__init__(f"frame length {length} is not in 0..{frame_bytes_max}")
@@ -45,18 +46,19 @@ class FrameError(Exception):
 
 
 class LongFrame(Protocol):
-    """A frame that is too long, which somebody takes as it comes."""
+    """A frame above the limit, which is consumed as it arrives."""
 
     @property
     def kept_bytes(self) -> int:
         """How many of its bytes are in no frame yet."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that these next bytes of its payload complete. Raises FrameError."""
+        """Take the next bytes of its payload; return the frames that they complete. Raises FrameError."""
 
 
 LongFrames: TypeAlias = Callable[[bytes, int], LongFrame | None]
-"""Who takes a frame with these first `LONG_HEAD_BYTES` and of this length; they are fed with the rest. None: nobody."""
+"""Accepts, or refuses with None, a frame above the limit, given its first `LONG_HEAD_BYTES` and its length. What it
+returns is fed the rest."""
 
 
 def frame(payload: bytes) -> bytes:
@@ -65,7 +67,7 @@ def frame(payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts the bytes of one connection. The limit may be changed between two calls."""
+    """Cuts the bytes of one connection into frames. The limit may be changed between two calls."""
 
     __slots__ = ("_kept", "_long", "_long_frames", "_long_left", "_needed", "frame_bytes_max")
 
@@ -75,28 +77,29 @@ class FrameReader:
         self._long_frames = long_frames
         self._long: LongFrame | None = None
         self._long_left = 0
-        """Bytes still to come of a frame that is too long."""
-        # Bytes in no frame yet; whether they are one is worth a look once there are `_needed` of them.
+        """Bytes still to come of a frame above the limit."""
+        # Bytes in no frame yet; they cannot complete one before there are `_needed` of them.
         self._kept = bytearray()
         self._needed = 0
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes were fed and are in no frame yet."""
+        """How many bytes were fed but are in no frame yet."""
         return len(self._kept) if self._long is None else self._long.kept_bytes
 
     @property
     def wanted_bytes(self) -> int:
-        """How many bytes that are in no frame yet there are to be, as far as that is known: of a frame that is not too
-        long, all of it, with its length."""
+        """How many bytes the unfinished frame will have, with its length, as far as that is known. A frame above the
+        limit does not count."""
         return self._needed if self._kept else 0
 
     def rest(self) -> bytes:
-        """The bytes that were fed and are in no frame yet, between two frames or in one that is not too long."""
+        """The bytes that were fed but are in no frame yet, between two frames or within one that is not above the
+        limit."""
         return bytes(self._kept)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The payloads of the frames that `data` completes, in order. Raises FrameError: feed it nothing after that."""
+        """The payloads of the frames that `data` completes, in order. After a FrameError, feed nothing more."""
         frames: list[bytes] = []
         if self._long_left:
             data = data[self._go_on(data, frames) :]
@@ -139,7 +142,8 @@ class FrameReader:
         return frames
 
     def _go_on(self, data: bytes, frames: list[bytes]) -> int:
-        """How many of these bytes belong to the frame that is too long. What comes of them is added to the frames."""
+        """Pass on the bytes that belong to the frame above the limit, and add what they complete to `frames`. Returns
+        their number."""
         assert self._long is not None
         part = data[: self._long_left]
         try:
@@ -153,7 +157,7 @@ class FrameReader:
         return len(part)
 
     def feed_one(self, data: bytes) -> bytes | None:
-        """The payload of the first frame, None before it is complete. What follows it is kept. Raises FrameError."""
+        """The payload of the first frame; None until it is complete. What follows it is kept. Raises FrameError."""
         kept = self._kept
         kept += data
         self._needed = LENGTH_BYTES

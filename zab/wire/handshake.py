@@ -1,27 +1,27 @@
-"""The handshake: how two servers of one service begin a connection, before anything else is said on it.
+"""The handshake: how two servers of one service begin a connection, before they send anything else.
 
-    dialler ──Hello────> listener       which versions and features it speaks, who it is, whom it dials, what for;
-                                        the names of the secrets that it has; a nonce
-            <─Welcome───                the version and the features from here on, who answers; the name of a secret
-                                        that both have; a nonce; proof
-            ──Proof────>                proof; what the dialler has to say may follow it at once
+    dialler ──Hello────> listener       its versions and features, who it is, whom it dials, for which
+                                        purpose; the names of its secrets; a nonce
+            <─Welcome───                the version and the features to use, who answers; the name of a
+                                        secret that both have; a nonce; proof
+            ──Proof────>                proof; the dialler's messages may follow it at once
 
-Proof is a keyed hash of both messages, so of all that they say, under a secret that both have; the nonces make it new
-each time. From the same come the keys of the connection: everything after the handshake is sealed (`zab.wire.seal`).
+A proof is a keyed hash of both messages, under a secret that both servers have; the nonces make it different each time.
+The keys of the connection are derived from the same input: everything after the handshake is sealed (`zab.wire.seal`).
 
-Nothing is believed before it is proven: the listener knows nobody until `Proof` has come, the dialler nobody until
-`Welcome` has. A `Refusal` says, in words, why there is no proof; who reads it believes nothing of it.
+Nothing is trusted before it is proven: the listener trusts no claim before `Proof` has arrived, the dialler none before
+`Welcome`. A `Refusal` explains in words why there is no proof; its reader only reports it.
 
-Inside of TLS the certificates are a proof, too: each end knows for which servers that of the other one is good
-(`certified`), and the ids are held against it. Such a connection needs no secret; where both have one, it takes both
-proofs.
+Inside TLS, certificates are a proof, too: each end knows for which servers the other's certificate is valid
+(`certified`), and checks the claimed id against that. Such a connection needs no secret; if both servers have one, both
+proofs are required.
 
-A secret is at least `SECRET_BYTES_MIN` random bytes. A server may have several, so that they can be changed while it
-runs: first each server gets the new one beside the old one, then the old one is taken away. A server that does not
-require proof by one (`Party.is_open`) talks to those who have none of its secrets, too: nothing is sealed then.
+A secret is at least `SECRET_BYTES_MIN` random bytes. A server may have several, so that they can be rotated while it
+runs: first add the new one to every server, then remove the old one. A server that does not require a secret
+(`Party.is_open`) also talks to servers that have none of its secrets; such a connection is not sealed.
 
-Not here: who may be let in to do what (the service), TLS and what certificates say, sockets, time, randomness: nonces
-are handed in.
+Not here: authorization (the service's), TLS and certificates, sockets, time, randomness: the caller provides the
+nonces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from zab.wire.seal import KEY_BYTES, Seal, Secrecy
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 32
 SECRETS_MAX: Final = 4
-"""So many may be valid at a time."""
+"""How many secrets may be valid at a time."""
 REASON_CHARACTERS_MAX: Final = 500
 
 _NAME_BYTES: Final = 8
@@ -68,14 +68,14 @@ _PROOF: Final = is_bytes(_PROOF_BYTES, _PROOF_BYTES)
 
 @attrs.frozen
 class Hello:
-    """Who dials, whom, and what for."""
+    """The dialler's claim: who it is, whom it dials, and for which purpose."""
 
     TYPE: ClassVar[int] = 101
     least_version: int = checked(COUNT)
     version: int = checked(COUNT)
-    """The newest that it speaks."""
+    """The newest that the dialler speaks."""
     features: int = checked(_FEATURES)
-    """A bit each, of those that a version leaves open."""
+    """The optional features that it supports, a bit each."""
     sid: int = checked(_SID)
     other: int = checked(_SID)
     purpose: int = checked(COUNT)
@@ -85,7 +85,8 @@ class Hello:
 
 @attrs.frozen
 class Welcome:
-    """Who answers, and proof of it. Without a secret that both have, its name and the proof are empty."""
+    """The listener's answer: who it is, and proof of that. If the two have no secret in common, its name and the proof
+    are empty."""
 
     TYPE: ClassVar[int] = 102
     version: int = checked(COUNT)
@@ -98,7 +99,7 @@ class Welcome:
 
 @attrs.frozen
 class Proof:
-    """That the dialler is who it says; empty as in `Welcome`."""
+    """Proof of who the dialler is; empty as in `Welcome`."""
 
     TYPE: ClassVar[int] = 103
     proof: bytes = checked(_proof_or_none)
@@ -118,12 +119,13 @@ _PROOFS: Codec[Proof] = Codec((Proof,))
 
 
 class NotKnownError(MessageError):
-    """Whoever was dialled says that it knows no such server as this one. It is seen by the words, which do not change,
-    and is not proven: for what a server says of itself, and nothing else."""
+    """The server that was dialled says that this server is not in its configuration. It is recognized by its words,
+    which must not change, and it is not proven: only report it."""
 
 
 class TakenError(MessageError):
-    """Whoever was dialled says that another process is the server that this one is. Seen and believed likewise."""
+    """The server that was dialled says that another process has this server's id. Recognized and believed like
+    `NotKnownError`."""
 
 
 def _not_known(sid: int, to: int) -> str:
@@ -135,22 +137,22 @@ def _taken(sid: int) -> str:
 
 
 def taken(sid: int, where: str) -> str:
-    """The refusal of one who says that it is this server, which is at this address."""
-    return f"{_taken(sid)}at {where}: see the myid of who dials"
+    """The refusal of a server whose id is in use by the one at this address."""
+    return f"{_taken(sid)}at {where}: check the dialler's myid"
 
 
 def refusal(reason: str) -> bytes:
-    """The payload that says it to the other side."""
+    """The payload that tells the other side why it is refused."""
     return _ANSWERS.encode(Refusal(reason[:REASON_CHARACTERS_MAX]))
 
 
 @attrs.frozen
 class Secret:
-    """What the servers of one service have, and nobody else. Its text never shows it."""
+    """What all servers of one service have, and nobody else. Its text form never shows it."""
 
     key: bytes = attrs.field(repr=False)
     name: bytes = attrs.field(init=False)
-    """Which one it is, for those who have it."""
+    """Identifies the secret to those who have it."""
 
     def __attrs_post_init__(self) -> None:
         assert len(self.key) >= SECRET_BYTES_MIN
@@ -160,7 +162,7 @@ class Secret:
 
 @attrs.frozen
 class Party:
-    """One server, as it takes part in handshakes."""
+    """One server, as a party to handshakes."""
 
     sid: int
     least_version: int
@@ -168,31 +170,31 @@ class Party:
     features: int = 0
     secrets: tuple[Secret, ...] = ()
     is_open: bool = False
-    """Whoever has none of the secrets is let in, too: by a certificate, or by nothing."""
+    """Also accept servers that have none of the secrets: by certificate, or without proof."""
 
     def believes(self, agreed: Agreed) -> bool:
-        """Whether what was proven when a connection began still counts: not under a secret that was taken away."""
+        """Whether the proof with which a connection began still counts: not if its secret was removed since."""
         return not agreed.secret or any(secret.name == agreed.secret for secret in self.secrets)
 
 
 @attrs.frozen
 class Agreed:
-    """How a handshake ended: who is at the other end, and how both go on."""
+    """The result of a handshake: who is at the other end, and how both continue."""
 
     sid: int
     purpose: int
     version: int
     features: int
     nonce: bytes
-    """Of the other end."""
+    """The other end's."""
     secret: bytes
-    """The name of the one by which both have proven who they are; empty where nothing was proven."""
+    """The name of the secret that both used as proof; empty if there was none."""
     sending: Seal | None
     receiving: Seal | None
     encrypting: Secrecy | None
     decrypting: Secrecy | None
     is_certified: bool = False
-    """The connection is inside of TLS, and the other end's certificate is good for that server."""
+    """The connection is inside TLS, and the other end's certificate is valid for that server."""
 
     @property
     def is_proven(self) -> bool:
@@ -200,8 +202,8 @@ class Agreed:
 
 
 class Dialling:
-    """The handshake of the one who dialled server `other`. `nonce` is of `NONCE_BYTES`, and nobody can foresee it.
-    `is_certified`: inside of TLS, where a certificate that is good for `other` was shown."""
+    """The dialler's side of the handshake with server `other`. `nonce` has `NONCE_BYTES` and must be unpredictable.
+    `is_certified`: the connection is inside TLS, and a certificate valid for `other` was presented."""
 
     def __init__(self, me: Party, other: int, purpose: int, nonce: bytes, *, is_certified: bool = False) -> None:
         self._me = me
@@ -214,7 +216,7 @@ class Dialling:
         return _HELLOS.encode(self._hello)
 
     def welcomed(self, payload: bytes) -> tuple[bytes, Agreed]:
-        """Take the answer: the last payload of the handshake, to be sent, and how it ended. Raises `MessageError`."""
+        """Take the answer; return the last payload to send, and the result. Raises `MessageError`."""
         me, hello = self._me, self._hello
         answer = _ANSWERS.decode(payload)
         if isinstance(answer, Refusal):
@@ -231,7 +233,7 @@ class Dialling:
         secret = _named(me, (answer.secret,))
         if secret is None:
             if answer.secret or answer.proof or not me.is_open:
-                raise MessageError(f"server {answer.sid} does not prove that it has a secret of this server")
+                raise MessageError(f"server {answer.sid} does not prove that it has one of this server's secrets")
             agreed = _without_secret(hello, answer, dialled=True, is_certified=self._is_certified)
             return _PROOFS.encode(Proof(b"")), agreed
         keys = _Keys(secret, hello, answer)
@@ -242,17 +244,17 @@ class Dialling:
 
 
 Objection: TypeAlias = Callable[[int, int, bytes], str | None]
-"""Why a server is not welcome that dials with this id, these features and this nonce; nothing of it is proven yet."""
+"""Why to refuse a server that dials with this id, these features and this nonce, or None; none of it is proven yet."""
 
 
 def none_at_all(_sid: int, _features: int, _nonce: bytes) -> str | None:
-    """The objection of one who has none."""
+    """Objects to nobody."""
     return None
 
 
 class Listening:
-    """The handshake of the one who was dialled, by one of the `others`, for one of these `purposes`. `certified`:
-    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS."""
+    """The listener's side of the handshake: it accepts the servers in `others`, for one of these `purposes`.
+    `certified`: the servers for which the presented certificate is valid; None outside TLS."""
 
     def __init__(
         self,
@@ -273,30 +275,30 @@ class Listening:
 
     @property
     def has_welcomed(self) -> bool:
-        """Whether `Hello` has come: the next payload is `Proof`."""
+        """Whether `Hello` has arrived: the next payload is `Proof`."""
         return self._expected is not None
 
     def welcome(self, payload: bytes) -> bytes:
-        """Take the first payload: the answer, to be sent. Raises `MessageError`."""
+        """Take the first payload; return the answer to send. Raises `MessageError`."""
         me = self._me
         hello = _HELLOS.decode(payload)
         if hello.sid not in self._others:
             if hello.sid == me.sid:
-                raise MessageError(f"this is server {me.sid}, and who dials has the same id: see its myid")
+                raise MessageError(f"this is server {me.sid}, and the dialler has the same id: check its myid")
             raise MessageError(_not_known(hello.sid, me.sid))
         if self._certified is not None and hello.sid not in self._certified:
             raise MessageError(f"the certificate is not for the host of server {hello.sid}")
         if hello.other != me.sid:
             raise MessageError(f"server {hello.other} is dialled, and this is server {me.sid}")
         if hello.purpose not in self._purposes:
-            raise MessageError(f"server {hello.sid} comes for {hello.purpose}, which is not to be had here")
+            raise MessageError(f"server {hello.sid} dials for {hello.purpose}, which is not available here")
         version = min(me.version, hello.version)
         if version < max(me.least_version, hello.least_version):
             theirs, ours = f"{hello.least_version} to {hello.version}", f"{me.least_version} to {me.version}"
             raise MessageError(f"server {hello.sid} speaks versions {theirs}, server {me.sid} {ours}")
         secret = _named(me, hello.secrets)
         if secret is None and not me.is_open:
-            raise MessageError(f"server {hello.sid} has no secret of server {me.sid}")
+            raise MessageError(f"server {hello.sid} has none of the secrets of server {me.sid}")
         objection = self._objection(hello.sid, me.features & hello.features, hello.nonce)
         if objection is not None:
             raise MessageError(objection)
@@ -310,13 +312,13 @@ class Listening:
         return _ANSWERS.encode(answer)
 
     def proven(self, payload: bytes) -> Agreed:
-        """Take the last payload: how the handshake ended. Raises `MessageError`."""
+        """Take the last payload; return the result. Raises `MessageError`."""
         assert self._expected is not None
         hello, answer, keys = self._expected
         proof = _PROOFS.decode(payload).proof
         if keys is None:
             if proof:
-                raise MessageError(f"server {hello.sid} proves something without a secret")
+                raise MessageError(f"server {hello.sid} sends a proof without a secret")
             return _without_secret(hello, answer, dialled=False, is_certified=self._is_certified)
         if not compare_digest(keys.of(b"dialler"), proof):
             raise MessageError(f"the proof of server {hello.sid} is wrong")
@@ -338,7 +340,7 @@ def _without_secret(hello: Hello, answer: Welcome, *, dialled: bool, is_certifie
 
 
 class _Keys:
-    """All that follows from a secret and from what both sides have said."""
+    """Everything derived from a secret and from what both sides have sent."""
 
     def __init__(self, secret: Secret, hello: Hello, answer: Welcome) -> None:
         self._hello = hello

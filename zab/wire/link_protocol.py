@@ -1,6 +1,6 @@
-"""What the servers of one service say to each other on links, as far as a link has to know.
+"""What a link has to know about the messages of its service.
 
-The links of a server (`zab.host.loop.links`) and those of a simulated one are handed the same protocol.
+The server's links (`zab.host.loop.links`) and the simulator's use the same protocol object.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,34 +10,34 @@ import attrs
 
 Message = TypeVar("Message")
 Input = TypeVar("Input")
-"""What a service's turn takes."""
+"""The type of inputs to the service's turn."""
 
 
 @attrs.frozen
 class LinkProtocol(Generic[Message, Input]):
-    """The messages, and what the service is told of its links. A link is a number, a server an id."""
+    """The messages of a service, and the inputs that tell it about its links. A link is a number, a server an id."""
 
     encode: Callable[[Message], bytes]
     decode: Callable[[bytes], Message]
     """Raises `MessageError`."""
     frame_bytes_max: int
     joining_bytes_max: int
-    """The longest frame of a server that has dialled us, until it is admitted."""
+    """The longest frame accepted from a server that has dialled this one, until it is admitted."""
     admitting: frozenset[type[Any]]
-    """The kinds of messages of which one, sent to it, admits it."""
+    """Sending a message of one of these types to a server admits it."""
     urgent: frozenset[type[Any]]
-    """The kinds of messages that overtake others on their link."""
+    """Messages of these types overtake others on their link."""
     secret: frozenset[type[Any]]
-    """The kinds of messages that are encrypted, and left out on links whose other end has not proven who it is."""
+    """Messages of these types are encrypted, and not sent on links whose other end is not authenticated."""
     cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]]
-    """How large messages of these kinds become several."""
+    """Splits large messages of these types."""
     uncut_bytes_max: int
-    """They are large when they are longer than this."""
+    """Messages longer than this are large."""
     up: Callable[..., Input]
-    """Of a link, a server, and whether that server dialled: the link is open."""
+    """Takes a link, a server, and whether that server dialled: the link is open."""
     received: Callable[..., Input]
-    """Of a link and a message: a message came on a link."""
+    """Takes a link and a message: the message arrived on that link."""
     down: Callable[..., Input]
-    """Of a link: a link that was up is no more, and the service did not close it."""
+    """Takes a link: it broke; the service did not close it."""
     refused: Callable[..., Input]
-    """Of a server: a server was dialled in vain."""
+    """Takes a server: dialling it failed."""

@@ -1,10 +1,10 @@
-"""Pending connections: inbound ones that have not greeted. A service holds at most so many.
+"""Pending connections: inbound ones that have not sent their first frame. A service holds a limited number of them.
 
-One more than that takes the place of another one: of the host with the most of them the oldest. So who opens
-connections and says nothing keeps nobody out: from another host, whoever greets at all is let in; from the same one,
-whoever greets before that many others come.
+When there are too many, one is closed: the oldest from the host that has the most. So somebody who opens connections
+and stays silent keeps nobody else out: from any other host, a client that greets gets in; from the same host, one gets
+in that greets before that many further ones connect.
 
-Not here: how long a greeting may take, and how a connection is closed.
+Not here: how long a greeting may take, and how to close a connection.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ Pending = TypeVar("Pending")
 
 
 class PendingConnections(Generic[Pending]):
-    """Those of one port."""
+    """The pending connections of one port."""
 
     __slots__ = ("_hosts", "count_max")
 
@@ -23,10 +23,10 @@ class PendingConnections(Generic[Pending]):
         assert count_max > 0
         self.count_max = count_max
         self._hosts: dict[Pending, str] = {}
-        """Where each comes from, the oldest first."""
+        """The host of each, the oldest first."""
 
     def admit(self, stranger: Pending, host: str) -> Pending | None:
-        """One more has connected. Returned is the one that has to be closed for it, if any."""
+        """Add a connection; return the one to close instead, if there are too many."""
         assert stranger not in self._hosts
         crowded_out = self._one_too_many(host) if len(self._hosts) >= self.count_max else None
         if crowded_out is not None:
@@ -39,5 +39,5 @@ class PendingConnections(Generic[Pending]):
         return max(self._hosts, key=lambda stranger: counts[self._hosts[stranger]])
 
     def leave(self, stranger: Pending) -> None:
-        """It has greeted, or is closed. Of one that is not here any more this is no news."""
+        """Remove a connection that has greeted or is closed. No-op if it has left already."""
         self._hosts.pop(stranger, None)

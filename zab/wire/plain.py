@@ -1,14 +1,14 @@
-"""Plain CBOR: of RFC 8949 only what messages are made of, in a form that leaves no choice.
+"""Plain CBOR: the part of RFC 8949 that messages use, in its one canonical form.
 
-    decode(payload)     the one item that these bytes are: arrays (as lists), integers of 64 bits, byte strings, text,
+    decode(payload)     decodes one item: arrays (as lists), integers of 64 bits, byte strings, text,
                         booleans and null
 
-Whoever sends may be anybody, so nothing is built before it is known to be bounded:
+The sender is not trusted, so nothing is built before its size is known to be bounded:
 
-- no tags (big numbers, fractions, dates, patterns, shared values: some megabytes of them take minutes), no maps
-  (whose keys can be made to collide), no floats, nothing of indefinite length;
-- not more than `ITEMS_MAX` items, and not deeper than `DEPTH_MAX` arrays: the time that decoding takes is bounded by
-  these and by the length of the frame;
+- no tags (big numbers, fractions, dates, patterns, shared values: some megabytes of them take minutes), no maps (an
+  attacker can make keys collide), no floats, no indefinite lengths;
+- at most `ITEMS_MAX` items, nested at most `DEPTH_MAX` arrays deep: with the length of the frame, these bound the time
+  of decoding;
 - each head in its shortest form, and nothing after the item: equal values are equal bytes.
 
 Not here: which items a message has (`records`), and encoding, for which `cbor2` is used.
@@ -21,16 +21,16 @@ from struct import Struct
 from typing import Any, Final
 
 ITEMS_MAX: Final = 1 << 16
-"""In one message: it takes some 10 ms to look at so many."""
+"""The most items in one message: decoding so many takes some 10 ms."""
 DEPTH_MAX: Final = 6
 
 _TEXT: Final = 3
 _ARRAY: Final = 4
 SHORT: Final = 24
-"""A head below this is an integer."""
+"""A head below this is the integer itself."""
 _SIMPLE: Final = {0xF4: False, 0xF5: True, 0xF6: None}
-# For each head whose value is behind it: how that is read, from where on the rest is, and the least value for which
-# this form is the shortest. Bits 7-5 are the kind: the two of integers, byte string, text, array.
+# For each head that is followed by its value: how to read the value, its length, and the least value for which this
+# form is the shortest. Bits 7-5 are the kind: the two of integers, byte string, text, array.
 _WIDE: Final = {
     kind << 5 | form: (Struct(layout).unpack_from, length, least)
     for kind in range(_ARRAY + 1)
@@ -42,18 +42,18 @@ _WIDE: Final = {
     )
 }
 WIDE_COUNTS: Final = {head: form for head, form in _WIDE.items() if head >> 5 == 0}
-"""Of those: integers that are not negative."""
+"""The heads of integers that are not negative."""
 
 
 class PlainError(ValueError):
-    """The bytes are no plain CBOR; the text says what is wrong with them."""
+    """The bytes are not plain CBOR; the text says why."""
 
 
 def decode(payload: bytes) -> Any:
-    """The item that these bytes are. Raises `PlainError`."""
+    """Decode the one item in `payload`. Raises `PlainError`."""
     size = len(payload)
     at = item_count = 0
-    # The arrays around the one that is being filled, and how many items each of them still lacks.
+    # The arrays around the one that is being filled, and how many items each still lacks.
     around: list[tuple[list[Any], int]] = []
     array: list[Any] = []
     lacking = 1
@@ -63,7 +63,7 @@ def decode(payload: bytes) -> Any:
             while not lacking:
                 if not around:
                     if at != size:
-                        raise PlainError("something follows it")
+                        raise PlainError("bytes follow the item")
                     return array[0]
                 array, lacking = around.pop()
             lacking -= 1
@@ -82,7 +82,7 @@ def decode(payload: bytes) -> Any:
                 at += 1
                 continue
             else:
-                raise PlainError(f"the head {head:#04x} is none of a plain item")
+                raise PlainError(f"the head {head:#04x} is not plain CBOR")
             if not kind:
                 array.append(value)
             elif kind == 1:

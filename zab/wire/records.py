@@ -1,4 +1,4 @@
-"""Checked records: what servers say to each other, one CBOR array `[type, field, …]` for each message.
+"""Checked records: the messages between servers, each a CBOR array `[type, field, …]`.
 
     @attrs.define
     class Commit:
@@ -7,12 +7,11 @@
 
     CODEC = Codec((Commit, …))
 
-The fields follow the type number in the order of the attributes. A service declares its messages so, and a codec of
-those that may come in one place.
+The fields follow the type number in the order of the attributes. A service declares its messages like this, and a codec
+for each set of messages that is expected in one place.
 
-Everything that arrives is checked here, once: bytes that are not exactly one known message, with fields of the right
-kind and range, raise `MessageError`. Whoever reads them closes the connection that they came on; nothing else is
-harmed.
+Everything that arrives is checked once, here: bytes that are not exactly one known message, with fields of the right
+type and range, raise `MessageError`. The reader then closes that connection; nothing else is affected.
 
 Not here: what a message means, and how it travels (`zab.wire.frames`).
 """
@@ -30,7 +29,7 @@ from zab.wire import plain
 
 
 class MessageError(Exception):
-    """The bytes are no message that may come here."""
+    """The bytes are not a message that is expected here."""
 
 
 Check: TypeAlias = Callable[[object], bool]
@@ -38,7 +37,7 @@ Check: TypeAlias = Callable[[object], bool]
 
 @attrs.frozen
 class IntRange:
-    """Integers from `low` to `high`: most fields of most messages. `Codec.decode` looks at them itself."""
+    """Integers from `low` to `high`, the check of most fields. `Codec.decode` tests it inline."""
 
     low: int
     high: int
@@ -53,7 +52,7 @@ def is_int(low: int, high: int) -> IntRange:
 
 @attrs.frozen
 class BytesRange:
-    """Bytes, at least `low` and at most `high` of them. Of a list of these all are looked at together."""
+    """Bytes, at least `low` and at most `high` of them. A list of these is checked as a whole."""
 
     low: int
     high: int
@@ -83,7 +82,7 @@ def is_list_of(check: Check) -> Check:
 
 
 def is_row(*checks: Check) -> Check:
-    """A list of as many values as there are checks, each of which holds for its value."""
+    """A list with one value for each check, in order."""
 
     def holds(value: object) -> bool:
         return (
@@ -101,7 +100,7 @@ def is_bool(value: object) -> bool:
     return type(value) is bool
 
 
-# What the integers of most messages are: below 24, or zxids. Each is its shortest form.
+# Most integers of messages are below 24, or zxids; this is the shortest form of each.
 _DIGITS = [bytes([digit]) for digit in range(plain.SHORT)]
 _WIDEST, _WIDEST_MAX = 1 << 32, (1 << 64) - 1
 _WIDE_HEAD = 0x1B
@@ -114,8 +113,8 @@ _LOW, _HIGH = INT32.low, INT32.high
 
 
 def checked(check: Check, kind: Callable[[Any], Any] | None = None, *, is_secret: bool = False) -> Any:
-    """An attribute whose value on the wire has to hold this, and is then made one of this kind, such as an enum. The
-    text of the record does not show a secret one."""
+    """An attribute whose value must pass `check` when it arrives, and is then converted to `kind`, such as an enum. A
+    secret one does not appear in the text form of the record."""
     return attrs.field(metadata={"check": check}, converter=kind, repr=not is_secret)
 
 
@@ -129,14 +128,14 @@ M = TypeVar("M", bound=Record)
 
 
 class Codec(Generic[M]):
-    """The messages that may come in one place, to bytes and back."""
+    """Encodes and decodes the messages that are expected in one place."""
 
     def __init__(self, kinds: Sequence[type[M]]) -> None:
         self._by_type: dict[int, tuple[type[M], tuple[Check, ...], tuple[str, ...]]] = {}
         self._of_integers: dict[bytes, tuple[type[M], list[tuple[int, int]]]] = {}
-        """Messages that are some integers, by the two bytes with which they begin: the ranges of the integers."""
+        """Messages that consist of a few integers, by their first two bytes: the ranges of the integers."""
         self._beginnings: dict[int, bytes] = {}
-        """Those bytes, by type number."""
+        """These first bytes, by type number."""
         self._values: dict[type[M], Callable[[M], Any]] = {}
         for kind in kinds:
             fields = attrs.fields(kind)
@@ -151,7 +150,7 @@ class Codec(Generic[M]):
             self._values[kind] = attrgetter("TYPE", *names)
 
     def encode(self, message: M) -> bytes:
-        """One message as CBOR, without the frame's length."""
+        """Encode one message as CBOR, without the frame's length."""
         values = self._values[type(message)](message)
         data = self._beginnings.get(values[0])
         if data is None:
@@ -166,7 +165,7 @@ class Codec(Generic[M]):
         return data
 
     def decode(self, payload: bytes) -> M:
-        """One message from the payload of a frame; `MessageError` says what is wrong with it."""
+        """Decode one message from the payload of a frame; `MessageError` says what is wrong with it."""
         of_integers = self._of_integers.get(payload[:2])
         if of_integers is not None:
             message = _integers(payload, *of_integers)
@@ -175,11 +174,11 @@ class Codec(Generic[M]):
         try:
             array = plain.decode(payload)
         except plain.PlainError as error:
-            raise MessageError(f"no plain CBOR: {error}") from None
+            raise MessageError(f"not plain CBOR: {error}") from None
         if type(array) is not list or not array or type(array[0]) is not int or not _LOW <= array[0] <= _HIGH:
             raise MessageError("a message is an array that starts with its type")
         if array[0] not in self._by_type:
-            raise MessageError(f"no message of type {array[0]} may come here")
+            raise MessageError(f"a message of type {array[0]} is not expected here")
         kind, checks, names = self._by_type[array[0]]
         if len(array) - 1 != len(checks):
             raise MessageError(f"{kind.__name__} has {len(checks)} fields, not {len(array) - 1}")
@@ -196,8 +195,8 @@ class Codec(Generic[M]):
 
 
 def _integers(payload: bytes, kind: type[M], ranges: list[tuple[int, int]]) -> M | None:
-    """A message of integers, such as an acknowledgement, in one pass. None: it has to be looked at as any other; then
-    it is wrong, or one of them is negative."""
+    """Decode a message of integers, such as an acknowledgement, in one pass. None if the general decoder has to look at
+    it: it is malformed, or has a negative integer."""
     values: list[int] = []
     at = 2
     try:

@@ -1,13 +1,13 @@
-"""SASL GSSAPI (RFC 4752): what the two ends say once there is a security context, without the context. Pure.
+"""SASL GSSAPI (RFC 4752): the messages that follow once the security context is established, without the context. Pure.
 
     client                                     server
     token of Kerberos   ─────────────────────>
-                        <─────────────────────  token of Kerberos, where the client asks for one
+                        <─────────────────────  token of Kerberos, if the client asks for one
     (nothing)           ─────────────────────>
                         <─────────────────────  `offer`, wrapped
     the choice, wrapped ─────────────────────>  `chosen`: whom the client acts for
 
-There is no layer of integrity or secrecy: the login proves who somebody is, and TLS protects what follows.
+No integrity or confidentiality layer is offered: the login authenticates the client, and TLS protects what follows.
 
 Limits: TOKEN_BYTES_MAX. Not here: Kerberos itself (`zab.server.kerberos`), names (`zab.member.clients.kerberos`).
 """
@@ -22,22 +22,22 @@ NAME_BYTES_MAX: Final = 256
 
 _NO_LAYER: Final = 1
 _HEAD_BYTES: Final = 4
-"""A bit for each layer, and how large a message of one may be."""
+"""A bit for each layer, and the maximum size of a message in one."""
 
 
 class GssapiError(Exception):
-    """The other side said something that is wrong, or proves nothing. The text never shows a secret."""
+    """What the other side sent is wrong, or proves nothing. The message never shows a secret."""
 
 
 def offer() -> bytes:
-    """What the server offers: no layer."""
+    """The server's offer: no layer."""
     return bytes((_NO_LAYER, 0, 0, 0))
 
 
 def chosen(message: bytes) -> str:
-    """Whom the client wants to be; empty: who it is. Raises `GssapiError`."""
+    """The name that the client wants to act as; empty: its own. Raises `GssapiError`."""
     if len(message) > _HEAD_BYTES + NAME_BYTES_MAX or message[:_HEAD_BYTES] != offer():
-        raise GssapiError("it chooses another layer than none")
+        raise GssapiError("it chooses a layer, and none was offered")
     try:
         return message[_HEAD_BYTES:].decode()
     except UnicodeDecodeError:

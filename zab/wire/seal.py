@@ -1,11 +1,11 @@
-"""Seals: what shows that a frame is of the one who proved himself when the connection began, and of this place in it.
+"""Seals prove that a frame comes from the peer that authenticated when the connection began, and arrives in sequence.
 
-A sealed payload is the payload, and after it 16 bytes: BLAKE2b, keyed with the key of this connection and direction, of
-the payload, with the number of the frame as salt. So a frame that is changed, left out, said twice, or taken from
+A sealed payload is the payload followed by 16 bytes: BLAKE2b of the payload, keyed with the key of this connection and
+direction, with the number of the frame as salt. So a frame that was changed, left out, repeated, or taken from
 elsewhere ends the connection.
 
-Seals hide nothing: who can listen reads what is sealed. What has to be hidden is encrypted besides (`Secrecy`), and
-links as a whole with TLS.
+Seals hide nothing: an eavesdropper can read what is sealed. Secrets are encrypted as well (`Secrecy`), and whole links
+with TLS.
 
 Not here: where the keys come from (`handshake`), and frames (`frames`).
 """
@@ -29,7 +29,7 @@ _SALT_BYTES: Final = 16
 
 
 class Seal:
-    """The frames of one direction of one connection, in their order: of whoever sends them, or of whoever receives."""
+    """Seals, or checks, the frames of one direction of one connection, in order."""
 
     __slots__ = ("_count", "_key")
 
@@ -43,7 +43,7 @@ class Seal:
         return payload + self._next(payload)
 
     def put_frame(self, framed: bytes) -> bytes:
-        """The next frame, sealed; it is handed in without its seal."""
+        """The next frame, sealed; pass it without a seal."""
         return frame(self.put(framed[LENGTH_BYTES:]))
 
     def take(self, sealed: bytes) -> bytes:
@@ -61,7 +61,7 @@ class Seal:
 
 
 class Secrecy:
-    """What only the two ends may read, of one direction of one connection, in its order."""
+    """Encrypts, or decrypts, the secrets of one direction of one connection, in order."""
 
     __slots__ = ("_cipher", "_count")
 
@@ -71,11 +71,11 @@ class Secrecy:
         self._count = 0
 
     def encrypt(self, plain: bytes) -> bytes:
-        """The next secret."""
+        """Encrypt the next secret."""
         return self._cipher.encrypt(self._nonce(), plain, None)
 
     def decrypt(self, encrypted: bytes) -> bytes:
-        """What the next encrypted secret is. Raises `MessageError`."""
+        """Decrypt the next secret. Raises `MessageError`."""
         try:
             return self._cipher.decrypt(self._nonce(), encrypted, None)
         except InvalidTag:

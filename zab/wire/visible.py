@@ -1,9 +1,9 @@
-"""Text that may be anybody's, made visible: what commands a terminal, ends a line, or turns the direction of writing.
+"""Makes untrusted text visible: whatever controls a terminal, ends a line, or reverses the writing direction.
 
-    on_terminal(text)   tabs and line ends stay
-    in_line(text)       they are made visible, too: what stands in a line of a format neither ends it nor begins another
+    on_terminal(text)   keeps tabs and line ends
+    in_line(text)       makes these visible, too: text within one line of a format cannot end the line or begin another
 
-Not here: what is printed where (`zab.cli.terminal`), and what a format needs beyond this.
+Not here: printing (`zab.cli.terminal`), and further escapes that a format needs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 _CONTROL: Final = (*range(0x20), *range(0x7F, 0xA0))
-# Marks that turn the direction of what follows, and separators of lines and paragraphs.
+# Marks that change the writing direction, and separators of lines and paragraphs.
 UNSEEN: Final = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ENDS: Final = {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r"}
 _IN_LINE: Final = {
@@ -23,10 +23,10 @@ _ON_TERMINAL: Final = {code: text for code, text in _IN_LINE.items() if code not
 
 
 def on_terminal(text: str) -> str:
-    """See the module."""
+    """The text for a terminal, with all control characters but tabs and line ends made visible."""
     return text.translate(_ON_TERMINAL)
 
 
 def in_line(text: str) -> str:
-    """See the module."""
+    """The text for one line, with all control characters made visible."""
     return text.translate(_IN_LINE)

@@ -108,7 +108,7 @@ def test_certificates_of_stores(tmp_path: Path, run: Run) -> None:
         assert 9 < left <= 10
     assert isinstance(days_of(str(tmp_path / "no"), "pem", None), str)
     (tmp_path / "x.pem").write_text("x")
-    assert days_of(str(tmp_path / "x.pem"), None, None) == "there is no certificate in it"
+    assert days_of(str(tmp_path / "x.pem"), None, None) == "it contains no certificate"
 
 
 def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_password_file_is_for_its_owner_alone(run: Run, tmp_path: Path) -> Non
     file = written(tmp_path / "password", SECRET)
     file.chmod(0o640)
     assert run("--sasl-user", "alice", "--sasl-password-file", file, "ls", "/") == 2
-    assert run.err == f"zab: {file}: others than its owner may use it: run `chmod 600 {file}`\n"
+    assert run.err == f"zab: {file}: users other than its owner can use it: run `chmod 600 {file}`\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", tmp_path / "none", "ls", "/") == 2
     assert run.err == f"zab: {tmp_path / 'none'}: it cannot be read: No such file or directory\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", written(tmp_path / "empty", ""), "ls", "/") == 2
@@ -239,7 +239,7 @@ def test_identities_come_from_a_file_or_standard_input_and_nobody_sees_them(
     assert run.err == "zab: enough\n"
     file.chmod(0o644)
     assert run("--auth", f"@{file}", "ls", "/") == 2
-    assert run.err == f"zab: --auth: {file}: others than its owner may use it: run `chmod 600 {file}`\n"
+    assert run.err == f"zab: --auth: {file}: users other than its owner can use it: run `chmod 600 {file}`\n"
     assert run("--auth", "@", "ls", "/") == 2
 
 

@@ -161,7 +161,7 @@ def renew_holder(
         password = (directory / PASSWORD).read_bytes().strip()
         issued = authority.again(before, now, days)
     except ValueError:
-        raise AuthorityError(f"{path}: there is no certificate in it") from None
+        raise AuthorityError(f"{path}: it contains no certificate") from None
     except AuthorityError as error:
         raise AuthorityError(f"{path}: {error}") from None
     note(issued)
