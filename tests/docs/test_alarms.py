@@ -53,7 +53,7 @@ def cut_off(ensemble: Ensemble, *gone: Server) -> None:
 
 
 def series(instance: str, up: bool, before: Scrape, after: Scrape | None) -> Iterator[dict[str, str]]:
-    """The series of one member, a minute a sample: two from `before`, the others from `after`; none where it is None."""
+    """The series of one member, a minute a sample: two from `before`, the rest from `after`; none where it is None."""
 
     def one(name: str, labels: Sequence[tuple[str, str]], first: float | None, then: float | None) -> dict[str, str]:
         said = ",".join(f'{key}="{value}"' for key, value in (("job", "zab"), ("instance", instance), *labels))

@@ -208,8 +208,8 @@ def test_link_numbers_are_never_used_again(server):
         ({"as_sid": 9}, 1, Purpose.QUORUM, "server 9 is not in the configuration"),
         ({}, 2, Purpose.QUORUM, "is dialled, and this is server 1"),
         ({}, 1, Purpose.ELECTION, "not available here"),
-        ({"secrets": (Secret(bytes(32)),)}, 1, Purpose.QUORUM, "has no secret"),
-        ({"secrets": ()}, 1, Purpose.QUORUM, "has no secret"),
+        ({"secrets": (Secret(bytes(32)),)}, 1, Purpose.QUORUM, "has none of the secrets"),
+        ({"secrets": ()}, 1, Purpose.QUORUM, "has none of the secrets"),
     ],
 )
 def test_who_is_refused_hears_why_and_nobody_else_notices(server, changes, to, purpose, reason):

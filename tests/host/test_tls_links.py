@@ -212,7 +212,7 @@ def test_secret_that_is_required_is_required_in_tls_too(server):
     other = server.dialled_by(2, **OPEN)
     other.begin()
     server.give_welcome(other)
-    with pytest.raises(MessageError, match="has no secret"):
+    with pytest.raises(MessageError, match="has none of the secrets"):
         other.prove()
     known, link = server.linked(3)
     server.links.send((link,), KEYS)

@@ -222,7 +222,7 @@ async def test_who_is_not_known_hears_it_as_long_as_it_is_so():
                     await meet(stream, greeting(2, others=(3,)).listening_for_votes(None))
                 await stream.aclose()
             await events.wait_for(ElectionLinkDown(2, knows_us=False))
-            with pytest.raises(MessageError, match="has no secret"):
+            with pytest.raises(MessageError, match="has none of the secrets"):
                 await is_dialled(listener, 2, Party(2, 3, 3, secrets=(Secret(bytes(32)),)))
         with trio.fail_after(PATIENCE_SECONDS):
             while events.seen[-1] != ElectionLinkDown(2):
@@ -253,8 +253,8 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
         ({"other": 2}, "server 2 is dialled"),
         ({"purpose": Purpose.QUORUM}, "not available here"),
         ({"me": Party(2, 1, 2, secrets=(SECRET,))}, "speaks versions 1 to 2"),
-        ({"me": Party(2, 3, 3, secrets=(Secret(bytes(32)),))}, "has no secret"),
-        ({"me": Party(2, 3, 3, is_open=True)}, "has no secret"),
+        ({"me": Party(2, 3, 3, secrets=(Secret(bytes(32)),))}, "has none of the secrets"),
+        ({"me": Party(2, 3, 3, is_open=True)}, "has none of the secrets"),
     ],
 )
 async def test_who_is_refused_hears_why_and_nobody_else_notices(changes, reason):
@@ -375,7 +375,7 @@ async def test_who_came_while_nobody_was_at_the_address_goes_when_somebody_is():
         ) as at_its_address:
             late = await is_dialled(at_its_address, life=real)
             await end_of(early)
-            with pytest.raises(MessageError, match="see the myid"):
+            with pytest.raises(MessageError, match="check the dialler's myid"):
                 await dial(addresses[1], life=double)
             await trio.aclose_forcefully(late.stream)
         # Nobody is at the address again, and the newest counts.
@@ -405,7 +405,7 @@ async def test_connection_without_proof_replaces_none():
     async with running(1, absent=(2,)) as (members, addresses):
         talk = await dial(addresses[1])
         async with talk.stream:
-            with pytest.raises(MessageError, match="has no secret"):
+            with pytest.raises(MessageError, match="has none of the secrets"):
                 await dial(addresses[1], me=Party(2, 3, 3, is_open=True))
             await talk.send(encode(vote(5)))
             await members[1].events.wait_for(heard(2, vote(5)))
@@ -553,7 +553,7 @@ async def test_who_hangs_up_was_not_refused_and_who_proves_nothing_was():
         with pytest.raises(MessageError):
             await dial(addresses[1], me=Party(2, 3, 3, secrets=(Secret(bytes(32)),)))
     assert len(refused) == 1
-    assert "has no secret" in refused[0][1]
+    assert "has none of the secrets" in refused[0][1]
 
 
 def test_a_time_that_is_over_is_said_in_words():

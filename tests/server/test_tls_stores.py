@@ -169,9 +169,9 @@ def test_nobody_comes_back_on_a_ticket(member, holder):
         ("{member}/truststore.pem", "{member}/truststore.pem", "it contains no key with its certificate"),
         ("{member}/none.jks", "{member}/truststore.pem", r"none\.jks: it cannot be read"),
         ("{member}/keystore.pem", "{member}/truststore.bcfks", "`keytool -importkeystore"),
-        ("{member}/password", "{member}/truststore.pem", r"ssl\.keyStore\.type has to say"),
+        ("{member}/password", "{member}/truststore.pem", r"so set ssl\.keyStore\.type"),
         ("{member}/keystore.p12", "{member}/truststore.pem", "it needs a password"),
-        ("{member}/keystore.pem", "{member}/password", r"ssl\.trustStore\.type has to say"),
+        ("{member}/keystore.pem", "{member}/password", r"so set ssl\.trustStore\.type"),
     ],
 )
 def test_store_that_cannot_be_used_is_named_with_its_key(member, keys, trusted, reason):
@@ -200,9 +200,9 @@ def test_password_that_no_store_can_have_is_said_and_not_shown(member, tmp_path)
 
 
 def test_path_that_no_file_can_have_is_said(member):
-    with pytest.raises(StoreError, match=r"ssl\.keyStore\.location: .*: it is no path"):
+    with pytest.raises(StoreError, match=r"ssl\.keyStore\.location: .*: it is not a path"):
         context("/a\0b.pem", member / "truststore.pem")
-    with pytest.raises(StoreError, match=r"ssl\.keyStore\.passwordPath: .*: it is no path"):
+    with pytest.raises(StoreError, match=r"ssl\.keyStore\.passwordPath: .*: it is not a path"):
         context(member / "keystore.pem", None, "ssl.clientAuth=none", "ssl.keyStore.passwordPath=/a\0b")
 
 
@@ -319,10 +319,10 @@ def test_a_key_that_others_may_read_is_refused_as_any_secret(member, tmp_path):
     shutil.copy(member / "keystore.pem", key)
     for mode in (0o644, 0o640, 0o602):
         key.chmod(mode)
-        with pytest.raises(StoreError, match=rf"^ssl.keyStore.location: {key}: others .*chmod 600 {key}"):
+        with pytest.raises(StoreError, match=rf"^ssl.keyStore.location: {key}: users other .*chmod 600 {key}"):
             context(key, None, "ssl.clientAuth=none")
     lines = ("dataDir=/d", "clientPort=2181", f"ssl.quorum.keyStore.location={key}", "admin.forceHttps=true")
-    with pytest.raises(StoreError, match=r"^ssl.quorum.keyStore.location: .*others than its owner"):
+    with pytest.raises(StoreError, match=r"^ssl.quorum.keyStore.location: .*users other than its owner"):
         admin_stores(parse("\n".join(lines), "zoo.cfg"))
     key.chmod(0o600)
     context(key, None, "ssl.clientAuth=none")
@@ -336,5 +336,5 @@ def test_a_key_that_others_may_read_is_refused_as_any_secret(member, tmp_path):
         encrypted.chmod(0o644)
         context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])
         password.chmod(0o640)
-        with pytest.raises(StoreError, match=rf"^ssl.keyStore.passwordPath: {password}: others than its owner"):
+        with pytest.raises(StoreError, match=rf"^ssl.keyStore.passwordPath: {password}: users other than its owner"):
             context(encrypted, None, "ssl.clientAuth=none", *passwords(tmp_path)[:1])

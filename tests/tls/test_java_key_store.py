@@ -149,7 +149,7 @@ def test_a_client_takes_java_stores(tmp_path: Path) -> None:
     stores = {"trust_store": str(alice / "truststore.jks"), "key_store": str(alice / "keystore.jks")}
     assert len(context_of(Tls(**stores, password_file=str(alice / "password"))).get_ca_certs()) == 1
     with pytest.raises(
-        StoreError, match=r"^the trust store: .*truststore\.jks: it needs a password, or it was changed"
+        StoreError, match=r"^the trust store: .*truststore\.jks: it needs a password, or it was tampered with"
     ):
         context_of(Tls(**stores))
 
@@ -163,7 +163,7 @@ def test_a_client_takes_java_stores(tmp_path: Path) -> None:
         (
             "both.jks",
             "wrong",
-            r"both\.jks: the password does not open it, or it was changed.*see ssl\.keyStore\.passwordPath",
+            r"both\.jks: the password does not open it, or it was tampered with.*see ssl\.keyStore\.passwordPath",
         ),
         ("both.jks", "", r"both\.jks: it needs a password"),
         ("named-only.jks", "wrong", "the password does not open it, or it is neither JKS nor PKCS#12"),
@@ -269,8 +269,8 @@ def test_an_older_version_has_certificates_without_a_kind() -> None:
             "protected with an algorithm that JKS does not have",
         ),
         (protected(b"key", PASSWORD).replace(b"\x05\x00", b"\x04\x00"), None),
-        (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, bytes(39))), "another password"),
-        (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, b"")), "another password"),
+        (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, bytes(39))), "different password"),
+        (der(0x30, der(0x30, bytes.fromhex("060a2b060104012a02110101")) + der(0x04, b"")), "different password"),
     ],
 )
 def test_a_key_that_is_damaged_is_told(hidden: bytes, reason: str | None, tmp_path: Path) -> None:

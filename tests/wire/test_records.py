@@ -52,12 +52,12 @@ def test_a_record_is_its_type_and_its_fields_in_their_order() -> None:
         ([2, [[0, b"xyz"]]], r"Found\.rows is out of range"),
         ([2, [[0]]], r"Found\.rows is out of range"),
         ([4, 1], "a message of type 4 is not expected here"),
-        ([1 << 20_000, 1], "no plain CBOR"),
-        ([-1 << 20_000, 1], "no plain CBOR"),
+        ([1 << 20_000, 1], "not plain CBOR"),
+        ([-1 << 20_000, 1], "not plain CBOR"),
         ([1 << 63, 1], "starts with its type"),
         ([], "starts with its type"),
         (["1", 1, "abc"], "starts with its type"),
-        ({1: 2}, "no plain CBOR"),
+        ({1: 2}, "not plain CBOR"),
     ],
 )
 def test_what_does_not_hold_is_refused_by_name(fields: object, reason: str) -> None:

@@ -6,9 +6,8 @@ Format, in frames of `zab.wire.frames`:
                     xid int, opcode int, body (`datatree.requests`)
     reply           the first frame of a server is its ConnectResponse; every other one is
                     xid int, zxid long, error int, body (`zab.jute.replies`)
-    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; -16 and below: getChanges (this project's): each
-                    has
-                    its own, because it is answered once there are changes; other requests count up from 1
+    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; -16 and below: getChanges (this project's):
+                    each has its own, because it is answered once there are changes; other requests count up from 1
 
 Limit: the payload of one frame is ZooKeeper's `jute.maxbuffer`, 1,048,575 bytes by default.
 

@@ -123,7 +123,7 @@ def check(
     a1 = _a1(_NOBODYS_KEY if key is None else key, nonce, _one(said, b"cnonce"), authzid)
     is_right = compare_digest(_one(said, b"response"), _proof(a1, nonce, said[b"cnonce"], b"AUTHENTICATE:" + said_uri))
     if key is None or not is_right:
-        raise DigestMd5Error("unknown user, or wrong password")
+        raise DigestMd5Error("there is no such user, or the password is wrong")
     return user, b"rspauth=" + _proof(a1, nonce, said[b"cnonce"], b":" + said_uri)
 
 
