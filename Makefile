@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api wheels clean
+.PHONY: run test test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -63,6 +63,16 @@ API := zab.client zab.client.aio zab.client.sync zab.client.recipes zab.client.s
 	zab.testing.ensemble zab.testing.member zab.testing.simulated zab.testing.plugin zab.testing.ports
 api: $(VENV)/test.stamp
 	$(BIN)/python -m pdoc --no-show-source --output-directory docs/api $(API)
+
+# The documentation as a site, in an environment of its own; a link or an anchor that leads nowhere is an error.
+SITE := build/docs
+docs: $(VENV)/docs/docs.stamp
+	$(VENV)/docs/bin/python -m sphinx -q -W --keep-going -E -c docs -b html . $(SITE)
+	@echo "$(SITE)/docs/index.html"
+$(VENV)/docs/docs.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check '.[docs]'
+	@touch $@
 
 # A built wheel in an empty environment of each of these Pythons that is there; needs PyPI.
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -166,4 +176,4 @@ bench-python-client: $(VENV)/test.stamp
 	$(BIN)/python -m bench.python_client
 
 clean:
-	rm -rf $(VENV) data
+	rm -rf $(VENV) data build
