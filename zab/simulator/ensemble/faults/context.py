@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeAlias
 
 from zab.protocol.membership import Membership
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.clients.client import Client
 from zab.simulator.ensemble.faults.losses import Losses
 from zab.simulator.ensemble.judges.history import History
@@ -23,6 +24,8 @@ class FaultContext:
         self.profile = ensemble.profile
         self.rng = rng
         self.losses = Losses(ensemble)
+        self.mended_at_the_end: list[Callable[[], None]] = []
+        """Called when the faults are over."""
 
     def victim(self) -> MemberMachine:
         """A machine; often the leader's, where most is at stake."""
@@ -30,6 +33,10 @@ class FaultContext:
         if leader is not None and self.rng.random() < 0.3:
             return leader.machine
         return self.rng.choice(list(self.ensemble.machines.values()))
+
+    def two(self) -> tuple[ServerId, ServerId]:
+        one, two = self.rng.sample(self.profile.sids, 2)
+        return one, two
 
     def ticks(self, most: float) -> int:
         """A duration in microseconds: mostly short."""

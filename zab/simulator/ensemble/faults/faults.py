@@ -19,6 +19,7 @@ import attrs
 from zab.simulator.ensemble.clients.client import Client
 from zab.simulator.ensemble.faults.context import Cause, FaultContext
 from zab.simulator.ensemble.faults.disks import DISK_FAULTS
+from zab.simulator.ensemble.faults.elections import ELECTION_FAULTS
 from zab.simulator.ensemble.faults.lineages import LINEAGE_FAULTS, put_right
 from zab.simulator.ensemble.faults.memberships import MEMBERSHIP_FAULTS
 from zab.simulator.ensemble.faults.networks import NETWORK_FAULTS
@@ -126,6 +127,8 @@ class Faults:
         """Nothing goes wrong any more, and what is down is started. Disks that are full or hang stay so."""
         self._is_over = True
         self._ensemble.network.heal()
+        for mend in self._context.mended_at_the_end:
+            mend()
         self.retire()
         put_right(self._context)
         for machine in self._ensemble.machines.values():
@@ -167,6 +170,7 @@ _CAUSE: Final[Mapping[str, Cause]] = {
     **PROCESS_FAULTS,
     **DISK_FAULTS,
     **NETWORK_FAULTS,
+    **ELECTION_FAULTS,
     **MEMBERSHIP_FAULTS,
     **RESHAPING_FAULTS,
     **LINEAGE_FAULTS,

@@ -31,13 +31,13 @@ STRANGERS: Final = 20
 
 
 def reset(context: FaultContext) -> bool:
-    one, two = _two(context)
+    one, two = context.two()
     process = context.ensemble.process(one)
     if process is None:
         return False
     process.links.break_off_all(two)
     if context.rng.random() < 0.5:
-        process.election.lose_to(two)
+        process.election.break_off(two)
     return True
 
 
@@ -54,7 +54,7 @@ def partition(context: FaultContext) -> bool:
 
 
 def one_way(context: FaultContext) -> bool:
-    block(context, [_two(context)])
+    block(context, [context.two()])
     return True
 
 
@@ -67,7 +67,7 @@ def bridge(context: FaultContext) -> bool:
 
 
 def one_sided_loss(context: FaultContext) -> bool:
-    one, two = _two(context)
+    one, two = context.two()
     process = context.ensemble.process(one)
     if process is None:
         return False
@@ -104,16 +104,11 @@ def give_up(ensemble: Ensemble, pairs: Iterable[tuple[ServerId, ServerId]]) -> N
     for one, two in pairs:
         process = ensemble.process(one)
         if process is not None and (one, two) in ensemble.network.blocked:
-            process.election.lose_to(two)
-
-
-def _two(context: FaultContext) -> tuple[ServerId, ServerId]:
-    one, two = context.rng.sample(context.profile.sids, 2)
-    return one, two
+            process.election.break_off(two, after_us=None)
 
 
 def slow_link(context: FaultContext) -> bool:
-    one, two = _two(context)
+    one, two = context.two()
     condition = (
         context.ticks(context.profile.sync_limit / 2),
         context.rng.choice((0, 1, 10, 100)) * MS // context.profile.tick_ms,

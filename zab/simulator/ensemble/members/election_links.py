@@ -1,15 +1,34 @@
-"""The election links of a simulated member, on wires.
+"""The election links of a simulated member: `ElectionConnections`, which the server has too, on wires.
 
-Each member keeps one connection open to each other one that it knows and sends its votes there; only the newest vote
-waits for a connection that is not open. It is dialled again when it broke, at once when the other side has dialled us.
-Who is not known, and has dialled us, is answered on the connection that it has opened.
+    after Dial      there          the other process is asked, once it is not paused
+                    and back       it is reached, or is refused; without an answer it is refused when the time is over
+    first           the proof      a wire carries it before the votes, and the other side admits it
+
+Connections break as TCP's do. Where one side is gone and the other one does not know it, what that one sends is lost
+and tells it so: it is reset. What is on its way to a machine without power is lost, and nobody says so.
+
+Not here: what is decided (`zab.member.membership.election_connections`), when something breaks (`faults`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from random import Random
 from typing import Any, Final
 
+import attrs
+
+from zab.member.membership.election_connections import (
+    Abandon,
+    Close,
+    Dial,
+    Effect,
+    ElectionConnections,
+    Send,
+    Tell,
+    Wait,
+)
+from zab.member.membership.greeting import LIFE_BYTES
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
@@ -18,30 +37,44 @@ from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
-REDIAL_MS_MIN: Final = 20
-REDIAL_MS_MAX: Final = 1_000
+_END: Final = "end"
 
 
-class ElectionLink:
-    """The connection on which a process sends its votes to one other server."""
+@attrs.frozen
+class _Place:
+    """Where a server listens, which never changes here."""
 
-    __slots__ = ("back", "is_down", "is_up", "links", "outbox", "sid", "target", "wait_us", "waiting", "wire")
+    sid: ServerId
 
-    def __init__(self, links: ElectionLinks, sid: ServerId) -> None:
+    @property
+    def text(self) -> str:
+        return f"10.0.0.{self.sid}:3888"
+
+
+@attrs.frozen
+class _Proof:
+    """The last part of a handshake: a process of this life has connected."""
+
+    life: bytes
+
+
+class _End:
+    """One end of a connection. What arrives is handled when the process is not paused."""
+
+    __slots__ = ("is_dialled", "is_over", "links", "other", "out", "sid")
+
+    other: _End
+    out: Wire
+    """To the other end."""
+
+    def __init__(self, links: ElectionLinks, sid: ServerId, *, is_dialled: bool) -> None:
         self.links = links
         self.sid = sid
-        self.is_up = False
-        self.is_down = False
-        """The member was told that it is."""
-        self.outbox: ev.SendNotification | None = None
-        """The newest vote."""
-        self.wire: Wire | None = None
-        self.back: Wire | None = None
-        """The other way, where the other side has no connection of its own to us."""
-        self.target: ElectionLinks | None = None
-        self.wait_us = REDIAL_MS_MIN * MS
-        self.waiting = 0
-        """Counts the waits, so that one that was cut short does nothing at its end."""
+        """The server at the other end."""
+        self.is_dialled = is_dialled
+        """By this side."""
+        self.is_over = False
+        links.ends[self] = None
 
 
 class ElectionLinks:
@@ -54,176 +87,173 @@ class ElectionLinks:
         neighbour: Callable[[ServerId], ElectionLinks | None],
         connect_timeout_ms: int,
         tell: Callable[[ev.Event], None],
+        rng: Random,
     ) -> None:
         """`neighbour` finds the links of the process of another server, None while there is none."""
-        self._process = process
-        self._sid = ServerId(process.sid)
+        self.process = process
+        self.sid = ServerId(process.sid)
         self._neighbour = neighbour
         self._connect_timeout_ms = connect_timeout_ms
         self._tell = tell
-        self._links = {sid: ElectionLink(self, sid) for sid in others}
-        self._inbound: dict[int, ElectionLink] = {}
+        self.rng = rng
+        self.life = rng.randbytes(LIFE_BYTES)
+        self.connections: ElectionConnections[_End] = ElectionConnections({sid: _Place(sid) for sid in others}, rng)
+        self.ends: dict[_End, None] = {}
+        self.unreachable = set[ServerId]()
+        """Their election ports are closed to this one, and no other port is."""
 
     def start(self) -> None:
-        for link in self._links.values():
-            self._dial(link)
+        self._perform(self.connections.start())
 
     def send(self, effect: ev.SendNotification) -> None:
         """Send a vote, in place of one that still waits."""
         sid, notification = effect.sid, effect.notification
-        link = self._links.get(sid)
-        process = self._process
+        process = self.process
         process.called()
         if effect.in_force:
             process.trace.carried(process.sid, effect.in_force + effect.outstanding)
         process.trace.carried(process.sid, msg.encode(notification))
         if process.trace.sink is not None:
             process.show(f"-> {sid} {process.trace.describe(notification)}")
-        if link is None:
-            self._answer(sid, effect)
-            return
-        link.outbox = effect
-        if link.is_up:
-            self._deliver(link)
-
-    def _answer(self, sid: ServerId, effect: ev.SendNotification) -> None:
-        """Send it to a server that is not known, and may have come by itself."""
-        link = self._inbound.get(sid)
-        if link is not None:
-            if link.back is None:
-                link.back = Wire(self._process.network, (self._process.sid, sid), link.links.heard_back(link))
-            link.back.send(effect, FRAME_BYTES)
+        self._perform(self.connections.send(effect))
 
     def meet(self, others: Collection[ServerId]) -> None:
         """These are known from now on, and no others."""
-        for sid in sorted(self._links.keys() - set(others)):
-            link = self._links.pop(sid)
-            link.waiting += 1
-            if link.is_up:
-                link.is_up = False
-                self._cut(link)
-                assert link.target is not None
-                link.target.left(link, self._sid)
-            inbound = self._inbound.pop(sid, None)
-            if inbound is not None and inbound.is_up:
-                # It has opened that for one that has its own way back, and opens another one.
-                delay = self._process.network.delay(self._process.sid, sid)
-                self._process.schedule.after(delay, inbound.links._lose, inbound, self)
-        for sid in sorted(set(others) - self._links.keys()):
-            link = self._links[sid] = ElectionLink(self, sid)
-            self._dial(link)
+        self._perform(self.connections.meet({sid: _Place(sid) for sid in others}))
 
-    def left(self, link: ElectionLink, sid: ServerId) -> None:
-        """A server has closed the connection that it had opened to us."""
-        if self._inbound.get(sid) is link:
-            del self._inbound[sid]
+    def _perform(self, effects: Sequence[Effect[_End]]) -> None:
+        for effect in effects:
+            match effect:
+                case Dial(sid, attempt):
+                    self._dial(sid, attempt)
+                case Wait(sid, attempt, ms):
+                    self.process.later(int(ms * MS), self._waited, sid, attempt)
+                case Abandon():
+                    pass  # what it leads to is ignored
+                case Send(end, vote):
+                    end.out.send(vote, FRAME_BYTES)
+                    self._perform(self.connections.sent(end))
+                case Close(end, reason):
+                    if reason:
+                        self.process.show(f"an election connection of {end.sid} is closed: {reason}")
+                    end.out.send(_END, FRAME_BYTES)
+                    self._forget(end)
+                case Tell(event):
+                    self._tell(event)
 
-    def heard_back(self, link: ElectionLink) -> Callable[[Any], None]:
-        """What a wire calls with the answers on a connection that this process has opened."""
+    # ------------------------------------------------------------------------------------------------------- dialling
 
-        def receive(vote: ev.SendNotification) -> None:
-            if not self._process.dead and link.is_up and self._links.get(link.sid) is link:
-                self._hear(link.sid, vote)
+    def _dial(self, sid: ServerId, attempt: int) -> None:
+        process, network = self.process, self.process.network
+        process.later(self._connect_timeout_ms * MS, self._refused, sid, attempt)
+        if network.reaches(self.sid, sid) and sid not in self.unreachable:
+            process.schedule.after(network.delay(self.sid, sid), self._ask, sid, attempt, process.schedule.now)
 
-        return receive
-
-    @staticmethod
-    def _cut(link: ElectionLink) -> None:
-        for wire in (link.wire, link.back):
-            if wire is not None:
-                wire.cut()
-        link.back = None
-
-    def _deliver(self, link: ElectionLink) -> None:
-        if link.outbox is not None:
-            assert link.wire is not None
-            link.wire.send(link.outbox, FRAME_BYTES)
-            link.outbox = None
-
-    # ------------------------------------------------------------------------------------------------------ dialling
-
-    def _dial(self, link: ElectionLink) -> None:
-        process = self._process
-        there, back = process.network.delay(process.sid, link.sid), process.network.delay(link.sid, process.sid)
-        if process.network.reaches(process.sid, link.sid):
-            process.schedule.after(there + back, self._dialled, link, (there + back) // MS + 1)
+    def _ask(self, sid: ServerId, attempt: int, began: int) -> None:
+        """The other machine is reached."""
+        other = self._neighbour(sid)
+        if other is None:
+            back = self.process.network.delay(sid, self.sid)
+            self.process.later(back, self._refused, sid, attempt)
         else:
-            process.schedule.after(self._connect_timeout_ms * MS, self._refused, link)
+            other.process.later(0, other._answer, self, attempt, began)
 
-    def _dialled(self, link: ElectionLink, round_trip_ms: int) -> None:
-        process = self._process
-        target = self._neighbour(link.sid)
-        if process.dead or link.is_up or self._links.get(link.sid) is not link:
+    def _answer(self, dialler: ElectionLinks, attempt: int, began: int) -> None:
+        """Another process has dialled this one."""
+        back = self.process.network.delay(self.sid, dialler.sid)
+        if self.connections.objection(dialler.sid, dialler.life) is None:
+            dialler.process.later(back, dialler._reached, self, attempt, began)
+        else:
+            dialler.process.later(back, dialler._refused, self.sid, attempt, True)
+
+    def _reached(self, other: ElectionLinks, attempt: int, began: int) -> None:
+        sid = other.sid
+        if other.process.dead:
+            self._refused(sid, attempt)
             return
-        if target is None or not process.network.reaches(process.sid, link.sid):
-            self._refused(link)
-            return
-        link.is_up, link.is_down, link.wait_us = True, False, REDIAL_MS_MIN * MS
-        link.waiting += 1
-        link.target = target
-        link.wire = Wire(process.network, (process.sid, link.sid), lambda vote: target.receive(link, vote))
-        self._tell(ev.ElectionLinkUp(link.sid, round_trip_ms))
-        target.knocked(link, self._sid)
-        self._deliver(link)
+        process, network = self.process, self.process.network
+        end, theirs = _End(self, sid, is_dialled=True), _End(other, self.sid, is_dialled=False)
+        end.other, theirs.other = theirs, end
+        end.out = Wire(network, (self.sid, sid), lambda item: other._arrived(theirs, item))
+        theirs.out = Wire(network, (sid, self.sid), lambda item: self._arrived(end, item))
+        end.out.send(_Proof(self.life), FRAME_BYTES)
+        round_trip_ms = (process.schedule.now - began) // MS + 1
+        self._perform(self.connections.reached(sid, attempt, end, other.life, round_trip_ms))
 
-    def _refused(self, link: ElectionLink) -> None:
-        if self._process.dead or link.is_up or self._links.get(link.sid) is not link:
-            return
-        if not link.is_down:
-            link.is_down = True
-            self._tell(ev.ElectionLinkDown(link.sid))
-        link.waiting += 1
-        self._process.schedule.after(link.wait_us, self._redial, link, link.waiting)
-        link.wait_us = min(2 * link.wait_us, REDIAL_MS_MAX * MS)
+    def _refused(self, sid: ServerId, attempt: int, is_taken: bool = False) -> None:
+        self._perform(self.connections.refused(sid, attempt, is_taken=is_taken))
 
-    def _redial(self, link: ElectionLink, waiting: int) -> None:
-        if not self._process.dead and not link.is_up and link.waiting == waiting:
-            link.waiting += 1
-            self._dial(link)
+    def _waited(self, sid: ServerId, attempt: int) -> None:
+        self._perform(self.connections.waited(sid, attempt))
 
-    def knocked(self, link: ElectionLink, sid: ServerId) -> None:
-        """A server has opened its connection to us, in place of any older one; so it is there to be dialled."""
-        self._inbound[sid] = link
-        self._knock(sid)
+    # ------------------------------------------------------------------------------------------------------ receiving
 
-    def _knock(self, sid: ServerId) -> None:
-        own = self._links.get(sid)
-        if own is not None and not own.is_up and own.is_down:
-            self._redial(own, own.waiting)
+    def _arrived(self, end: _End, item: Any) -> None:
+        """Something is at this machine; it stays there while the process is paused."""
+        if self.process.dead:
+            if self._neighbour(self.sid) is not None:
+                self._reset(end.other)
+        else:
+            self.process.later(0, self._take, end, item)
 
-    def receive(self, link: ElectionLink, vote: ev.SendNotification) -> None:
-        """A vote arrived here."""
-        sid = link.links._sid
-        if not self._process.dead and self._inbound.get(sid) is link:
-            self._hear(sid, vote)
-
-    def _hear(self, sid: ServerId, vote: ev.SendNotification) -> None:
-        """It has proven in the handshake who it is."""
-        self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding, is_proven=True))
+    def _take(self, end: _End, item: Any) -> None:
+        if end.is_over:
+            if item is not _END:
+                self._reset(end.other)
+        elif item is _END:
+            self.lose(end)
+        elif isinstance(item, _Proof):
+            self._perform(self.connections.admitted(end.sid, end, item.life))
+        else:
+            # It has proven in the handshake who it is.
+            self._tell(
+                ev.NotificationReceived(end.sid, item.notification, item.in_force, item.outstanding, is_proven=True)
+            )
 
     # -------------------------------------------------------------------------------------------------------- ending
 
-    def lose_to(self, sid: ServerId) -> None:
-        """The connection to a server ends; it is dialled again at once."""
-        link = self._links.get(sid)
-        if link is not None and not self._process.dead and link.is_up:
-            self._cut(link)
-            link.is_up = False
-            self._dial(link)
+    def lose(self, end: _End) -> None:
+        """This end is gone, and its process knows it."""
+        if not end.is_over:
+            self._forget(end)
+            self._perform(self.connections.closed(end))
+
+    def _forget(self, end: _End) -> None:
+        end.is_over = True
+        self.ends.pop(end, None)
+
+    @staticmethod
+    def _reset(end: _End) -> None:
+        """The other machine says that there is no such connection."""
+        process = end.links.process
+        process.later(process.network.delay(end.sid, process.sid), end.links.lose, end)
+
+    def break_off(self, sid: ServerId, *, after_us: int | None = 0) -> None:
+        """The connections to a server end that this one has dialled. The other side hears of it so long after, or, with
+        None, when it does something with it."""
+        self._break(sid, after_us, is_dialled=True)
+
+    def break_off_inbound(self, sid: ServerId, *, after_us: int | None = 0) -> None:
+        """As `break_off`, with those that the other server has dialled."""
+        self._break(sid, after_us, is_dialled=False)
+
+    def _break(self, sid: ServerId, after_us: int | None, *, is_dialled: bool) -> None:
+        for end in [end for end in self.ends if end.sid == sid and end.is_dialled is is_dialled]:
+            end.out.cut()
+            if after_us is not None:
+                end.other.out.cut()
+                other = end.other.links
+                delay = self.process.network.delay(self.sid, sid)
+                other.process.later(delay + after_us, other.lose, end.other)
+            self.process.later(0, self.lose, end)
 
     def process_died(self, *, with_power: bool, silent_us: int) -> None:
-        """Our connections end, and those of the others to us: they notice at once, or after a while."""
-        process = self._process
-        for link in self._links.values():
-            self._cut(link)
-        # Who knows us is not always one that we know.
-        for sid in [*self._links, *(sid for sid in map(ServerId, self._inbound) if sid not in self._links)]:
-            other = self._neighbour(sid)
-            theirs = None if other is None or other is self else other._links.get(self._sid)
-            if other is not None and theirs is not None and theirs.is_up and theirs.target is self:
-                delay = silent_us if with_power else process.network.delay(process.sid, sid)
-                process.schedule.after(delay, other._lose, theirs, self)
-
-    def _lose(self, link: ElectionLink, target: ElectionLinks) -> None:
-        if link.target is target and self._links.get(link.sid) is link:
-            self.lose_to(link.sid)
+        """The kernel ends what the process had open; or nobody does, and the others notice it after a while."""
+        for end in list(self.ends):
+            other = end.other.links
+            if with_power:
+                end.out.cut()
+                other.process.later(silent_us, other.lose, end.other)
+            else:
+                end.out.send(_END, FRAME_BYTES)
+            self._forget(end)

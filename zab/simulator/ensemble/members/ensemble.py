@@ -11,6 +11,7 @@ from zab.member.membership.reconfiguring import servers
 from zab.member.membership.restore import quorum_of
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
+from zab.simulator.ensemble.members.election_links import ElectionLinks
 from zab.simulator.ensemble.members.greeter import OVERHEARD_MAX, Greeter
 from zab.simulator.ensemble.members.machine import MemberMachine
 from zab.simulator.ensemble.members.observer import Observer
@@ -52,7 +53,8 @@ class Ensemble:
             Random(f"{self.profile.seed}/nonces/{machine.number}/{machine.starts_count}"),
         )
         greeter = Greeter(sid, self.profile.sids, self._secret, nonces, self.overheard)
-        process = MemberProcess(machine, recovered, rng, self.profile.sids, self.process, self.observer, greeter)
+        votes = Random(f"{self.profile.seed}/votes/{machine.number}/{machine.starts_count}")
+        process = MemberProcess(machine, recovered, rng, self.profile.sids, self.process, self.observer, greeter, votes)
         self.observer.process_started(process, recovered)
         process.say(
             f"starts at {recovered.last[0]:#x}, mark {recovered.mark:#x}, snapshot {recovered.snapshot_zxid:#x}"
@@ -65,6 +67,11 @@ class Ensemble:
         running = self.machines[sid].running
         assert running is None or isinstance(running, MemberProcess)
         return running
+
+    def election_links(self, sid: ServerId) -> ElectionLinks | None:
+        """Those of a server's process, None while there is none."""
+        process = self.process(sid)
+        return None if process is None else process.election
 
     @property
     def processes(self) -> list[MemberProcess]:

@@ -132,6 +132,7 @@ class MemberProcess(Process):
         neighbour: Callable[[ServerId], MemberProcess | None],
         judges: Judges,
         greeter: Greeter,
+        votes: Random,
     ) -> None:
         super().__init__(machine)
         self.greeter = greeter
@@ -158,6 +159,7 @@ class MemberProcess(Process):
             self._election_of,
             self.config.election_connect_timeout_ms,
             self.tasks.post,
+            votes,
         )
         if self.book is not None:
             self.book.meet = self.election.meet

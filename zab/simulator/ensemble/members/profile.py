@@ -57,6 +57,9 @@ SELDOM = (
 DISK_LOW_BYTES = 20_000
 """What is left of a disk that is nearly full; its reserve is as large."""
 
+_ELECTION = ("election_loss", "election_one_way", "election_double")
+"""What some runs have beside that."""
+
 ASKED_FOR = ("election_stranger",)
 """The same; only runs whose scope names them have these."""
 
@@ -86,6 +89,7 @@ FAULT_NAMES = frozenset(
     {
         *FAULTS,
         *SELDOM,
+        *_ELECTION,
         *ASKED_FOR,
         *CLIENT_FAULTS,
         *_RESHAPING,
@@ -228,12 +232,20 @@ def _read(text: str) -> Config:
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed."""
     profile = _with_seldom(_draw(seed, rng), rng)
+    if not profile.focus:
+        profile = attrs.evolve(profile, faults={**profile.faults, **_of_elections(seed)})
     # Of its own generator, so that all other runs are what they were.
     if not profile.focus and not profile.groups and Random(f"{seed}/changing").random() < 0.1:
         return changing(profile)
     if profile.observers and not profile.focus and Random(f"{seed}/masters").random() < 0.5:
         return with_observer_masters(profile)
     return profile
+
+
+def _of_elections(seed: int) -> dict[str, int]:
+    """What goes wrong with election connections alone, in some runs, whatever else does."""
+    rng = Random(f"{seed}/elections")
+    return {kind: rng.choice((1, 2, 5)) for kind in _ELECTION if rng.random() < 0.5} if rng.random() < 0.3 else {}
 
 
 def with_observer_masters(profile: Profile) -> Profile:
@@ -278,7 +290,8 @@ def reshaping(profile: Profile) -> Profile:
         has_address_books=rng.random() < 0.7,
         retires_removed=rng.random() < 0.5,
         faults={
-            kind: weight for kind, weight in _RESHAPING.items() if kind == "reconfigure_all" or rng.random() < 0.55
+            **{kind: weight for kind, weight in _RESHAPING.items() if kind == "reconfigure_all" or rng.random() < 0.55},
+            **_of_elections(profile.seed),
         },
         fault_ticks=rng.choice((30, 45, 60)),
         fault_gap_us=profile.tick_us * rng.choice((1, 1, 2)) // rng.choice((1, 2)),
