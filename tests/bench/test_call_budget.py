@@ -18,9 +18,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from datatree.log.zxid import Epoch, Zxid
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
-from tests.host import test_links
-from tests.host.service import Server as ClientService
-from tests.host.service import give, running
+from tests.host.loop import test_links
+from tests.host.loop.service import Server as ClientService
+from tests.host.loop.service import give, running
 from zab.member.storage.storage import Storage
 from zab.member.turn import Turn
 from zab.protocol.events import MessageReceived

@@ -1,6 +1,6 @@
 """Small requests with small answers, and refusals, that cost much work: by the hundred, from one connection.
 
-What counts as work is in `zab.member.state.work`, and how it is counted in `tests/member/test_work.py`.
+What counts as work is in `zab.member.state.work`, and how it is counted in `tests/member/state/test_work.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """When a snapshot may be installed without the member record going first (B1 member record): who holds all that it ever
 acknowledged, and has it in the snapshot, counts wherever it crashes on the way.
 
-`tests/member/test_installation.py` cuts the installation off; the script `crash_after_a_snapshot.txt` shows both sides.
+`tests/member/storage/test_installation.py` cuts the installation off; the script `crash_after_a_snapshot.txt` shows
+both sides.
 """
 
 import pytest

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.cli.commands import call
-from tests.host.other import SECRET
+from tests.host.loop.far_server import SECRET
 from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
 from tests.server.transfers import served_by

@@ -7,7 +7,7 @@ import cbor2
 import pytest
 import trio
 
-from tests.host.other import SECRET
+from tests.host.loop.far_server import SECRET
 from tests.server.transfers import greeting
 from zab.host.loop.conversation import introduce, meet, reason_of
 from zab.host.loop.listener import open_listener

@@ -11,7 +11,7 @@ import trio
 from datatree.snapshot import SnapshotWriter, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
-from tests.member.storage_setup import LINEAGE, batches_from, open_storage
+from tests.member.storage.storage_setup import LINEAGE, batches_from, open_storage
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.loop import Loop, SystemClock, now_ms
 from zab.host.loop.mailbox import Mailbox

@@ -16,7 +16,7 @@ import trio
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.host.holders import certificates, holder
+from tests.host.tls.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember

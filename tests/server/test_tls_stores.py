@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.host.holders import certificates, holder, member
-from tests.host.test_tls import FAR, Client, shake
+from tests.host.tls.holders import certificates, holder, member
+from tests.host.tls.test_tls import FAR, Client, shake
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.java_key_stores import with_java_stores
 from zab.host.tls.engine import TlsError, TlsSide

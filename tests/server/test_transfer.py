@@ -9,7 +9,7 @@ import trio
 
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
-from tests.member.storage_setup import LINEAGE
+from tests.member.storage.storage_setup import LINEAGE
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import introduce, meet
 from zab.host.process.dial import Address

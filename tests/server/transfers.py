@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from tests.host.other import SECRET
+from tests.host.loop.far_server import SECRET
 from zab.host.loop.conversation import meet
 from zab.host.loop.listener import open_listener
 from zab.host.process.dial import Address

@@ -6,9 +6,9 @@ import time
 import attrs
 import pytest
 
-from tests.host.before_a_turn import next_timer, tell_what_is_ready
-from tests.host.other import SECRET, Other
-from tests.host.service import running
+from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
+from tests.host.loop.far_server import SECRET, Other
+from tests.host.loop.service import running
 from zab.host.loop import links as links_module
 from zab.host.loop.conversation import Greeted
 from zab.host.loop.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links

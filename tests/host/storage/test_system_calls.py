@@ -20,7 +20,7 @@ from zab.host.storage.disk import RealDisk
 
 pytestmark = needs_recorder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 D = "version-1/"
 SEEDS = 12
 

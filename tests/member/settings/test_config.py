@@ -39,7 +39,7 @@ OF_TLS = (
     *("trustStore.password=x", "trustStore.passwordPath=/p", "trustStore.type=PEM"),
 )
 TLS = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 OPERATIONS = DOCS / "reference" / "configuration.md"
 TROUBLE = DOCS / "how-to" / "troubleshoot.md"
 
@@ -917,7 +917,7 @@ def test_the_operations_page_lists_every_ignored_key_with_its_reason() -> None:
 
 def test_a_page_explains_every_line_of_trouble() -> None:
     section = TROUBLE.read_text().split("\n## Lines of trouble\n", 1)[1].split("\n## ", 1)[0]
-    rooms = [Path(__file__).parents[2] / "zab" / room for room in ("member", "host", "server")]
+    rooms = [Path(__file__).parents[3] / "zab" / room for room in ("member", "host", "server")]
     sources = sorted(source for room in rooms for source in room.rglob("*.py"))
     lines = {
         (source.name, call.args[0].value)

@@ -11,7 +11,7 @@ from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
-from tests.member.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
+from tests.member.storage.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
 from zab.jute.change_pages import PageStatus
 from zab.member.storage.events import (
     ChooseSnapshot,

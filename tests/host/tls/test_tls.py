@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.holders import certificates, holder, member
+from tests.host.tls.holders import certificates, holder, member
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import SUITE, Sealer, client_secret
 from zab.host.tls.engine import DATA_PER_RECORD, RECORDS_MAX, TlsError, TlsSide

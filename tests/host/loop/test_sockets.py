@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.host.before_a_turn import next_timer, tell_what_is_ready
-from tests.host.service import (
+from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
+from tests.host.loop.service import (
     AT_ONCE,
     FAR_NS,
     WHEN_SENT,

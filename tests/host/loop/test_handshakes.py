@@ -11,9 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.before_a_turn import next_timer, tell_what_is_ready
-from tests.host.holders import certificates, holder, member
-from tests.host.service import FAR_NS, WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
+from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
+from tests.host.loop.service import (
+    FAR_NS,
+    WHEN_SENT,
+    Closed,
+    Connected,
+    Received,
+    Server,
+    give,
+    receive_exactly,
+    running,
+)
+from tests.host.tls.holders import certificates, holder, member
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import Sealer, client_secret
 from zab.host.loop import handshakes as module

@@ -6,7 +6,7 @@ from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
+from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab.member import between_members
 from zab.member.storage.events import TreeInstalled
 from zab.member.trees import snapshots, tree_repair, wrong_trees

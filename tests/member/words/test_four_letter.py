@@ -13,7 +13,7 @@ from zab.member.words.four_letter import WORDS, silent_until
 from zab.protocol.message import FRAME_BYTES_MAX
 from zab.service.version import shown
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "four-letter-words.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "four-letter-words.md"
 
 
 class Terminal(Client):

@@ -242,7 +242,7 @@ def test_cycle_that_is_not_slow_is_not_said(gate):
 
 
 def test_real_storage_in_the_thread(tmp_path):
-    from tests.member.storage_setup import batches_from, open_storage
+    from tests.member.storage.storage_setup import batches_from, open_storage
 
     storage = open_storage(tmp_path)
     thread = Thread(storage)

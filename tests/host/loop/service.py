@@ -7,7 +7,7 @@ import time
 import attrs
 import trio
 
-from tests.host.before_a_turn import tell_what_is_ready
+from tests.host.loop.before_a_turn import tell_what_is_ready
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.loop.sockets import ClientSockets
