@@ -20,7 +20,7 @@ import zab
 __all__ = ["foreign_packages", "refusal"]
 
 # What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
-_OWN: Final = {"datatree": '"""The replicated state: znodes', "session": '"""Who is alive:'}
+_OWN: Final = {"datatree": '"""The replicated state: znodes', "session": '"""Which sessions are alive:'}
 
 
 def foreign_packages() -> list[str]:
