@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api docs wheels clean
+.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -39,12 +39,17 @@ $(CLASSES): $(VENV)/share/zab/%-classes.jsa: $(VENV)/test.stamp
 run: $(VENV)/run.stamp
 	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
 
-test: $(VENV)/test.stamp $(CLASSES)
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
-	$(BIN)/python -m pytest -n $(WORKERS)
+# Whether the product works. The slowest are named at the end: one that takes more than some seconds is marked `long`.
+LEFT_OUT := long or java or cluster or downloads
+test: $(VENV)/test.stamp $(VENV)/share/zab/spark-classes.jsa
+	$(BIN)/python -m pytest -n $(WORKERS) --durations=10 --durations-min=5 -m 'not ($(LEFT_OUT))'
 
-# The same, and what needs packages that are downloaded into $XDG_CACHE_HOME/zab: ClickHouse's engine, the tests of aiozk and of kazoo.
-# Where they cannot be had, those tests are skipped, and say so.
+# What `make test` leaves out, and both. Some of it needs packages that are downloaded into $XDG_CACHE_HOME/zab: ClickHouse's
+# engine, the tests of aiozk and of kazoo. Where they cannot be had, those tests are skipped, and say so.
+test-rest: $(VENV)/test.stamp $(CLASSES)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
+	$(BIN)/python -m pytest -n $(WORKERS) --downloads -m '$(LEFT_OUT)'
+
 test-all: $(VENV)/test.stamp $(CLASSES)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
 	$(BIN)/python -m pytest -n $(WORKERS) --downloads
@@ -81,7 +86,7 @@ wheels: $(VENV)/test.stamp
 
 # No Java, no Spark, no process of a test's own, few seeds.
 quick: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n auto -m 'not (process or java or spark or cluster or hunt)'
+	$(BIN)/python -m pytest -n auto -m 'not (hunt or process or spark or $(LEFT_OUT))'
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --diff --quiet .

@@ -20,7 +20,7 @@ from tests.rigs.zookeeper_server import zookeeper
 
 __all__ = ["programs"]
 
-pytestmark = [needs_compiler, pytest.mark.java, pytest.mark.slow]
+pytestmark = [needs_compiler, pytest.mark.java, pytest.mark.slow, pytest.mark.long]
 
 
 @dataclass(frozen=True)

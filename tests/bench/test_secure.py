@@ -25,7 +25,7 @@ from zab.testing.ports import free_ports
 
 __all__ = ["programs", "tls_programs"]
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.long]
 
 
 @dataclass(frozen=True)

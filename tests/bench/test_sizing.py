@@ -6,6 +6,8 @@ import pytest
 
 from bench.sizing import PAGE, TARGET, Row, Tree, main, table
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.slow
 @pytest.mark.process

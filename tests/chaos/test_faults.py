@@ -25,7 +25,7 @@ from tests.rigs.relay import network
 from tests.rigs.zab_server import zab_servers
 from zab.testing.ports import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 

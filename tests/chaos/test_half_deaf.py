@@ -13,7 +13,7 @@ from tests.rigs.zab_server import zab_servers
 from zab.client.sync import connect
 from zab.testing.ports import free_ports
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 CONFIGURATION = {"tickTime": 500, "initLimit": 10, "syncLimit": 4, "maxSessionTimeout": 120_000}
 WRITES_COUNT = 50

@@ -16,6 +16,8 @@ from tests.chaos.survival import tree_of
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperError
 
+pytestmark = pytest.mark.long
+
 SHORT_SECONDS = 3.0
 TRIES = 5
 TICK = {"tickTime": 500}

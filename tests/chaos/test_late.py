@@ -10,7 +10,7 @@ from tests.chaos import late
 from tests.rigs.processes import unstarted
 from zab.client.sync import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 LATE_SECONDS = 0.3

@@ -23,7 +23,7 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperError, ZooKeeperMember
 from zab.host.storage.disk import RealDisk
 
-pytestmark = [pytest.mark.slow, needs_recorder]
+pytestmark = [pytest.mark.slow, needs_recorder, pytest.mark.long]
 
 SHORT_SECONDS = 3.0
 # Whatever is lost by one member alone, the others still have.

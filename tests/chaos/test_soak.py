@@ -11,6 +11,8 @@ import pytest
 from tests.chaos.level import MIB, RESOURCES, Sample, judge, slope_of
 from tests.chaos.soak import main, soak
 
+pytestmark = pytest.mark.long
+
 HOURS_2 = 7200.0
 LEVEL = {"descriptors": 30.0, "threads": 5.0, "memory": 60.0 * MIB, "files": 4.0 * MIB, "znodes": 30.0}
 

@@ -205,6 +205,7 @@ async def write(ensemble: ZooKeeperEnsemble, acknowledged: list[str], enough: tr
     done.set()
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_and_nothing_told_twice_while_members_are_killed() -> None:
     enough, done = trio.Event(), trio.Event()
     acknowledged: list[str] = []
@@ -258,6 +259,7 @@ async def purged(directory: Path) -> AsyncIterator[tuple[Client, ZooKeeperEnsemb
                 yield zk, ensemble
 
 
+@pytest.mark.long
 async def test_older_than_what_is_kept_then_the_tree_and_on_from_there(tmp_path: Path) -> None:
     async with purged(tmp_path) as (zk, _):
         with pytest.raises(ChangesLostError, match="read the tree, and follow from there") as caught:
@@ -289,6 +291,7 @@ async def test_older_than_what_is_kept_then_the_tree_and_on_from_there(tmp_path:
         assert mirror["/old/between"][1] == b"later"
 
 
+@pytest.mark.long
 async def test_a_restarted_server_tells_everything_that_it_still_has(tmp_path: Path) -> None:
     # Retention keeps all: how many snapshots there are by then depends on how long each took.
     configuration = {**CONFIGURATION, "snapCount": 100, "autopurge.snapRetainCount": 10}
@@ -313,6 +316,7 @@ async def test_a_restarted_server_tells_everything_that_it_still_has(tmp_path: P
                 assert len(await everything(bob.changes(0, "/back"), bob, "/back/very-last")) == 442
 
 
+@pytest.mark.long
 async def test_a_consumer_that_is_slow_costs_the_server_no_memory(tmp_path: Path) -> None:
     with zab_servers(1, directory=tmp_path, configuration=CONFIGURATION) as ensemble:
         member = ensemble.members[0]

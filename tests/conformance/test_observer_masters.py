@@ -31,6 +31,7 @@ def written(servers: Growing, sid: int, path: str, seen: list[int]) -> None:
             seen.append(stat.czxid)
 
 
+@pytest.mark.long
 def test_an_observer_serves_through_its_master_and_has_no_vote(kind: str) -> None:
     """Of two participants one leads, so the other one is the master."""
     [port] = free_ports(1)

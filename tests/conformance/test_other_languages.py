@@ -120,6 +120,7 @@ def c_command_line() -> str:
     return found
 
 
+@pytest.mark.long
 def test_the_client_in_c(c_client: str, ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> None:
     said = run_client([c_client], ensemble)
     if request.node.callspec.params["ensemble"] == "three_of_theirs":
@@ -140,6 +141,7 @@ def test_the_client_in_c_over_tls(c_client_with_tls: str, tmp_path: Path) -> Non
         assert not known
 
 
+@pytest.mark.long
 def test_more_watches_than_a_frame_holds_are_set_again(tmp_path: Path, ours: ZooKeeperEnsemble) -> None:
     """ZooKeeper closes the connection of who sends them at once, again and again."""
     program = compiled(tmp_path, source="watches.c")
@@ -148,6 +150,7 @@ def test_more_watches_than_a_frame_holds_are_set_again(tmp_path: Path, ours: Zoo
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_the_command_line_in_c(
     c_command_line: str, ours: ZooKeeperEnsemble, three_of_theirs: ZooKeeperEnsemble
 ) -> None:
@@ -179,6 +182,7 @@ def node() -> str:
     return found
 
 
+@pytest.mark.long
 def test_the_client_in_javascript(node: str, ensemble: ZooKeeperEnsemble) -> None:
     environment = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
     printed = run_client([node, str(CLIENTS / "client.js")], ensemble, environment=environment)
@@ -203,11 +207,13 @@ def java_with_compiler() -> None:
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_the_recipes_of_curator(java_with_compiler: None, ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
     assert run_client(curator(tmp_path), ensemble) == lines_of("CuratorRecipes.java")
 
 
 @pytest.mark.java
+@pytest.mark.long
 def test_the_recipes_of_curator_over_tls(java_with_compiler: None, tmp_path: Path) -> None:
     with ensemble_over_tls(tmp_path) as (ensemble, alice):
         options = (

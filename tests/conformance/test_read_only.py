@@ -76,6 +76,7 @@ def left_alone(ensemble: ZooKeeperEnsemble) -> Iterator[int]:
         until(lambda: four_letter_word(first.client_port, "isro") == "rw")
 
 
+@pytest.mark.long
 def test_kazoo_reads_is_refused_writes_and_goes_on_when_there_is_a_quorum(ensemble: ZooKeeperEnsemble) -> None:
     client = KazooClient(hosts=ensemble.hosts, timeout=10, read_only=True, connection_retry={"max_tries": -1})
     client.start(PATIENCE_SECONDS)
@@ -96,6 +97,7 @@ def test_kazoo_reads_is_refused_writes_and_goes_on_when_there_is_a_quorum(ensemb
         client.close()
 
 
+@pytest.mark.long
 def test_our_client_moves_to_a_quorum_with_another_session(ensemble: ZooKeeperEnsemble) -> None:
     with ExitStack() as stack:
         with left_alone(ensemble):
@@ -110,6 +112,7 @@ def test_our_client_moves_to_a_quorum_with_another_session(ensemble: ZooKeeperEn
         zk.ensure_path("/moved")
 
 
+@pytest.mark.long
 def test_our_client_finds_a_quorum_elsewhere_while_its_server_stands_still(ensemble: ZooKeeperEnsemble) -> None:
     first, *others = ensemble.members
     assert first.process is not None
@@ -130,6 +133,7 @@ def test_our_client_finds_a_quorum_elsewhere_while_its_server_stands_still(ensem
     until(lambda: four_letter_word(first.client_port, "isro") == "rw")
 
 
+@pytest.mark.long
 def test_the_command_line_reads_with_read_only_and_not_without(ensemble: ZooKeeperEnsemble) -> None:
     def zab(*words: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "zab", "-s", ensemble.members[0].host, *words]
@@ -148,6 +152,7 @@ def test_the_command_line_reads_with_read_only_and_not_without(ensemble: ZooKeep
         assert reason.endswith("; it is in read-only mode, and zab --read-only reads from it")
 
 
+@pytest.mark.long
 def test_who_does_not_ask_for_it_and_who_has_seen_more_is_hung_up_on(ensemble: ZooKeeperEnsemble) -> None:
     with left_alone(ensemble) as port:
         for request in (

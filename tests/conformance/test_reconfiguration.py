@@ -100,6 +100,7 @@ def connected(servers: ZooKeeperEnsemble) -> Iterator[Client]:
         yield zk
 
 
+@pytest.mark.long
 def test_both_answer_the_same() -> None:
     ours, zookeepers = answers("zab"), answers("zookeeper")
     assert ours == zookeepers

@@ -15,7 +15,12 @@ from tests.rigs.waiting import until
 from zab.configuration.dynamic import parse_dynamic
 from zab.member.settings.zoo_cfg import entries_of
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.parametrize("kind", ["zab", "zookeeper"]),
+    pytest.mark.long,
+]
 
 
 def file_of(servers: Growing, sid: int) -> Path:

@@ -16,7 +16,12 @@ from tests.rigs.waiting import until
 from zab.client.core.exceptions import BadArgumentsError, NewConfigNoQuorumError
 from zab.client.sync import connect
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.parametrize("kind", ["zab", "zookeeper"]),
+    pytest.mark.long,
+]
 
 
 def joined(*lines: str) -> str:

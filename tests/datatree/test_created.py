@@ -69,6 +69,7 @@ def test_what_comes_after_a_rollback_is_found() -> None:
     assert children(leader, b"/a") == {b"/a/b", b"/a/1", b"/a/7"}
 
 
+@pytest.mark.long
 def test_what_is_kept_does_not_grow_with_what_is_applied() -> None:
     leader = Leader(keeper_extensions=True)
     created = leader.prepare.outstanding._created

@@ -51,6 +51,7 @@ class Page:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@pytest.mark.long
 def test_from_certificates_to_a_backup_over_https(tmp_path: Path) -> None:
     client_port, admin_port = free_ports(2)
     page = Page(tmp_path, admin_port)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_monitoring_page import steps
 from tests.docs.test_status_page import ensemble, told
 from tests.tidy.sources import ROOT
@@ -19,6 +21,7 @@ __all__ = ["ensemble"]
 PAGE = (ROOT / "docs" / "how-to" / "back-up.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}

@@ -33,6 +33,7 @@ def steps() -> list[tuple[str, str]]:
     return [step for block in blocks for step in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)]
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_page_says(hosts: str, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     home = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}

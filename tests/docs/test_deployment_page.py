@@ -320,6 +320,7 @@ def test_keys_and_files_of_the_page_are_there() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_commands_print_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\nclientPort=2181\n")
     blocks = re.findall(r"```console\n(.*?)```", PAGE, re.S)

@@ -15,7 +15,7 @@ import pytest
 
 from zab.testing.ports import free_ports
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 NAMES = ("reconfigure", "upgrade", "troubleshoot")

@@ -77,6 +77,7 @@ def started(members: list[Member]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     client_port, quorum_port, election_port = free_ports(3)

@@ -42,6 +42,7 @@ def told(text: str, ensemble: LocalEnsemble) -> str:
     return text.replace("data/superuser", str(ensemble.superuser_path))
 
 
+@pytest.mark.long
 def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}

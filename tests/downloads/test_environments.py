@@ -12,6 +12,7 @@ from tests.downloads.environments import _once, environment
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_what_cannot_be_had_is_a_skip_with_its_reason_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ SECURE_TOO = (
     "test_resets_in_every_stage",
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 HELLO = frame(ConnectRequest(0, 40_000, 0, bytes(16)).encode())
 NO_NODE = -101

@@ -15,7 +15,7 @@ from tests.rigs.processes import unstarted
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.host.process.secret_file import make_secret_file
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 DESCRIPTORS_MAX = LIMIT_MIN
 """Half of them are kept: strangers at two ports, what waits to be accepted, and what a member has open fit in there."""

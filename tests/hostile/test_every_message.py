@@ -214,6 +214,7 @@ def _try(name: str, place: Place, event: ev.MessageReceived | ev.NotificationRec
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", msg.MESSAGES, ids=lambda kind: kind.__name__)
+@pytest.mark.long
 def test_no_message_in_any_place_reaches_an_assertion(kind: type[msg.Message]) -> None:
     for name, place in PLACES.items():
         walk(name, place, kind)
@@ -292,6 +293,7 @@ def running(role: State, *, is_renewing: bool) -> tuple[Observed, Server, Link]:
 @pytest.mark.parametrize("is_renewing", [False, True], ids=["broadcast", "renewal"])
 @pytest.mark.parametrize("role", MEMBERS)
 @pytest.mark.parametrize("kind", FOR_MEMBERS, ids=lambda kind: kind.__name__)
+@pytest.mark.long
 def test_no_message_for_a_member_reaches_an_assertion(kind: type[msg.Message], role: str, is_renewing: bool) -> None:
     """What the protocol passes on: to members that serve clients. Who is still believed goes on with what it heard."""
     found: tuple[Observed, Server, Link] | None = None

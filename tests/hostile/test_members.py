@@ -19,7 +19,7 @@ from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Party, Secret
 from zab.wire.records import MessageError
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 SECURE_TOO = True
 
 AT = {Purpose.QUORUM: "quorum_port", Purpose.SNAPSHOT: "quorum_port", Purpose.ELECTION: "election_port"}

@@ -16,7 +16,7 @@ from tests.hostile.ensembles import Target
 from tests.hostile.raw import Client, clients, text
 from zab.jute.change_pages import read_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 SECURE_TOO = True
 
 OWNER_OFFSET = 44

@@ -16,7 +16,7 @@ from tests.hostile.raw import Client, acl_body, clients, create_body, make_crowd
 
 SECURE_TOO = ()
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 BAD_ARGUMENTS, INVALID_ACL = -8, -114
 ASKED = 300

@@ -15,7 +15,7 @@ from tests.hostile.ensembles import SECURE
 from tests.hostile.raw import SECURED, Client, connect, is_closed_by_the_other, say
 from tests.rigs.key_updates import Sealer, client_secret
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 MIB = 1 << 20
 UNFINISHED = (4000).to_bytes(4, "big")

@@ -29,7 +29,7 @@ SECURE_TOO = (
     "test_writes_forwarded_without_end",
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 INVALID_ACL, BAD_ARGUMENTS, NO_AUTH, MARSHALLING_ERROR = -114, -8, -102, -5
 DELETE_ANY = struct.pack(">i", -1)

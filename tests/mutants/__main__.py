@@ -34,8 +34,8 @@ ROOMS = {
     "session/": "tests/session tests/member",
 }
 """Where the tests of a source are; the first row that its path begins with counts."""
-QUICK = "not (slow or hunt or process or java or spark or cluster)"
-SLOW = "slow and not (hunt or java or spark or cluster)"
+QUICK = "not (slow or long or hunt or process or java or spark or cluster)"
+SLOW = "(slow or long) and not (hunt or java or spark or cluster)"
 SEEDS = 100
 """How many seeds of the simulator are tried when no test of its rooms notices."""
 

@@ -122,6 +122,7 @@ def changed(new: str, killer: str = "test_it.py::test_double") -> Mutant:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_mutant_whose_killer_fails_is_killed_and_undone(workbench: Workbench) -> None:
     assert workbench.verdict(changed("    return number\n"))[0] is Verdict.KILLED
     assert (workbench.directory / "it.py").read_text() == SOURCE
@@ -192,6 +193,7 @@ def test_make_runs_the_gate_with_what_it_is_told() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_of_the_page_say_what_the_page_says() -> None:
     done = gate(EXAMPLE)
     assert (done.returncode, done.stderr) == (0, "")

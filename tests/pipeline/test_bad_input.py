@@ -227,6 +227,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("out", ["changes.json", "changes.parquet", "parts"])
+@pytest.mark.long
 def test_a_full_disk(
     zab: Zab, out: str, zab_directories: Directories, quiet_spark: SparkSession, small_disk: Path
 ) -> None:
@@ -269,6 +270,7 @@ def test_an_output_that_is_there_already(zab: Zab, zab_directories: Directories,
     assert out.read_text() == "precious"
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_other_directories(
     zab: Zab, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -286,6 +288,7 @@ def test_a_checkpoint_of_other_directories(
 # Damage, and directories that are in use.
 
 
+@pytest.mark.long
 def test_damage_is_never_left_out_in_silence(
     zab: Zab, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -304,6 +307,7 @@ def test_damage_is_never_left_out_in_silence(
     assert zxids < {json.loads(line)["zxid"] for line in out.read_text().splitlines()}
 
 
+@pytest.mark.long
 def test_stray_files_change_nothing(
     zab: Zab, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -329,6 +333,7 @@ def acknowledged_by(workers: Sequence[Worker]) -> int:
     return sum(len(worker.recorder.writes) for worker in workers)
 
 
+@pytest.mark.long
 def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession, tmp_path: Path) -> None:
     configuration = {"tickTime": 500, "snapCount": 300, "preAllocSize": 64, "autopurge.purgeInterval": 0}
     configuration |= {"maxSessionTimeout": 60_000}

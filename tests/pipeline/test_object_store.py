@@ -137,6 +137,7 @@ def test_a_bucket_that_is_not_there_is_said(
     assert more == (["zab: s3://nowhere/zab does not exist"] if words[0] == "restore" else [])
 
 
+@pytest.mark.long
 def test_a_store_that_cannot_be_reached_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
     uri = f"s3://{BUCKET}/zab?endpoint_override=127.0.0.1:{port}&scheme=http&region={REGION}"

@@ -202,6 +202,7 @@ def finds(run: Callable[[int], object], seed: int) -> bool:
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+@pytest.mark.long
 def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
     variant(patch)
     if not any(finds(faults.run, seed) for seed in (VARIANTS[variant], *range(SEEDS))):

@@ -58,6 +58,7 @@ def stopped_after_writes(tmp_path):
         yield ensemble
 
 
+@pytest.mark.long
 def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
         first, *others = ensemble.members
@@ -81,6 +82,7 @@ def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path
         assert first.log().count(SAYS) == 1
 
 
+@pytest.mark.long
 def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_member(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
         first, second, _ = ensemble.members
@@ -102,6 +104,7 @@ def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_mem
         assert "link is refused" not in first.log(), "it has asked itself"
 
 
+@pytest.mark.long
 def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
         first, second, _ = ensemble.members
@@ -116,6 +119,7 @@ def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
             assert len(client.get_children("/")) == 21
 
 
+@pytest.mark.long
 def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_changed(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
         damaged = ensemble.members
@@ -139,6 +143,7 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
             assert len(client.get_children("/")) == 21
 
 
+@pytest.mark.long
 def test_a_running_member_finds_damage_and_the_next_start_finds_none(tmp_path):
     with servers(tmp_path, 3, "scrub.intervalSeconds=1", "snapCount=50", "log.level=debug") as ensemble:
         victim = ensemble.members[0]

@@ -76,6 +76,7 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         ensemble.wait_until_serving()
 
 
+@pytest.mark.long
 def test_who_is_missing_at_a_first_start_is_said_to_clients(tmp_path, capsys):
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
@@ -91,6 +92,7 @@ def test_who_is_missing_at_a_first_start_is_said_to_clients(tmp_path, capsys):
         ensemble.wait_until_serving()
 
 
+@pytest.mark.long
 def test_a_member_that_is_not_in_the_configuration_is_called_that(tmp_path):
     with unstarted(tmp_path, 4) as ensemble:
         *others, fourth = ensemble.members
@@ -119,6 +121,7 @@ def test_one_marked_voter_of_three_waits_for_all_of_them(tmp_path):
         assert "of marked, empty voters" not in "".join(member.log() for member in ensemble.members)
 
 
+@pytest.mark.long
 def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history(tmp_path):
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
@@ -167,6 +170,7 @@ def without_values(lines):
     return [re.sub(values, "…", line) for line in lines]
 
 
+@pytest.mark.long
 def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_data(tmp_path):
     """B4, through the commands that the page shows."""
     with unstarted(tmp_path, 3) as ensemble:
@@ -211,6 +215,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
         ensemble.wait_until_serving([first, third])
 
 
+@pytest.mark.long
 def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_path):
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members

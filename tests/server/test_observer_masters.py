@@ -6,6 +6,8 @@ import socket
 import ssl
 from pathlib import Path
 
+import pytest
+
 from tests.rigs.certificates import Certificates, quorum_store_lines
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
@@ -68,6 +70,7 @@ def refusal_at(sid: int, port: int) -> bytes:
         return b"".join(iter(lambda: sock.recv(4096), b""))
 
 
+@pytest.mark.long
 def test_observers_serve_behind_followers_and_go_on_when_one_is_killed(tmp_path: Path) -> None:
     """With a secret, so that the keys of sessions come to observers through their masters."""
     secret = tmp_path / "secret"
@@ -118,6 +121,7 @@ def answer_at(sid: int, port: int, store: Path) -> bytes:
         return b""
 
 
+@pytest.mark.long
 def test_over_tls_observers_follow_masters_whose_certificates_are_for_their_hosts(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path / "certificates")
     stores = [quorum_store_lines(certificates.member(f"127.0.0.{sid}")) for sid in range(1, SIZE + 1)]
@@ -139,6 +143,7 @@ def test_over_tls_observers_follow_masters_whose_certificates_are_for_their_host
             assert client.get("/a")[0] == b"through a master"
 
 
+@pytest.mark.long
 def test_an_observer_without_data_fetches_a_snapshot_of_its_master(tmp_path: Path) -> None:
     little = {"maxBatchBytes": 4096, "maxRecentBytes": 8192}
     with zab_servers(SIZE, directory=tmp_path, configuration={**lines(), **little}) as ensemble:

@@ -36,6 +36,7 @@ def links_since_start(member: ServerProcess) -> list[str]:
     return [line for line in member.log().rpartition(" listening ")[2].splitlines() if " zab.links link is up " in line]
 
 
+@pytest.mark.long
 def test_running_ensemble_changes_to_tls_and_nobody_notices(tmp_path: Path) -> None:
     make_certificates(tmp_path / "certificates")
     with members_on_hosts(tmp_path) as ensemble:
@@ -73,6 +74,7 @@ def all_say(ensemble: Ensemble, text: str, times: int) -> None:
         member.wait_until_it_says(text, times)
 
 
+@pytest.mark.long
 def test_certificates_change_to_those_of_another_authority_while_members_run(tmp_path: Path) -> None:
     """As docs/how-to/secure.md says it: first both are believed, then new ones are shown, then only they are
     believed."""
@@ -120,6 +122,7 @@ def session_keys(member: ServerProcess) -> str:
     return (member.directory / "version-1" / "sessionKeys").read_text()
 
 
+@pytest.mark.long
 def test_member_that_lost_its_data_fetches_a_snapshot_inside_of_tls(tmp_path: Path) -> None:
     make_certificates(tmp_path / "certificates")
     with members_on_hosts(tmp_path, *SMALL_LOGS) as ensemble:
@@ -143,6 +146,7 @@ def test_members_on_other_machines_need_a_proof_and_a_certificate_is_one(tmp_pat
         assert "members are believed without proof" not in first.log().rpartition("have to prove who they are")[2]
 
 
+@pytest.mark.long
 def test_lines_that_zab_certs_prints_start_an_ensemble(tmp_path: Path, run: Run) -> None:
     with members_on_hosts(tmp_path) as ensemble:
         config = ensemble.members[0].config
@@ -159,6 +163,7 @@ def test_lines_that_zab_certs_prints_start_an_ensemble(tmp_path: Path, run: Run)
         all_say(ensemble, "there are other certificates of members", 1)
 
 
+@pytest.mark.long
 def test_store_that_the_others_would_refuse_leaves_the_one_before_and_says_so(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path / "certificates")
     expired = certificates.member(HOSTS[0], begins_in=-20, name="expired")

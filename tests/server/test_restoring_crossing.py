@@ -55,6 +55,7 @@ def test_of_several_at_once_whoever_is_told_a_lineage_is_right() -> None:
             assert client.get("/kept")[0] == b"third"
 
 
+@pytest.mark.long
 def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with running(3) as three:
         first, second = two_states(three)
@@ -69,6 +70,7 @@ def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: 
             assert client.get("/kept")[0] == b"second"
 
 
+@pytest.mark.long
 def test_who_has_a_local_session_begins_a_new_one() -> None:
     with running(3, localSessionsEnabled="true", localSessionsUpgradingEnabled="true") as three:
         first, _ = two_states(three)

@@ -49,6 +49,7 @@ class Asked:
         return f"http://127.0.0.1:{self._ports[sid]}/commands/{command}"
 
 
+@pytest.mark.long
 def test_those_in_force_find_each_other_and_those_that_left_are_no_ensemble() -> None:
     with growing("zab") as servers:
         asked = Asked(servers)

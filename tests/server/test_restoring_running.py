@@ -107,6 +107,7 @@ def test_a_server_by_itself_goes_on_with_it() -> None:
         assert not (member.data_directory / "version-1.restored").exists()
 
 
+@pytest.mark.long
 def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
     with running(3) as three:
         snapshot = left_behind(three)
@@ -137,6 +138,7 @@ def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
         assert created >> 32 > seen >> 32, "no zxid comes a second time"
 
 
+@pytest.mark.long
 def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
     with running(3) as three:
         snapshot = left_behind(three)
@@ -152,6 +154,7 @@ def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel does not say it there")
+@pytest.mark.long
 def test_the_tree_before_is_let_go_of() -> None:
     def resident_bytes() -> int:
         status = Path(f"/proc/{alone.servers.members[0].pid}/status").read_text()
@@ -172,6 +175,7 @@ def test_the_tree_before_is_let_go_of() -> None:
         assert resident_bytes() < before + 2 * count * 1_000_000
 
 
+@pytest.mark.long
 def test_who_has_no_history_is_filled_by_the_others_and_not_by_this() -> None:
     with running(3) as three:
         snapshot = snapshot_of(three)

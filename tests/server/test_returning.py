@@ -12,6 +12,7 @@ from tests.rigs.growing import growing
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_it_learns_what_is_in_force_and_is_a_majority_with_one_of_the_new_ones(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(os.urandom(32).hex() + "\n")

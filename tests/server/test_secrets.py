@@ -54,6 +54,7 @@ def copy_to_all(secret: Path, ensemble: Ensemble) -> None:
         aside.rename(member.config.parent / "secret")
 
 
+@pytest.mark.long
 def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_path: Path) -> None:
     """As docs/how-to/secure.md says it; the leader's copy is the first one."""
     secret = tmp_path / "secret"
@@ -94,6 +95,7 @@ def leader_of(ensemble: Ensemble) -> ServerProcess:
             return leaders[0]
 
 
+@pytest.mark.long
 def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_path: Path) -> None:
     secret = str(tmp_path / "secret")
     with servers(tmp_path, 3) as ensemble, Writer(ensemble.hosts) as writer:
@@ -117,6 +119,7 @@ def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_p
         writer.check()
 
 
+@pytest.mark.long
 def test_member_without_the_secret_of_the_others_stays_out_and_hears_why(tmp_path: Path) -> None:
     for name in ("secret", "another"):
         make_secret_file(str(tmp_path / name))
@@ -134,6 +137,7 @@ def test_member_without_the_secret_of_the_others_stays_out_and_hears_why(tmp_pat
         ensemble.wait_until_serving()
 
 
+@pytest.mark.long
 def test_session_outlives_its_leader_and_a_change_of_the_secret(tmp_path: Path) -> None:
     """Its password was made with a key that all members have, the next leader included, and the one after that."""
     secret = str(tmp_path / "secret")

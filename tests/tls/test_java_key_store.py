@@ -94,6 +94,7 @@ def trusting(path: Path) -> ssl.SSLContext:
 # -------------------------------------------------------------------------------------------------- what keytool writes
 
 
+@pytest.mark.long
 def test_a_member_shows_what_its_key_store_has_and_a_client_believes_its_trust_store(stores: Path) -> None:
     shown = own(keyed(stores / "both.jks"), trusting(stores / "trusted.jks"))
     assert shown is not None

@@ -17,7 +17,7 @@ from zab.testing.ports import free_ports
 
 __all__ = ["before", "rolling"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 HEADERS = {"Authorization": "digest super:wire"}
 

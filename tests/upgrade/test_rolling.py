@@ -22,7 +22,7 @@ from zab.client.sync import Client, connect
 from zab.configuration.reconfiguration import ensemble_of
 from zab.service.version import shown
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 BEFORE = "5371b6142c86e43b9a8b90370454d7a46c950130"

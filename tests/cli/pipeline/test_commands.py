@@ -138,6 +138,7 @@ EXTENT = (
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.long
 def test_table_on_standard_output(run: Run, member: Path) -> None:
     assert run("pipeline", "audit", member, "--path", "/app") == 0
     lines = [re.sub(r" +", " ", line).strip() for line in run.out.splitlines()]
@@ -152,6 +153,7 @@ def test_table_on_standard_output(run: Run, member: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.long
 def test_bounds_of_zxids_and_times(run: Run, member: Path) -> None:
     """The old value is from before the bounds."""
     for bounds in (
@@ -166,6 +168,7 @@ def test_bounds_of_zxids_and_times(run: Run, member: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.long
 def test_files_are_as_their_names_say(run: Run, member: Path, tmp_path: Path) -> None:
     out = tmp_path / "locks.parquet"
     assert run("pipeline", "locks", member, "--out", out, "--ensemble", "blue") == 0
@@ -189,6 +192,7 @@ def test_files_are_as_their_names_say(run: Run, member: Path, tmp_path: Path) ->
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.long
 def test_views(run: Run, member: Path) -> None:
     for words, beginning in (
         (("hotspots",), ["path", "writes", "bytes"]),
@@ -612,6 +616,7 @@ if "zab.cli.main" in sys.orig_argv:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(COLLECTED)
     (tmp_path / "work").mkdir()
@@ -627,6 +632,7 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("while_it", ["starts", "runs"])
+@pytest.mark.long
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
     """Neither Java nor files, nor anything to read but the exit code; the job after it does not begin."""
     work, out, held = tmp_path / "work", tmp_path / "out", tmp_path / "held"

@@ -68,6 +68,7 @@ def wait_until_gone(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "number"), [(3, signal.SIGINT), (1, signal.SIGTERM)])
+@pytest.mark.long
 def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, size: int, number: int) -> None:
     port = client_port(size)
     words = ("ensemble", "--size", str(size), "--data", str(tmp_path / "data"), "--client-port", str(port))
@@ -100,6 +101,7 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     assert end(again)[0] == 0
 
 
+@pytest.mark.long
 def test_members_stop_when_the_ensemble_is_killed(tmp_path: Path) -> None:
     process = command("ensemble", "--size", "1", "--data", str(tmp_path), "--client-port", str(client_port(1)))
     assert process.stdout is not None
@@ -110,6 +112,7 @@ def test_members_stop_when_the_ensemble_is_killed(tmp_path: Path) -> None:
     wait_until_gone(tmp_path)
 
 
+@pytest.mark.long
 def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     port = client_port(3)
     process = command("ensemble", "--data", str(tmp_path), "--client-port", str(port))
@@ -126,6 +129,7 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
     assert end(process)[0] == 0
 
 
+@pytest.mark.long
 def test_a_missing_data_directory_ends_the_start_as_the_page_says(tmp_path: Path) -> None:
     """docs/how-to/troubleshoot.md, "Exit codes"."""
     config = tmp_path / "zoo.cfg"
@@ -138,6 +142,7 @@ def test_a_missing_data_directory_ends_the_start_as_the_page_says(tmp_path: Path
     assert (code, f"{tmp_path}/data/myid: the file is missing" in err) == (2, True), err
 
 
+@pytest.mark.long
 def test_client_port_in_use_is_said(tmp_path: Path) -> None:
     port = client_port(3)
     with socket.create_server(("127.0.0.1", port + 1)):
@@ -152,6 +157,7 @@ def test_client_port_in_use_is_said(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: " in err
 
 
+@pytest.mark.long
 def test_member_that_cannot_start_ends_the_ensemble_with_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "version-1").write_text("a file where the directory should be")
@@ -175,6 +181,7 @@ def test_wrong_usage_is_2(words: tuple[str, ...]) -> None:
     assert end(command("ensemble", *words))[0] == 2
 
 
+@pytest.mark.long
 def test_ensemble_and_server_refuse_to_run_without_assertions(tmp_path: Path) -> None:
     for words in (("ensemble", "--data", str(tmp_path)), ("server", str(tmp_path / "zoo.cfg"))):
         code, _, err = end(command(*words, options=("-O",)))
@@ -231,6 +238,7 @@ def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
     assert len({port for m in ensemble.members for port in (m.client_port, m.quorum_port, m.election_port)}) == 9
 
 
+@pytest.mark.long
 def test_the_journal_is_written_as_the_options_say_and_else_as_the_keys_say(tmp_path: Path) -> None:
     port, by_key, by_option = client_port(1), tmp_path / "key.log", tmp_path / "option.log"
     (tmp_path / "zoo.cfg").write_text(

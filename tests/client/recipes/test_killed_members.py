@@ -11,7 +11,7 @@ from tests.client.running import KINDS, running
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, Settings, connect
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 60_000}
 KILLS = 4

@@ -21,6 +21,7 @@ TURNS = 6
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.long
 def test_no_promise_is_broken_while_members_and_networks_fail(seed: int) -> None:
     async def main(e: SimulatedEnsemble) -> int:
         work = Work()

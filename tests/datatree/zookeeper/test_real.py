@@ -122,6 +122,7 @@ def served(directory: Path) -> dict[str, tuple]:
     return found
 
 
+@pytest.mark.long
 def test_real_zookeeper_serves_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path) -> None:
     """A history of ours up to its middle as a snapshot, the rest as a log with digests, which ZooKeeper checks."""
     txns, tree = history(11, 300)

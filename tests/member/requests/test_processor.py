@@ -115,6 +115,7 @@ SHORT: list[tuple[tuple[bytes, bytes], ...]] = [
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.long
 def test_whatever_a_member_forwards_the_leader_reads(seed: int) -> None:
     """Short writes of many connections, whose identities differ from one to the next, are many items in few bytes."""
     ensemble = Ensemble(3)

@@ -158,6 +158,7 @@ class Failing(LocalStore):
 
 
 @pytest.mark.parametrize("after", [False, True])
+@pytest.mark.long
 def test_a_crash_at_any_step_leaves_a_catalogue_that_is_whole(
     member: tuple[_Member, KazooClient], tmp_path: Path, *, after: bool
 ) -> None:

@@ -70,6 +70,7 @@ def other_judge(records: Sequence[Record]) -> list[str]:
 
 @pytest.mark.hunt
 @pytest.mark.slow
+@pytest.mark.long
 def test_both_judges_pass_what_is_right_and_refuse_one_changed_answer() -> None:
     """This one refuses more: it knows that znodes began absent, and joins them by their zxids."""
     counts = {"passed": 0, "refused": 0, "refused here alone": 0}

@@ -72,6 +72,7 @@ def driver(zab_directories: Directories, tmp_path_factory: pytest.TempPathFactor
             driver.end()
 
 
+@pytest.mark.long
 def test_workers_run_what_was_shipped_to_them(driver: Driver) -> None:
     """It is installed in their Python, too: the archive has to come first."""
     workers = driver.of("")["workers"]
@@ -83,6 +84,7 @@ def test_workers_run_what_was_shipped_to_them(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
+@pytest.mark.long
 def test_job_runs_on_the_cluster(name: str, driver: Driver) -> None:
     job, definition = driver.of(name), JOBS[name]
     assert job["code"] == 0, job["said"]
@@ -118,6 +120,7 @@ with job_session() as spark:
 """As docs/reference/pipeline.md shows it."""
 
 
+@pytest.mark.long
 def test_a_program_is_submitted(driver: Driver, zab_directories: Directories, tmp_path: Path) -> None:
     """With the archive given to `--py-files`; it asks for no cluster, since it has been given one."""
     for name in JOBS:

@@ -176,6 +176,7 @@ print(count)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_is_killed_at_any_step_is_finished_or_undone_by_the_next(tmp_path: Path) -> None:
     batches = history(40, 60)
     (early,) = ensemble(tmp_path / "early", batches[:20])

@@ -403,6 +403,7 @@ def finds(seed: int) -> str | None:
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+@pytest.mark.long
 def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     variant(monkeypatch)
     if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):

@@ -67,6 +67,7 @@ def serving_after_us(ensemble: Ensemble) -> int:
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + SEEDS // 4) for first in range(0, SEEDS, SEEDS // 4)])
+@pytest.mark.long
 def test_members_that_start_one_after_the_other_all_serve_soon(seeds: range) -> None:
     for seed in seeds:
         rng = Random(f"cold start/{seed}")

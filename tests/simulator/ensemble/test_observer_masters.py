@@ -37,6 +37,7 @@ def _observing(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_runs_with_observer_masters_keep_every_promise_and_use_them() -> None:
     counts: Counter[str] = Counter()
     for seed in range(25):
@@ -49,6 +50,7 @@ def test_runs_with_observer_masters_keep_every_promise_and_use_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_ensemble_with_observer_masters_changes(monkeypatch: Patch) -> None:
     monkeypatch.setattr(simulation, "draw", lambda seed, rng: changing(observing(seed, rng)))
     counts: Counter[str] = Counter()
@@ -109,6 +111,7 @@ VARIANTS: dict[Variant, int] = {
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+@pytest.mark.long
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
     some_seed_notices(lambda seed: Simulation(seed).run(), (VARIANTS[variant], *range(SEEDS)))

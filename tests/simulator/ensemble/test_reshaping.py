@@ -66,6 +66,7 @@ VARIANTS: dict[Variant, int] = {
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+@pytest.mark.long
 def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
     variant(monkeypatch)
     some_seed_notices(lambda seed: run(seed, scope=RESHAPING), (VARIANTS[variant], *range(SEEDS)))

@@ -10,6 +10,7 @@ PATIENCE_TICKS = 30
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.long
 def test_c8_a_leader_with_a_slow_disk_hands_over_and_who_has_it_then_keeps_it(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -104,6 +104,7 @@ def test_h4_a_learner_comes_in_however_many_snapshots_are_taken_meanwhile(seed: 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_h4_without_the_log_that_is_held_for_it_it_never_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
     purge = Storage.purge
 
@@ -117,6 +118,7 @@ def test_h4_without_the_log_that_is_held_for_it_it_never_comes_in(monkeypatch: p
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_h4_beyond_its_bound_the_log_goes_and_the_learner_is_offered_a_newer_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

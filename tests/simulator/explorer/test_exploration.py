@@ -110,6 +110,7 @@ def test_a_world_in_which_nothing_goes_wrong_is_explored_whole() -> None:
     ],
     ids=["a link breaks", "a process ends", "a disk is lost"],
 )
+@pytest.mark.long
 def test_a_world_in_which_one_thing_goes_wrong_is_explored_whole(bounds: Bounds, reached: set[str]) -> None:
     report = explore(bounds)
     assert report.found is None, f"{report.found}"
@@ -209,6 +210,7 @@ def test_more_states_than_may_be_visited_is_not_the_whole() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_step_changes_nothing_of_the_state_that_it_leaves() -> None:
     """States of servers share what they are made of: a step that wrote into it would change others."""
     ensemble = Ensemble(Bounds(epochs=2, writes=1, crashes=1, wipes=1, breaks=1, silences=1))
@@ -425,6 +427,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+@pytest.mark.long
 def test_the_smallest_world_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     variant(monkeypatch)
     bounds, given, rule = VARIANTS[variant]
@@ -565,6 +568,7 @@ def test_what_is_wrong_after_given_steps_is_replayed_from_the_beginning(
     assert invoke(*WORDS, "--given", "lead 3; settle; store 2").exit_code == 2
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[..., Result]) -> None:
     commands = re.findall(r"^    zab explore (.*--(?:given|replay|world) .*)$", PAGE, re.MULTILINE)
     assert len(commands) == 3
