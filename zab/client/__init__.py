@@ -1,9 +1,9 @@
 """The client library, for trio: `async with zab.client.connect("host:port,…") as zk: …`.
 
 `zab.client.aio` is the same for asyncio, `zab.client.sync` for threads that block. `core` is the whole client without
-I/O, pure: bytes and time in, effects out; `on_trio`, `aio` and `on_threads` are its three faces. `znodes` and `client`
-are what a user sees, and `recipes` what is made of them. Imports `zab.jute`, `datatree` (requests, error codes, paths)
-and trio; never `zab.server`.
+I/O, pure: bytes and time in, effects out; `on_trio`, `aio` and `on_threads` are its three backends. `znodes` and
+`client` are what a user sees, and `recipes` is built on them. Imports `zab.jute`, `datatree` (requests, error codes,
+paths) and trio; never `zab.server`.
 """
 
 from zab.client.building import Options

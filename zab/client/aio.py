@@ -1,15 +1,15 @@
 """The client on asyncio: `async with zab.client.aio.connect("host:port,…") as zk: …`; the same names as on trio.
 
     connect()                   the caller's block; closes the session when the block is left
-    └─ OnAsyncio                callbacks of the loop: no task stands between a caller and the socket
+    └─ OnAsyncio                callbacks of the loop: there is no task between a caller and the socket
        ├─ _Wire                 one attempt's protocol: bytes in, to the core; tells when the transport takes more
        ├─ _dial                 a task while an attempt dials
        └─ _probe                a task that asks another server with `isro`
 
-What is asked within one turn of the loop leaves in one piece at its end.
+All requests of one turn of the loop are sent together at its end.
 
-A fault of this module or of the core must not end in the loop's log, where nobody sees it: it ends the client, and is
-raised where the block is left.
+A bug in this module or in the core must not end in the loop's log, where nobody sees it: it ends the client, and is
+raised at the end of the block.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ __all__ = ["connect"]
 
 
 def connect(hosts: str, **options: Unpack[Options]) -> Connecting:
-    """A client on asyncio, whose session lives as long as the block. `Options` says the rest."""
+    """A client on asyncio, whose session lives as long as the block. See `Options` for the keywords."""
     return Connecting(_connect(hosts, options))
 
 
@@ -55,7 +55,7 @@ async def _connect(hosts: str, options: Options) -> AsyncIterator[Client]:
         await runtime.wait_connected(connect_wait_ms(runtime))
         yield Client(runtime)
     finally:
-        if backend.origin.is_elsewhere:
+        if backend.origin.is_forked:
             runtime.abandon()
         else:
             await runtime.close()
@@ -85,7 +85,7 @@ class _Waiter:
 
 
 class _Scope:
-    """A time limit. A cancellation from outside is asyncio's own business: it cannot be put off."""
+    """A time limit. A cancellation from outside cannot be deferred in asyncio."""
 
     def __init__(self, seconds: float | None) -> None:
         self.is_over = False
@@ -145,10 +145,10 @@ class OnAsyncio:
         return _Scope(seconds)
 
     async def checkpoint_if_cancelled(self) -> None:
-        """asyncio cancels at waits alone."""
+        """asyncio cancels only where a caller waits."""
 
     async def checkpoint(self) -> None:
-        """asyncio cancels at waits alone."""
+        """asyncio cancels only where a caller waits."""
 
     def attend(self) -> None:
         self._loop.call_soon(self._attend)
@@ -163,7 +163,7 @@ class OnAsyncio:
         self.attend()
 
     async def end(self) -> None:
-        """Everything is closed when it returns. Raises what went wrong in a callback."""
+        """Closes everything before it returns. Raises what went wrong in a callback."""
         self._attend()
         tasks = [*self._tasks.values(), *self._probes]
         for task in tasks:
@@ -175,7 +175,7 @@ class OnAsyncio:
             raise self._failure
 
     def guarded(self, step: Callable[[Runtime], None]) -> None:
-        """Carries out a step of the core; what it raises is a bug, and ends the client."""
+        """Runs a step of the core. An exception is a bug, and ends the client."""
         runtime = self._runtime
         assert runtime is not None
         is_done = False
@@ -191,7 +191,7 @@ class OnAsyncio:
         self.guarded(self._step)
 
     def _step(self, runtime: Runtime) -> None:
-        if self.origin.is_elsewhere:
+        if self.origin.is_forked:
             return
         todo = runtime.poll(self.now_ms())
         for wish in todo.wishes:
@@ -287,7 +287,7 @@ class OnAsyncio:
 
 
 class _Wire(asyncio.Protocol):
-    """One attempt's connection. `closed` is done when nothing of it is left."""
+    """One attempt's connection. `closed` is done once it is fully closed."""
 
     def __init__(self, backend: OnAsyncio, attempt: int, closed: "asyncio.Future[None]") -> None:
         self.attempt = attempt
@@ -310,7 +310,7 @@ class _Wire(asyncio.Protocol):
         return self._transport is not None and not self._is_paused
 
     def begin(self) -> None:
-        """The core has the attempt: what came meanwhile is for it."""
+        """The core has accepted the connection: hands it what was received meanwhile."""
         self._is_begun = True
         for data in self._early:
             self.data_received(data)
@@ -357,10 +357,10 @@ class _Wire(asyncio.Protocol):
 
 
 def _told(error: OSError) -> OSError:
-    """Why there is no connection. Its end within the handshake of TLS is no fault of TLS."""
+    """Why there is no connection. An end during the TLS handshake is not a fault of TLS."""
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError) and not error.errno:
         return ConnectionAbortedError(ENDED)
     if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
-        # asyncio's own words name the address again, and not what happened.
+        # asyncio's text repeats the address, and does not say what happened.
         return OSError(error.errno, os.strerror(error.errno))
     return error

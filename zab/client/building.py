@@ -1,4 +1,4 @@
-"""What all faces make a client of: the options of `connect`, and the runtime that they lead to."""
+"""What trio, asyncio and threads have in common: the options of `connect`, and the runtime made from them."""
 
 import secrets
 import ssl
@@ -27,12 +27,12 @@ class Options(TypedDict, total=False):
 
     session_timeout_ms: shorthand for that field of `settings`.
     auth: (scheme, credentials) shown to every server, such as ("digest", "user:password").
-    tls: who vouches for servers, and the client's certificate; None: nothing is encrypted.
-    sasl: who logs in, on every connection and before anything else is sent.
-    read_only: a server without a quorum will do while there is no other; writes raise NotReadOnlyError there.
+    tls: the trusted authorities and the client's certificate; None: no encryption.
+    sasl: the user to log in as, on every connection and before any request.
+    read_only: accept a server without a quorum while there is no other; writes raise NotReadOnlyError there.
     resume: `session_id` and `session_password` of a session that another client left open.
     random: decides the order of the servers and the pauses.
-    observer: who measures the client.
+    observer: is told of states, lost servers and requests.
 
     Raised: ValueError for malformed hosts and stores that cannot be used, NotConnectedError when no server took the
     session in `connect_wait_ms`, TlsError when TLS failed with all of them, LoginRefusedError when the login failed,
@@ -55,14 +55,14 @@ def context_of(options: Options) -> ssl.SSLContext | None:
     tls = options.get("tls")
     if not isinstance(tls, Tls):
         return tls
-    # Stores take a library that is loaded in 60 ms.
+    # Key stores need a library that takes 60 ms to load.
     from zab.client import tls_context
 
     return tls_context.context_of(tls)
 
 
 def new_runtime(backend: Backend, hosts: str, options: Options) -> Runtime:
-    """A runtime that nobody drives yet."""
+    """A runtime that no backend drives yet."""
     for name in options:
         if name not in Options.__annotations__:
             raise unknown_option(name, Options.__annotations__)
@@ -85,7 +85,7 @@ def new_runtime(backend: Backend, hosts: str, options: Options) -> Runtime:
 
 
 def addresses_in(found: Iterable[tuple[Any, Any, Any, Any, tuple[Any, ...]]]) -> list[str]:
-    """The addresses in what `getaddrinfo` returned, which raised where there are none."""
+    """The addresses returned by `getaddrinfo`, which raises if there are none."""
     return [str(place[0]) for _, _, _, _, place in found]
 
 

@@ -1,6 +1,6 @@
 """The names of a znode's children, read page by page while they are taken: `async for name in zk.iter_children(…)`.
 
-What is promised when children come and go meanwhile stands at `Znodes.iter_children`.
+`Znodes.iter_children` says what is promised when children are created or deleted meanwhile.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ __all__ = ["ChildNames"]
 
 
 class ChildNames:
-    """Made by `Znodes.iter_children`; for one task at a time. read: the page after a name."""
+    """Made by `Znodes.iter_children`; for one task at a time. read: reads the page after a name."""
 
     def __init__(self, read: Callable[[str], Awaitable[ChildrenPage]], after: str) -> None:
         self._read = read

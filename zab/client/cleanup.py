@@ -1,22 +1,22 @@
-"""What a session owes: znodes that their owner does not want any more, whatever became of the owner. A `BackgroundJob`,
+"""The job that deletes znodes which their owner no longer wants, even if the owner was cancelled. A `BackgroundJob`,
 pure.
 
     created                   delete it
     perhaps created           the answer to its create was lost, or nobody waited for it: sync, then delete it
     perhaps, under any path   sync, list the parent, and delete what carries the owner's mark in its name
-    perhaps another one's     the path is not the owner's alone: sync, read it, and delete what is the owner's
+    perhaps another owner's   the path is shared: sync, read it, and delete it if it is the owner's
 
     SYNC --answered--> LIST or READ --answered--> DELETE … --answered--> done
-    any --the connection was lost--> the same again on the next one; where the path is shared, from SYNC on
+    any --the connection was lost--> repeated on the next one; for a shared path, from SYNC on
 
-The sync comes first since a create that was under way when its connection ended may still be done: after the answer
-of a sync of this session it has been done, or never will be. So what the list does not show does not exist.
+The sync comes first because a create that was in flight when its connection ended may still be done: once a sync of
+this session is answered, it has been done or never will be. So what the list does not show does not exist.
 
 Invariants:
-- A cleanup of an ephemeral ends: it is paid, or its session is over, and the znode with it.
-- Only what carries the mark, or has the path, is deleted; of a path that is shared, only what has this `Sign`. It is no
-  error that it is gone. (Between reading and deleting, another one may have taken the place of a znode that its session
-  did not lose. Who lets others do that has to bear it.)
+- A cleanup of an ephemeral ends: the znode is deleted, or its session is over, and the znode with it.
+- Only a znode with the mark or the path is deleted; at a shared path, only one with this `Sign`. It is no error if the
+  znode is gone. (Between reading and deleting, another client may have replaced the znode. Owners that share a path
+  have to accept that.)
 """
 
 from collections.abc import Iterable
@@ -39,8 +39,8 @@ class Step(Enum):
 
 
 class Sign(NamedTuple):
-    """By which an owner knows its znode at a path that others use, too. czxid 0: it was not told, and `data` is what
-    nobody else writes."""
+    """How an owner recognizes its znode at a shared path. czxid 0: unknown; then `data` is what only this owner
+    writes."""
 
     session_id: int
     data: bytes
@@ -52,11 +52,11 @@ class Sign(NamedTuple):
 
 
 class Cleanup:
-    """See the module.
+    """A job for `Client.undertake`.
 
-    paths: what is deleted. marked: (parent, mark), where paths have to be found first; the root is "". is_sure: no
-    create of these paths can be under way. sign: of the znode at the only path, where others use that, too. error: why
-    it cannot be paid.
+    paths: the znodes to delete. marked: (parent, mark) if the paths have to be found first; the root is "". is_sure: no
+    create of these paths can be in flight. sign: that of the znode, if its path is shared. error: why the znodes cannot
+    be deleted.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Cleanup:
         self._asked: Operation[Any] | None = None
 
     async def heard(self) -> None:
-        """Returns when it is paid, or its connection was lost, so that it may take long. For one caller."""
+        """Returns when the znodes are deleted, or when the connection was lost, since it may then take long. For one
+        caller."""
         await self._waiter.wait()
 
     def next(self) -> Operation[Any] | None:
@@ -105,7 +106,7 @@ class Cleanup:
         self._asked = None
         if isinstance(error, ConnectionLossError):
             if self._sign is not None:
-                # By the time of the next connection another one's znode may be there.
+                # By the time of the next connection another client's znode may be there.
                 self._step = Step.SYNC
             self._waiter.wake()
             return

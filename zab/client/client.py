@@ -10,9 +10,8 @@ The block is the client's life: it is entered when a server has the session, and
 its ephemerals are gone. In between the connection may break and come back any number of times; `state` and `states()`
 tell. Methods may be called from any number of tasks at once; their requests share the connection.
 
-`znodes` says what operations have in common, and what they raise. A lost connection leaves open whether a write was
-done; `retrying()` finds out. What is made of several operations, with more than one client, is a recipe
-(`zab.client.recipes`).
+`znodes` says what operations have in common, and what they raise. After a lost connection it is unknown whether a write
+was done; `retrying()` finds out. Recipes (`zab.client.recipes`) combine several operations, often of several clients.
 
 One class for trio (`zab.client.connect`), asyncio (`zab.client.aio`) and threads (`zab.client.sync`): it waits through
 the backend that its runtime was given (`zab.client.core.backends`).
@@ -43,7 +42,7 @@ T = TypeVar("T")
 
 
 class Client(Znodes):
-    """Made by `connect`; the module says what all methods have in common."""
+    """Made by `connect`; the module docstring says what all methods have in common."""
 
     def __init__(self, runtime: Runtime, chroot: str = "") -> None:
         self._runtime = runtime
@@ -54,14 +53,16 @@ class Client(Znodes):
         return await self._runtime.call(operation.request())
 
     def with_chroot(self, path: str) -> "Client":
-        """The same session, whose paths are all below `path` now. Watchers and changes of it tell such paths, too."""
+        """A view of this session whose paths are all below `path`, also those of its watchers and changes."""
         self.operations.exists(path, None)
         return Client(self._runtime, self.operations.chroot + path.rstrip("/"))
 
     def retrying(self, limit_s: float | None = None) -> Retrying:
-        """The same operations, sent again after a lost connection where that may be done (`zab.client.retry`).
+        """A view of this client that repeats operations after a lost connection where that is safe
+        (`zab.client.retry`).
 
-        limit_s: for one operation with all its repetitions; then its last error. None: as long as the session lives.
+        limit_s: for one operation with all its repetitions; then its last error is raised. None: as long as the session
+        lives.
         """
         return Retrying(self, limit_s)
 
@@ -97,8 +98,8 @@ class Client(Znodes):
     def session_lives_until(self) -> float:
         """The time of `now()` until which the session surely lives, by this client's clock: it grows with each answer.
 
-        Once it is past, the session may be over though nobody said so: what it holds may be another's. -inf: it is
-        over.
+        Once it is past, the session may be over though no server has said so, and another client may hold what it held.
+        -inf: the session is over.
         """
         lives_until = self._session.lives_until
         return float("-inf") if lives_until is None else lives_until / 1000
@@ -116,16 +117,16 @@ class Client(Znodes):
     # Watches.
 
     def watcher(self) -> Watcher:
-        """A queue of events for the `watch=` arguments and `add_watch`; `close` it when it is not needed any more."""
+        """A queue of events for the `watch=` arguments and `add_watch`; `close` it when it is no longer needed."""
         return self._runtime.watcher(self.operations.chroot)
 
     @asynccontextmanager
     async def watch(self, path: str, *, recursive: bool = False) -> AsyncIterator[Watcher]:
         """A persistent watch for the length of the block: `async for event in events`.
 
-        It tells of changes of the znode and of its children; with `recursive` of changes of it and of every descendant.
-        The znode need not exist. Changes made while no server is connected are not told: an event of type SESSION with
-        state CONNECTED says that there may have been some.
+        Its events are changes of the znode and of its list of children; with `recursive`, changes of the znode and of
+        every descendant. The znode need not exist. Changes made while no server is connected bring no events: an event
+        of type SESSION with state CONNECTED says that there may have been some.
         """
         watcher = self.watcher()
         try:
@@ -142,7 +143,7 @@ class Client(Znodes):
     async def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:
         """Removes all watches of a kind at `path`; their watchers are told so. NoWatcherError when there is none.
 
-        local: when the server cannot be reached, or has none, forget them here all the same.
+        local: forget them here even if the server cannot be reached or has none.
         """
         operation = self.operations.remove_watches(path, kind)
         try:
@@ -157,7 +158,7 @@ class Client(Znodes):
     def changes(self, since: int | Place | None = None, prefix: str = "/") -> Changes:
         """`async for change in zk.changes(since, "/app")`: what changed at `prefix` and below it after a zxid.
 
-        In order, each once, whichever servers tell them, until the client is closed; `Changes` has the rest.
+        In order, each once, whichever servers report them, until the client is closed. See `Changes`.
         """
         return Changes(self._runtime, self.operations, since, prefix)
 
@@ -175,11 +176,11 @@ class Client(Znodes):
         return await self.perform(self.operations.reconfig(joining, leaving, members, version))
 
     async def hand_over(self, server_id: int) -> None:
-        """Has another server lead, as a rolling restart wants it. Returns when that has begun; a server of ZooKeeper
-        does not know this, and ends the connection."""
+        """Makes another server the leader, as for a rolling restart. Returns when that has begun. A ZooKeeper server
+        does not know this operation, and ends the connection."""
         await self.perform(self.operations.hand_over(server_id))
 
-    # For recipes: what they need of the library that the caller runs on, and of the session.
+    # For recipes: the caller's library, and the session.
 
     @property
     def caller(self) -> Hashable:
@@ -206,7 +207,7 @@ class Client(Znodes):
         return self._runtime.backend.waiter()
 
     def undertake(self, job: BackgroundJob) -> None:
-        """The session does it by itself (`zab.client.core.background`)."""
+        """The session does the job by itself (`zab.client.core.background`)."""
         self._runtime.undertake(job)
 
     def stir(self, job: BackgroundJob) -> None:
@@ -215,7 +216,7 @@ class Client(Znodes):
         self._runtime.use_room()
 
     def release(self, listener: Listener) -> None:
-        """Its watches are not needed any more."""
+        """The watches of the listener are no longer needed."""
         self._runtime.release(listener)
 
     def nonce(self) -> str:

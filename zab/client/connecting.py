@@ -1,6 +1,6 @@
-"""What `connect` returns where a client is awaited: the block whose beginning gives the client.
+"""What `connect` returns on trio and asyncio: the block that gives the client.
 
-Whoever forgets `async with` is told so, in place of the names of our insides.
+A program without `async with` gets an error that says so, in place of one about our internal names.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +15,7 @@ _FORM: Final = "write: async with connect(hosts) as zk"
 
 
 class Connecting(AbstractAsyncContextManager[Client]):
-    """See the module."""
+    """`async with connect(hosts) as zk`."""
 
     def __init__(self, block: AbstractAsyncContextManager[Client]) -> None:
         self._block = block
@@ -35,7 +35,7 @@ class Connecting(AbstractAsyncContextManager[Client]):
         raise TypeError(f"connect of trio and asyncio takes async with, that of zab.client.sync takes with; {_FORM}")
 
     def __exit__(self, *_: object) -> None:
-        """Never called: nothing is entered."""
+        """Never called, since `__enter__` raises."""
 
     def __getattr__(self, name: str) -> Any:
         if name in dir(Client):

@@ -1,15 +1,15 @@
-"""Clients in a process that was forked off the one that made them: they refuse, and never touch the connection.
+"""Clients in a fork of the process that made them: they raise ForkedError, and never touch the connection.
 
     origin = Origin()                       # of one client
-    origin.socket = opened                  # what carries its connection; None: nothing does
+    origin.socket = opened                  # its connection's socket; None: there is none
     origin.check()                          # ForkedError in a fork
 
 Both processes would write to one connection and read each other's answers; closing the client in one would end the
-session of the other. So in the fork the descriptor of the connection is given to a socket whose other end is closed:
-whatever still uses it reads the end and cannot write, no selector that both processes share is changed, and the
-connection is not held open by a fork that outlives the first process.
+session of the other. So in the fork the connection's descriptor is replaced by a socket whose other end is closed:
+code that still uses it reads the end of the stream and cannot write, no selector that both processes share is changed,
+and a fork that outlives the first process does not hold the connection open.
 
-What is closed in a fork is closed quietly, and its session lives on with the process that made it.
+Closing a client in a fork does nothing: its session lives on with the process that made it.
 """
 
 import os
@@ -27,21 +27,21 @@ class Descriptor(Protocol):
 
 
 class Origin:
-    """See the module. is_elsewhere: this process is a fork of the one that made the client."""
+    """The process that made a client. is_forked: this process is a fork of it."""
 
     def __init__(self) -> None:
-        self.is_elsewhere = False
+        self.is_forked = False
         self.socket: Descriptor | None = None
         _ORIGINS.add(self)
 
     def check(self) -> None:
         """Raises ForkedError."""
-        if self.is_elsewhere:
+        if self.is_forked:
             raise ForkedError("the client was made before this process was forked: make one in each process")
 
     def cut_off(self) -> None:
         """This process was forked."""
-        self.is_elsewhere = True
+        self.is_forked = True
         descriptor = -1 if self.socket is None else self.socket.fileno()
         if descriptor >= 0:
             ours, theirs = socket.socketpair()

@@ -1,9 +1,9 @@
 """Four-letter words, asked as `nc` would: no session, one server, one answer.
 
     servers_of("h1:2181,h2")        the servers of a connection string, in their order
-    await ask("h1:2181", "srvr")    the answer as text; "" where the server knows no such word
+    await ask("h1:2181", "srvr")    the answer as text; "" if the server does not know the word
 
-OSError, or one of its kinds for TLS, where the server cannot be reached or breaks off.
+Raises OSError, or a subclass of it for TLS, if the server cannot be reached or closes the connection early.
 """
 
 import ssl
@@ -21,7 +21,7 @@ from zab.client.tls_context import context_of
 __all__ = ["ANSWER_BYTES_MAX", "ask", "servers_of"]
 
 ANSWER_BYTES_MAX: Final = 1 << 30
-"""Of an answer: `wchp` of some millions of watches. What is longer is broken off with an OSError."""
+"""The largest answer: `wchp` of some millions of watches. A longer one raises OSError."""
 
 _PIECE_BYTES: Final = 1 << 16
 _MASK: Final = struct.Struct(">q")
@@ -34,7 +34,7 @@ def servers_of(hosts: str) -> tuple[Host, ...]:
 
 
 async def ask(server: Host, word: str, *, mask: int | None = None, tls: Tls | None = None) -> str:
-    """The answer to a word. `mask` belongs to `stmk`, and to no other."""
+    """The answer to a word. mask: only for `stmk`."""
     said = word.encode("ascii") + (b"" if mask is None else _MASK.pack(mask))
     pieces = bytearray()
     try:

@@ -5,22 +5,23 @@
     data, stat = backend.run(zk.get("/a"))      # from any thread
 
 A coroutine of a client awaits nothing but its backend, and the waits of this backend block. So it runs from its first
-step to its end in the thread that calls it, and what is written once as a coroutine serves here, too.
+step to its end in the thread that calls it, and the coroutines written for trio and asyncio work here as well.
 
-    any caller's thread         runs coroutines; sends what they ask for, as far as the socket takes it
+    a caller's thread           runs coroutines; sends their requests, as far as the socket takes them
     zab-client                  reads the socket, keeps time, sends the rest
-    zab-client-dial             one for each attempt: resolves, connects, shakes hands; ends with that
+    zab-client-dial             one for each attempt: resolves, connects, does the TLS handshake, ends
 
-Who runs code of the client holds the monitor, and gives it away where it waits: so between two waits a caller is alone,
-as on trio and asyncio.
+A thread that runs code of the client holds the monitor, and releases it while it waits: so between two waits a caller
+is alone, as on trio and asyncio.
 
-Threads that are woken together ask again together. So what one of them asks for is sent by the last of those that were
-woken and have not run yet: many requests in one system call, and in one packet. It waits for them GATHER_S_MAX at most.
+Threads that are woken together send their next requests together. So a request is sent by the last of the threads that
+were woken and have not run yet: many requests in one system call, and in one packet. It waits for them at most
+GATHER_S_MAX.
 
-A `KeyboardInterrupt` and a limit of time end a wait as a cancellation does elsewhere.
+A `KeyboardInterrupt` and a time limit end a wait, as a cancellation does on trio and asyncio.
 
-Limits: a thread that dials a server that does not answer lives on for its share of the session timeout after the client
-was closed; it is a daemon.
+Limits: a thread that dials a server that does not answer outlives a closed client by its share of the session timeout;
+it is a daemon.
 """
 
 import os
@@ -48,13 +49,13 @@ T = TypeVar("T")
 
 RECEIVE_BYTES: Final = 65536
 GATHER_S_MAX: Final = 0.005
-"""A request that is not sent since woken threads may ask, too, is sent by the first that runs after so much time."""
-# threading.Lock takes no longer limits; nothing waits for so long.
+"""A request that waits for woken threads is sent by the first thread that runs after this time."""
+# threading.Lock takes no longer timeout; nothing waits this long.
 WAIT_S_MAX: Final = threading.TIMEOUT_MAX
 
 
 class _OverError(BaseException):
-    """The time of a scope is over: unwinds to it, as a cancellation."""
+    """The time of a scope is over: unwinds to the scope, as a cancellation does."""
 
     def __init__(self, scope: "Scope") -> None:
         super().__init__("a limit of time is over")
@@ -109,7 +110,7 @@ class Scope:
 
 
 class _Alone:
-    """Holds the monitor of a backend meanwhile."""
+    """Holds the monitor of a backend within its block."""
 
     __slots__ = ("_backend",)
 
@@ -130,7 +131,7 @@ class OnThreads:
         self.origin = Origin()
         self._context = context
         self.woken_count = 0
-        """Of threads that were woken and have not run since."""
+        """How many threads were woken and have not run since."""
         self._monitor = threading.Lock()
         self._alone = _Alone(self)
         self._local = threading.local()
@@ -153,7 +154,7 @@ class OnThreads:
 
     @property
     def caller(self) -> object:
-        """Of this thread alone: an identity of the system's is given to a later one again."""
+        """An object of this thread alone: the system gives the identity of a thread to a later one."""
         return self._local.__dict__.setdefault("caller", object())
 
     def check(self) -> None:
@@ -184,13 +185,13 @@ class OnThreads:
 
     @property
     def scopes(self) -> list[Scope]:
-        """Those that this thread is in, the innermost last."""
+        """The scopes that this thread is in, the innermost last."""
         scopes: list[Scope] = self._local.__dict__.setdefault("scopes", [])
         return scopes
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs it to its end in this thread."""
-        if self.origin.is_elsewhere:
+        """Runs the coroutine to its end in this thread."""
+        if self.origin.is_forked:
             coroutine.close()
         with self.alone():
             try:
@@ -207,8 +208,8 @@ class OnThreads:
         return self._alone
 
     def enter(self) -> None:
-        """Takes the monitor; an interrupt comes after it is held. In a fork nobody may hold it: the thread that did
-        is not there."""
+        """Takes the monitor; an interrupt is raised once it is held. Raises ForkedError in a fork, where the thread
+        that held the monitor does not exist."""
         self.origin.check()
         interrupt: KeyboardInterrupt | None = None
         while True:
@@ -221,7 +222,7 @@ class OnThreads:
             raise interrupt
 
     def leave(self) -> None:
-        """Gives the monitor away, and lets the core's thread see what there is for it."""
+        """Sends what is due, wakes the core's thread if it has something to do, and releases the monitor."""
         try:
             self._settle()
         finally:
@@ -235,7 +236,7 @@ class OnThreads:
             os.write(self._alarm_out, b"!")
 
     def _gathers(self) -> bool:
-        """Whether somebody who was woken will soon run, and send what there is."""
+        """Whether a thread that was woken will soon run, and send what there is."""
         if not self.woken_count:
             return False
         now = self.now()
@@ -244,7 +245,7 @@ class OnThreads:
         return now - self._gathers_since < GATHER_S_MAX
 
     def wait(self, waiter: _Waiter) -> None:
-        """Until it is woken. Raises where the time of a scope is over before."""
+        """Waits until it is woken. Raises _OverError if the time of a scope is over before."""
         scope = min(self.scopes, key=lambda scope: scope.deadline, default=None)
         seconds = -1.0 if scope is None or scope.deadline >= WAIT_S_MAX else max(scope.deadline - self.now(), 0)
         waiter.is_awaited = True
@@ -258,7 +259,7 @@ class OnThreads:
             raise _OverError(scope)
 
     def _enter_after(self, waiter: _Waiter) -> None:
-        """Takes the monitor after a wait, also where that was cut short."""
+        """Takes the monitor after a wait, even if the wait was interrupted."""
         try:
             self.enter()
         finally:
@@ -278,7 +279,8 @@ class OnThreads:
         self._thread.start()
 
     def end(self) -> None:
-        """All is closed when it returns, but a thread that dials. Raises what went wrong in the core's thread."""
+        """Everything is closed when it returns, except for threads that dial. Raises what went wrong in the core's
+        thread."""
         if threading.current_thread() is not self._thread:
             self._thread.join()
         if self._failure is not None:
@@ -301,7 +303,7 @@ class OnThreads:
                     self._failure = sys.exception()
                     runtime.abandon()
                 self._hang_up()
-                # From here on nobody can be alarmed.
+                # From here on the thread cannot be woken.
                 self._is_alarmed = True
             self._selector.close()
             os.close(self._alarm_in)
@@ -350,7 +352,7 @@ class OnThreads:
             self._unsent = b""
 
     def _send(self) -> None:
-        """As much as the socket takes; the rest when it takes more."""
+        """Sends as much as the socket takes; the rest when it takes more."""
         self._flushes = False
         self._gathers_since = None
         runtime = self._runtime
@@ -370,14 +372,14 @@ class OnThreads:
         self._listen()
 
     def _listen(self) -> None:
-        """Hears of what can be read, and of room for what is unsent."""
+        """Asks the selector for readable data, and for room to write if something is unsent."""
         if self._socket is not None and self._asks_for_room is not bool(self._unsent):
             self._asks_for_room = bool(self._unsent)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._asks_for_room else 0)
             self._selector.modify(self._socket, events)
 
     def _receive(self, runtime: Runtime) -> None:
-        """What is there, once; of TLS all that is decrypted already, which no selector tells."""
+        """Reads what is there, once; with TLS all that is decrypted already, of which no selector knows."""
         while self._socket is not None:
             try:
                 data = self._socket.recv(RECEIVE_BYTES)

@@ -1,12 +1,12 @@
 """The client on trio: `connect`, and the tasks that move bytes between streams and the core.
 
     connect()                   the caller's block; owns the nursery, closes the session when the block is left
-    └─ OnTrio.run               for as long as the session: carries out the core's wishes, and wakes it at its times
+    └─ OnTrio.run               as long as the session lives: carries out the core's wishes, and polls it in time
        ├─ _link                 one attempt: dials, then reads; a HangUp cancels it
        │  └─ _write             what the core has to send -> stream; sleeps while there is nothing
        └─ _probe                asks another server with `isro`
 
-A task never raises what the other side did: it tells the core. What does leave `run` is a bug or a cancellation.
+A task never raises what a server did: it tells the core. What `run` raises is a bug or a cancellation.
 """
 
 import os
@@ -36,9 +36,9 @@ RECEIVE_BYTES: Final = 65536
 
 
 def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[Options]) -> Connecting:
-    """A client on trio, whose session lives as long as the block. `Options` says what there is, and what is raised.
+    """A client on trio, whose session lives as long as the block. See `Options` for the keywords and what is raised.
 
-    dial: opens the streams instead of TCP. Raises RuntimeError where trio does not run.
+    dial: opens the streams instead of TCP. Raises RuntimeError if trio does not run.
     """
     return Connecting(_connect(hosts, dial, options))
 
@@ -61,12 +61,12 @@ async def _connect(hosts: str, dial: Dialler | None, options: Options) -> AsyncI
                 await runtime.wait_connected(connect_wait_ms(runtime))
                 yield Client(runtime)
             finally:
-                if backend.origin.is_elsewhere:
+                if backend.origin.is_forked:
                     runtime.abandon()
                 else:
                     await runtime.close()
     except BaseExceptionGroup as group:
-        # The nursery is this function's own business: what the caller's block raises leaves it as it was raised.
+        # The nursery is an internal of this function: what the caller's block raises is raised unchanged.
         if len(group.exceptions) != 1:
             raise
         alone = group.exceptions[0]
@@ -78,7 +78,7 @@ async def _connect(hosts: str, dial: Dialler | None, options: Options) -> AsyncI
 
 
 class AddressDialler(Protocol):
-    """The address is one that the host's name stands for; None: whatever the name leads to."""
+    """address: one of those that the host's name stands for; None: let the name be resolved."""
 
     def __call__(self, host: Host, address: str | None = None, /) -> Awaitable[trio.abc.Stream]: ...
 
@@ -135,8 +135,10 @@ class _Scope:
 
 
 class OnTrio:
-    """The backend of trio (`zab.client.core.backends`), and what drives the core. `dial` opens streams; resolves: to
-    each of the addresses that a name stands for."""
+    """The backend of trio (`zab.client.core.backends`), and what drives the core.
+
+    dial: opens streams. resolves: whether to resolve names, and dial each of their addresses.
+    """
 
     def __init__(self, dial: AddressDialler, *, resolves: bool) -> None:
         self.origin = Origin()
@@ -181,12 +183,12 @@ class OnTrio:
     # The tasks.
 
     async def run(self, runtime: Runtime) -> None:
-        """Until the session is over. A cancelled block still has to close its session, which takes these tasks."""
+        """Runs until the session is over. A cancelled block still has to close its session, which takes these tasks."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 todo = runtime.poll(_now_ms())
                 while True:
-                    if not self.origin.is_elsewhere:
+                    if not self.origin.is_forked:
                         for wish in todo.wishes:
                             self._carry_out(runtime, wish, nursery)
                     if todo.is_over:
@@ -206,7 +208,7 @@ class OnTrio:
                 nursery.start_soon(self._probe, runtime, attempt, place)
 
     async def _rest(self, until: float | None) -> None:
-        """Until the core is to be polled again."""
+        """Waits until the core is to be polled again."""
         if not self._has_attention:
             with trio.move_on_at(float("inf") if until is None else until):
                 await self._attending.park()
@@ -276,7 +278,7 @@ def _now_ms() -> int:
 
 
 def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
-    """None for a stream that is no socket's."""
+    """The socket below the stream; None if there is none."""
     inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
     return inner.socket if isinstance(inner, trio.SocketStream) else None
 
@@ -286,7 +288,7 @@ def _by_host(dial: Dialler) -> AddressDialler:
 
 
 def tcp(context: ssl.SSLContext | None) -> AddressDialler:
-    """Dials a server over TCP, or TLS when there is a context: then the handshake is done when the stream is there."""
+    """Dials a server over TCP, or over TLS if there is a context: then it returns after the handshake."""
 
     async def dial(host: Host, address: str | None = None) -> trio.abc.Stream:
         try:
@@ -312,7 +314,7 @@ def tcp(context: ssl.SSLContext | None) -> AddressDialler:
 
 
 def _told(error: OSError) -> OSError:
-    """Why there is no connection: trio wraps several attempts in one error, and its words name the address again."""
+    """Why there is no connection: trio wraps several attempts in one error, and its text repeats the address."""
     inner: BaseException | None = error.__cause__
     if isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]

@@ -1,39 +1,39 @@
-"""The operations again, until each is known to be done or refused: what a lost connection leaves open is found out.
+"""Operations that are repeated until each is known to be done or refused, also after a lost connection.
 
     zk.retrying()                       a view of the client, as long as its session lives
-    zk.retrying(limit_s=30)             gives up after so long, with the last error
+    zk.retrying(limit_s=30)             gives up after 30 seconds, with the last error
 
     never sent (NotConnectedError, ThrottledError, SessionMovedError)       sent again
     lost: a read, `sync`, what `ensure_path` creates                        sent again
     lost: a write                                                           found out, then sent again or answered
 
-How a lost write is found out: first `sync`, which comes after whatever of this session was under way. Then the feed of
-changes (`zab.client.core.changes`) tells what this session did since the write was asked for: a change of the same
-kind, with the same data, that is no other write's of this client. When it is there, its result is made of it; when it
-is not, the write was not done, and cannot be any more.
+How the outcome of a lost write is found out: first comes a `sync`, which is answered after all that this session had in
+flight. Then the feed of changes (`zab.client.core.changes`) is searched for what this session did since the write was
+requested: a change of the same kind, with the same data, that belongs to no other write of this client. If there is
+one, it gives the write's result; if there is none, the write was not done, and never will be.
 
-A server of ZooKeeper has no such feed. There, what the znode looks like is read, which tells less:
+A ZooKeeper server has no such feed. There the znode itself is read, which tells less:
 
     create, ephemeral       the owner tells
     set with a version      the version has not changed: not done. It is the next one, with this data: done
     delete with a version   the version is there still: not done
     anything else           ConnectionLossError: whether it was done stays unknown
 
-A try_remove or remove_recursive of which the feed tells no change was not done, or came to nothing; it is sent again. A
-transaction with a remove_recursive stays unknown: the feed tells what it comes to in another order than it was asked.
+A try_remove or remove_recursive without a change in the feed was not done, or had no effect; it is sent again. The
+outcome of a transaction with a remove_recursive stays unknown: the feed has its changes in a different order.
 
-What is sent and lost again each time, since the server ends the connection for it, is raised after 100 times.
+A request that is lost each time it is sent, since the server ends the connection for it, is raised after 100 times.
 
 Invariants:
 - A write is sent again only when it is certain that it was not done.
-- What is answered was done by this client, exactly once. (But for ZooKeeper's `set`: by somebody, with this data.)
+- What returns was done by this client, exactly once. (Except for ZooKeeper's `set`: some client set this data.)
 
-The Stat of a `set` that was found out is that of its change, but what the change does not tell (`czxid`, `ctime`,
-`cversion`, `aversion`, `num_children`, `pzxid`) is as it was read afterwards, and 0 where the znode is gone by then.
+The Stat of a lost `set` is that of its change. Fields that the change does not have (`czxid`, `ctime`, `cversion`,
+`aversion`, `num_children`, `pzxid`) are those read afterwards, or 0 if the znode is gone by then.
 
-What cannot be seen cannot be found out: when a znode's ACL lets this client not read it, a lost write stays unknown.
+If a znode's ACL does not let this client read it, the outcome of a lost write stays unknown.
 
-Deliberately not here: a session that is over. Its writes may have been done; nobody can be asked (SessionExpiredError).
+Deliberately not here: a session that is over. Its writes may have been done; no server can tell (SessionExpiredError).
 """
 
 from typing import Any, Final, Protocol, TypeVar
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 THROTTLED_PAUSE_S: Final = 0.1
 LOSSES_OF_A_FEED_MAX: Final = 3
-"""After so many lost connections the feed is not asked any more: a server that does not know it may end them so."""
+"""After this many lost connections the feed is not used: a server without it may have ended them."""
 _SENT_AGAIN: Final = (NotConnectedError, ThrottledError, SessionMovedError)
 _KINDS: Final = {
     Effect.CREATE: ChangeKind.CREATED,
@@ -82,20 +82,20 @@ _PERHAPS: Final = {
     OpCode.TRY_REMOVE: Effect.DELETE,
     OpCode.REMOVE_RECURSIVE: Effect.DELETE,
 }
-"""What they change, if they change anything."""
+"""The kind of change that each makes, if it changes anything."""
 _SEQUENTIAL: Final = 2
 _SEQUENCE_DIGITS: Final = 10
 
 
 @define
 class _Found:
-    """The write was done, and this is what it would have been answered."""
+    """The write was done, and this would have been its answer."""
 
     result: Any
 
 
 class Asked(Protocol):
-    """What is needed of a client: `zab.client.client` has the words."""
+    """What is needed of a client: see `zab.client.client`."""
 
     operations: Operations
 
@@ -159,7 +159,8 @@ class Retrying(Znodes):
         raise error or NotConnectedError(operation.path, detail=f"no answer within {self._limit_s} s")
 
     async def _find_out(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
-        """What the lost operation came to; None: it was not done, and is not under way. Raises `lost`: unknown."""
+        """The outcome of the lost operation; None: it was not done, and is not in flight. Raises `lost` if it is
+        unknown."""
         if operation.opcode not in WRITES or operation.is_repeatable:
             return None
         if any(part.opcode == OpCode.REMOVE_RECURSIVE for part in operation.parts):
@@ -181,10 +182,10 @@ class Retrying(Znodes):
             except ConnectionLossError as failure:
                 if failure is lost:
                     raise
-        # Nobody tells.
+        # No server can tell.
         raise lost
 
-    # By the feed of changes.
+    # With the feed of changes.
 
     async def _by_changes(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
         changes = await self._client.changes(since).up_to(self._client.last_zxid)
@@ -205,7 +206,7 @@ class Retrying(Znodes):
         return None
 
     def _is_of(self, parts: tuple[Operation[Any], ...], changes: dict[int, Change]) -> bool:
-        """Whether one transaction's changes are those of these parts."""
+        """Whether the changes of one transaction are those of these parts."""
         if parts[0].opcode == OpCode.REMOVE_RECURSIVE:
             *_, last = changes.values()
             is_all_deleted = all(change.kind is ChangeKind.DELETED for change in changes.values())
@@ -238,7 +239,7 @@ class Retrying(Znodes):
         return change.path == path
 
     async def _result(self, part: Operation[Any], change: Change | None) -> Any:
-        """What the part would have been answered."""
+        """What would have been the answer to the part."""
         if part.opcode == OpCode.CREATE_IF_NOT_EXISTS:
             return part.path
         if change is None or change.kind is ChangeKind.DELETED:
@@ -253,7 +254,8 @@ class Retrying(Znodes):
         return now._replace(mzxid=change.zxid, mtime=change.time, version=change.version, data_length=size)
 
     async def _is_visible(self, part: Operation[Any], since: int, deleted: set[str]) -> bool:
-        """Whether a change by the part would have been told to this client. deleted: what is told to be gone since."""
+        """Whether the feed would have shown this client a change by the part. deleted: paths deleted since, by the
+        feed."""
         if part.opcode in _CHECKS:
             return True
         if isinstance(part.body, Create):
@@ -267,12 +269,12 @@ class Retrying(Znodes):
         except NoAuthError:
             return False
         except NoNodeError:
-            # Gone before, or by this very part with an ACL that nobody can ask for now.
+            # Gone before, or deleted by this part, with an ACL that can no longer be read.
             return path in deleted or await self._is_quiet(path.rpartition("/")[0] or "/", since)
         return True
 
     async def _is_quiet(self, parent: str, since: int) -> bool:
-        """Whether no child of it was made or deleted since."""
+        """Whether none of its children was created or deleted since."""
         try:
             _, stat = await self._client.get(parent)
         except NoAuthError:
@@ -281,7 +283,7 @@ class Retrying(Znodes):
             return parent != "/" and await self._is_quiet(parent.rpartition("/")[0] or "/", since)
         return stat.pzxid <= since
 
-    # By what the znode looks like.
+    # With a read of the znode.
 
     async def _by_reading(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
         if not isinstance(operation.body, Create | SetData | PathVersion):
@@ -299,7 +301,7 @@ class Retrying(Znodes):
             case Create(flags=1) if stat.ephemeral_owner == self._client.session_id and stat.czxid > since:
                 return _Found((path, stat))
             case Create(flags=1):
-                # Somebody else's, or an older one: sending it again is answered so.
+                # Another client's, or an older one: when sent again, the create gets this answer.
                 return None
             case SetData(version=version) | PathVersion(version=version) if version == stat.version:
                 return None
@@ -310,7 +312,7 @@ class Retrying(Znodes):
 
 
 def _is_sequential(flags: int) -> bool:
-    """Of create's flags: 2, 3 and 6 number the znode."""
+    """Whether the server appends a number: flags 2, 3 and 6 of create."""
     return bool(flags & _SEQUENTIAL)
 
 

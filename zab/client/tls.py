@@ -1,15 +1,15 @@
-"""What a failure of TLS under a client's connection means, in words.
+"""What a TLS failure of a client's connection means, in words.
 
-A handshake that fails says something of the server, or of this client's own settings, that another try does not change:
-`fault` tells such a failure from a connection that broke. The end of a connection within the handshake is none: a port
-without TLS answers so, but a server that does not serve at the moment may, too.
+A failed handshake tells something about the server, or about this client's settings, that trying again does not change:
+`fault` distinguishes such a failure from a connection that broke. A connection that ends during the handshake is no
+such failure: a port without TLS does that, but so may a server that does not serve at the moment.
 
-After the handshake of TLS 1.3 the server may still refuse: it judges the client's certificate last. So `fault` reads
-what ends a connection later, too.
+After a TLS 1.3 handshake the server may still refuse: it verifies the client's certificate last. So `fault` is also
+asked about errors that end a connection later.
 
 Limits: TLS 1.2 at least.
 
-Not here: the stores (`zab.tls.stores`), what is done about a fault (`zab.client.core.runtime`).
+Not here: the stores (`zab.tls.stores`), what is done about a fault (`zab.client.core.failures`).
 """
 
 import ssl
@@ -40,7 +40,7 @@ _REASONS: Final = {
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "it says that the client's certificate was revoked",
     **dict.fromkeys(
         ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", "TLSV1_ALERT_ACCESS_DENIED"),
-        # Java says so where there is none, too.
+        # Java sends this even if there is no certificate.
         "it refuses the client's certificate, or wants one, which a key store has",
     ),
     **dict.fromkeys(
@@ -54,7 +54,7 @@ ENDED: Final = "it closed the connection within the handshake, as a port without
 
 
 def fault(error: BaseException | None) -> str | None:
-    """What TLS has against the connection that ended with `error`; None where it ended for another reason."""
+    """Why TLS failed on the connection that ended with `error`; None if it ended for another reason."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__
     if error is None:

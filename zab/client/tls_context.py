@@ -1,11 +1,11 @@
-"""The TLS of a client, out of its settings: who vouches for servers, and its own certificate.
+"""The TLS context of a client, from its settings: the trusted authorities, and the client's certificate.
 
 Limits: TLS 1.2 at least.
 
-A key that others may read is warned of (`OpenKeyWarning`), not refused, as a server's is: where secrets are mounted for
-a group, as in Kubernetes, a program cannot choose.
+A client's key that other users may read causes a warning (`OpenKeyWarning`); a server's key is refused. Where secrets
+are mounted for a group, as in Kubernetes, a program cannot choose.
 
-Not here: the stores (`zab.tls.stores`), which take a library that a client without TLS never loads.
+Not here: the stores (`zab.tls.stores`), which need a library that a client without TLS never loads.
 """
 
 import os
@@ -20,7 +20,7 @@ __all__ = ["OpenKeyWarning", "context_of"]
 
 
 class OpenKeyWarning(UserWarning):
-    """Others than its owner may use the key of a client, or the password that opens it."""
+    """Other users may read the key of a client, or the password of its key store."""
 
 
 def context_of(tls: Tls) -> ssl.SSLContext:
@@ -49,5 +49,5 @@ def _warn_if_open(name: str, path: str) -> None:
 
 
 def _store(name: str, path: str, password: str) -> Store:
-    """What is not named as something else is PEM: certificates have many names."""
+    """A store is PEM unless its name says otherwise: PEM files have many suffixes."""
     return Store(StoreKeys(name, "the password file", "its name"), path, kind_of(path) or "pem", password)

@@ -1,11 +1,11 @@
-"""Why servers that can be reached serve nobody: asked with four-letter words when a command found no server.
+"""Why servers that can be reached serve no clients: asked with four-letter words when a command found no server.
 
-    why_unserved("a:2181,b:2181") -> "a:2181: no service: …"      None where no server says it
-    READ_ONLY in that                                             it serves who asks for no more than reads
+    why_unserved("a:2181,b:2181") -> "a:2181: no service: …"      None if no server says so
+    READ_ONLY in that                                             it serves clients that accept read-only mode
 
-Each server is asked `srvr` until one says it; one that does not say, and answers, is asked `isro`, which each server
-answers that may be in read-only mode. A word takes `ASK_SECONDS` at most. Over TLS nobody is asked: it would not be
-known who answers.
+The servers are asked `srvr`, one after the other, until one gives a reason. A server that answers without one is asked
+`isro`, which every server answers that may be in read-only mode. A word takes at most `ASK_SECONDS`. Not used with TLS:
+the answer would not be authenticated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ_ONLY: Final = "no service but to readers"
 
 
 def why_unserved(hosts: str) -> str | None:
-    """What the first server says that can be reached and serves nobody, or readers alone."""
+    """What the first server says that can be reached and serves no clients, or only read-only ones."""
     servers, _chroot = parse_hosts(hosts)
     for server in servers[:SERVERS_MAX]:
         answer = _answer(server, b"srvr")
@@ -37,7 +37,7 @@ def why_unserved(hosts: str) -> str | None:
 
 
 def _answer(server: Host, word: bytes) -> str:
-    """What it says to a word; empty where it says nothing."""
+    """The answer to a word; empty if there is none."""
     answer = b""
     with contextlib.suppress(OSError), socket.create_connection((server.name, server.port), ASK_SECONDS) as connection:
         connection.settimeout(ASK_SECONDS)

@@ -1,13 +1,13 @@
-"""The operations of the service on znodes, each as a method, once for all who offer them.
+"""The operations of the service on znodes, each as a method, for all classes that offer them.
 
-`Client` sends each; `Retrying` (`zab.client.retry`) sends it again after a lost connection, where that may be done.
+`Client` sends each once; `Retrying` (`zab.client.retry`) sends it again after a lost connection where that is safe.
 
 A path is absolute, `version` -1 matches every version. `data` is bytes, and TypeError is raised for text; it may be
-None, which the service keeps apart from b"".
+None, which the service distinguishes from b"".
 
 What an operation raises: the exception of the error code (`zab.client.core.exceptions`); ConnectionLossError when the
-connection broke before the answer, which leaves open whether a write happened; NotConnectedError or ThrottledError when
-it was never sent; SessionExpiredError when the session is over.
+connection broke before the answer, so that it is unknown whether a write was done; NotConnectedError or ThrottledError
+when it was never sent; SessionExpiredError when the session is over.
 """
 
 from abc import ABC, abstractmethod
@@ -37,11 +37,11 @@ __all__ = ["Znodes"]
 T = TypeVar("T")
 
 PAGE_COUNT: Final = 1_000
-"""Names of a page, where nothing else is said."""
+"""Default number of names in a page."""
 
 
 class Znodes(ABC):
-    """See the module. `operations` makes what `perform` sends."""
+    """`operations` makes what `perform` sends."""
 
     operations: Operations
 
@@ -60,12 +60,12 @@ class Znodes(ABC):
         ttl_ms: int | None = None,
         if_not_exists: bool = False,
     ) -> str:
-        """Creates a znode and returns its path, which has ten more digits when `sequence` is set (19, where the
-        server goes on with numbers of 64 bits).
+        """Creates a znode and returns its path, which has ten more digits when `sequence` is set (19 if the server uses
+        64-bit numbers).
 
-        if_not_exists: it is no error that the znode is there already, whatever is in it. ClickHouse Keeper knows this,
-        and a server of ours where `createIfNotExistsEnabled` is set; for others it is an unknown operation, which ends
-        the connection.
+        if_not_exists: succeed if the znode exists, whatever it contains. Supported by ClickHouse Keeper, and by zab
+        servers with `createIfNotExistsEnabled`; for other servers it is an unknown operation, which ends the
+        connection.
         """
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         if if_not_exists:
@@ -84,7 +84,7 @@ class Znodes(ABC):
         container: bool = False,
         ttl_ms: int | None = None,
     ) -> tuple[str, Stat]:
-        """As `create`, with the new znode's Stat."""
+        """Like `create`; also returns the new znode's Stat."""
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         return await self.perform(self.operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
 
@@ -92,45 +92,47 @@ class Znodes(ABC):
         await self.perform(self.operations.delete(path, version))
 
     async def exists(self, path: str, *, watch: Listener | None = None) -> Stat | None:
-        """The Stat, None when there is no znode. `watch` hears once of its creation, change or deletion."""
+        """The Stat; None if there is no znode. `watch` is told once: of its creation, change or deletion."""
         try:
             return await self.perform(self.operations.exists(path, watch))
         except NoNodeError:
             return None
 
     async def get(self, path: str, *, watch: Listener | None = None) -> tuple[bytes | None, Stat]:
-        """Data and Stat. `watch` hears once of the next change of the data, or of the deletion."""
+        """Data and Stat. `watch` is told once: of the next change of the data, or of the deletion."""
         return await self.perform(self.operations.get(path, watch))
 
     async def set(self, path: str, data: bytes | None, version: int = -1) -> Stat:
         return await self.perform(self.operations.set(path, data, version))
 
     async def get_children(self, path: str, *, watch: Listener | None = None) -> list[str]:
-        """The children's names, sorted. `watch` hears once of the next child made or deleted, or of the deletion."""
+        """The children's names, sorted. `watch` is told once: of the next child created or deleted, or of the
+        deletion."""
         return await self.perform(self.operations.get_children(path, watch))
 
     async def get_children2(self, path: str, *, watch: Listener | None = None) -> tuple[list[str], Stat]:
-        """As `get_children`, with the znode's Stat."""
+        """Like `get_children`; also returns the znode's Stat."""
         return await self.perform(self.operations.get_children2(path, watch))
 
     async def get_children_page(
         self, path: str, *, after: str = "", prefix: str = "", count: int = PAGE_COUNT
     ) -> ChildrenPage:
-        """The next children in the order of their names: at most `count`, those that come after the name `after` and
-        begin with `prefix`. A server may give fewer (`has_more` tells), but one at least; it sends 5,000 names and 512
-        KiB of them at most. The order is that of the code points. All that a page says is of one state of the znode.
+        """The next children in the order of their names: at most `count` names that come after `after` and begin with
+        `prefix`. A server may return fewer, but at least one, and sets `has_more`; it sends at most 5,000 names and 512
+        KiB. The order is that of the code points. A page shows one state of the znode.
 
-        For directories of which not all names fit in one answer. Only servers of ours know it: UnimplementedError.
+        For znodes with more children than fit in one answer. Only zab servers support it: others raise
+        UnimplementedError.
         """
         return await self.perform(self.operations.get_children_page(path, after, prefix, count))
 
     def iter_children(
         self, path: str, *, after: str = "", prefix: str = "", page_count: int = PAGE_COUNT
     ) -> ChildNames:
-        """The names of all children, in order, read as pages of `page_count` while they are taken.
+        """The names of all children, in order; pages of `page_count` names are read as the iteration proceeds.
 
-        A child that is there all the time is told exactly once, and none is told twice; one that comes or goes
-        meanwhile is told or not. Raises as `get_children_page` does, NoNodeError also between two pages.
+        A child that exists all the time is yielded exactly once, and none is yielded twice; one that is created or
+        deleted meanwhile may or may not be. Raises what `get_children_page` raises, NoNodeError also between two pages.
         """
 
         async def read(at: str) -> ChildrenPage:
@@ -150,11 +152,11 @@ class Znodes(ABC):
         return await self.perform(self.operations.get_acl(path))
 
     async def set_acl(self, path: str, acl: Iterable[Acl], version: int = -1) -> Stat:
-        """`version` is the ACL's own (`Stat.aversion`)."""
+        """version: that of the ACL (`Stat.aversion`)."""
         return await self.perform(self.operations.set_acl(path, acl, version))
 
     async def sync(self, path: str = "/") -> None:
-        """Returns once this server has applied everything that was acknowledged to anybody before the call."""
+        """Returns once this server has applied everything that was acknowledged to any client before the call."""
         await self.perform(self.operations.sync(path))
 
     async def get_config(self, *, watch: Listener | None = None) -> tuple[bytes | None, Stat]:
@@ -162,22 +164,22 @@ class Znodes(ABC):
         return await self.perform(self.operations.get_config(watch))
 
     async def who_am_i(self) -> list[Identity]:
-        """Whom the server takes this connection for."""
+        """The identities that the server has for this connection."""
         return await self.perform(self.operations.who_am_i())
 
     async def check_watches(self, path: str, kind: WatchKind = WatchKind.ANY) -> bool:
-        """Whether this connection has such a watch at the server."""
+        """Whether the server has such a watch for this connection."""
         try:
             await self.perform(self.operations.check_watches(path, kind))
         except NoWatcherError:
             return False
         return True
 
-    # ClickHouse Keeper's. Keeper has them, and a server of ours where `keeperExtensionsEnabled` is set; for others they
-    # are unknown operations, which end the connection: UnimplementedError.
+    # Supported by ClickHouse Keeper, and by zab servers with `keeperExtensionsEnabled`; for other servers they are
+    # unknown operations, which end the connection: UnimplementedError.
 
     async def keeper_features(self) -> frozenset[KeeperFeature]:
-        """Which of them the server has that this client is connected to; none where it is no such server."""
+        """Which of these operations the connected server supports; empty if it supports none."""
         try:
             return await self.perform(self.operations.keeper_features())
         except NoNodeError:
@@ -192,31 +194,31 @@ class Znodes(ABC):
         data: bool = False,
         watch: Listener | None = None,
     ) -> Listing:
-        """The children of one kind, with their Stats and data where these are asked for, all of one state. `watch` is
-        as that of `get_children`. Servers of ours give no more than 20,000 children, and `jute.maxbuffer`, so."""
+        """The children of one kind, with their Stats and data if requested, all of one state. `watch` is that of
+        `get_children`. A zab server returns at most 20,000 children, and at most `jute.maxbuffer` bytes."""
         return await self.perform(self.operations.list_children(path, kind, stats=stats, data=data, watch=watch))
 
     async def list_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> list[str]:
-        """The paths of what is below the znode, sorted: `limit` of them at most, nearer ones before farther ones. What
-        this client may not read is left out, with all below it."""
+        """The paths of the znode's descendants, sorted: at most `limit`, those closer to the znode first. A znode that
+        this client may not read is left out, with all its descendants."""
         return await self.perform(self.operations.list_recursive(path, limit))
 
     async def try_remove(self, path: str, version: int = -1) -> None:
-        """As `delete`, where that can be done; nothing and no error, where the znode is not there, has another version
-        or has children."""
+        """Like `delete`, but no error if the znode does not exist, has another version or has children: then nothing is
+        done."""
         await self.perform(self.operations.try_remove(path, version))
 
     async def remove_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> None:
-        """Deletes the znode and all below it at once, or nothing: NotEmptyError, where they are more than `limit`, or
-        than one transaction has room for (then `delete_all`). No error, where it does not exist."""
+        """Deletes the znode and all its descendants at once, or nothing: NotEmptyError if they are more than `limit`,
+        or too many for one transaction (then use `delete_all`). No error if the znode does not exist."""
         await self.perform(self.operations.remove_recursive(path, limit))
 
-    # What takes several requests.
+    # Methods that take several requests.
 
     async def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        """Creates the znode, and those above it, where they do not exist; those of the chroot, too.
+        """Creates the znode and its ancestors, as far as they do not exist; those of the chroot as well.
 
-        Raises NoNodeError where others delete them again each time.
+        Raises NoNodeError if other clients keep deleting them.
         """
         creates, attempts = self.operations.create_each(path, acl), Attempts()
         at, is_descending = 0, False
@@ -235,12 +237,13 @@ class Znodes(ABC):
             at, is_descending = at - 1, True
 
     async def delete_all(self, path: str) -> int:
-        """Deletes the znode and all below it, the deepest first; returns how many. What others create meanwhile, too.
+        """Deletes the znode and all its descendants, the deepest first, also those that others create meanwhile.
+        Returns how many; 0 if the znode does not exist.
 
-        A znode that is not there is none of them. The root cannot be deleted: BadArgumentsError, before anything is.
+        The root cannot be deleted: BadArgumentsError, before anything is deleted.
         """
         count = 0
-        # A path is left when its znode is gone; what is found below it goes before.
+        # A path is done when its znode is gone; its descendants are deleted before it.
         pending = [path]
         while pending:
             try:
@@ -279,7 +282,7 @@ class Znodes(ABC):
     ) -> list[tuple[bytes | None, Stat] | list[str] | RequestError]: ...
 
     async def multi_read(self, reads: Sequence[Get | GetChildren]) -> list[Any]:
-        """Answers each read with what it would return alone, or with its RequestError (returned, not raised)."""
+        """Returns for each read what it would return alone, or its RequestError (which is not raised)."""
         operations: list[Operation[Any]] = [
             self.operations.get(read.path) if isinstance(read, Get) else self.operations.get_children(read.path)
             for read in reads

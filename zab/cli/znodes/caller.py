@@ -1,15 +1,15 @@
-"""Runs one command's work on a client: connects, carries it out, and ends with the exit code of what went wrong.
+"""Runs one command's work on a client: connects, runs it, and exits with the code of its error.
 
-Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
-whether a write was done is unknown then; 3 a SessionExpiredError, too; 124 an OutOfTimeError.
+Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError,
+after which it is unknown whether a write was done, or a SessionExpiredError; 124 an OutOfTimeError.
 
-What went wrong is said so that somebody can do something about it on the command line (`carry_out`).
+Errors name the option of the command line that helps (`carry_out`).
 
-A command that waits for a change goes on in its session, whichever member has it: what the watcher hears of the session
-itself is told on standard error, and is never the change that was waited for (`next_change`).
+A command that waits for a change continues in its session, whichever member has it: events of the session itself are
+printed on standard error, and do not end the wait (`next_change`).
 
-A command is a plain function that hands its asynchronous work to `perform`. On the command line that opens a session
-for this one command (`OneShot`); in the shell, the shell's session is used (`zab.cli.znodes.shell`).
+A command is a plain function that passes its asynchronous work to `perform`. On the command line that opens a session
+for this one command (`OneShot`); in the shell it uses the shell's session (`zab.cli.znodes.shell`).
 """
 
 import math
@@ -68,24 +68,24 @@ class OutOfTimeError(ZabError):
 
 
 class Caller(Protocol):
-    """Who runs a command: the command line once, or the shell."""
+    """Runs commands: the command line one, the shell many."""
 
     @property
     def options(self) -> ConnectionOptions:
         """How the servers are reached."""
 
     def run(self, work: Work, seconds: float | None) -> None:
-        """Carries out the work, from a thread or program that is not inside of trio. Raises OutOfTimeError when it
-        takes longer than `seconds`, and a server has to be found in them, too."""
+        """Runs the work, from a thread or program that is not inside of trio. Raises OutOfTimeError if it takes longer
+        than `seconds`, which include finding a server."""
 
     def watcher(self, zk: Client) -> Watcher:
-        """For the `-w` of a command."""
+        """A watcher for the `-w` of a command."""
 
     async def follow(self, watcher: Watcher, *, json: bool = False) -> None:
-        """Called for the `-w` of a command once it has printed its answer. json: in which form that was."""
+        """Called for the `-w` of a command once it has printed its answer. json: whether that was JSON."""
 
     def tell(self, state: State) -> None:
-        """The state of the session changed while a command waits."""
+        """Called when the state of the session changes while a command waits."""
 
 
 class OneShot:
@@ -101,7 +101,7 @@ class OneShot:
             async with open_client() as zk:
                 await carry_out(work, zk, self, self.options.hosts)
 
-        # Anywhere else an interrupt could cut a step of the protocol in half.
+        # Elsewhere an interrupt could cut a step of the protocol in half.
         trio.run(within, seconds, session, restrict_keyboard_interrupt_to_checkpoints=True)
 
     def watcher(self, zk: Client) -> Watcher:
@@ -118,7 +118,7 @@ class OneShot:
 
 
 async def within(seconds: float | None, act: Callable[[], Awaitable[None]]) -> None:
-    """Raises OutOfTimeError when it takes longer; None is no limit."""
+    """Raises OutOfTimeError if it takes longer; None: no limit."""
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         await act()
     if scope.cancelled_caught:
@@ -127,7 +127,7 @@ async def within(seconds: float | None, act: Callable[[], Awaitable[None]]) -> N
 
 
 async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:
-    """The work, on a client of `hosts`. What it raises names what on the command line is to be changed."""
+    """Runs the work on a client of `hosts`. Its errors name what to change on the command line."""
     try:
         await work(zk, caller)
     except RequestTooLargeError as error:
@@ -142,7 +142,7 @@ async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:
 
 
 async def _has_chroot(zk: Client) -> bool:
-    """A refusal proves it, too: of a znode that is not there nobody is told that he may not read it."""
+    """A refusal also proves that it exists: a missing znode is never refused for its permissions."""
     try:
         return await zk.exists("/") is not None
     except RequestError:
@@ -150,7 +150,7 @@ async def _has_chroot(zk: Client) -> bool:
 
 
 async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:
-    """The next event of a znode. What is heard of the session before it is told. Raises what ended the watcher."""
+    """The next event of a znode; reports events of the session before it. Raises what ended the watcher."""
     while True:
         event = await watcher.receive()
         if event.type is not EventType.SESSION:
@@ -159,7 +159,7 @@ async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:
 
 
 def perform(context: typer.Context, work: Work) -> None:
-    """Carries out a command's work for whoever called it."""
+    """Runs a command's work for its caller."""
     if isinstance(context.obj, ConnectionOptions):
         try:
             OneShot(context.obj).run(work, time_limit(context))
@@ -170,7 +170,7 @@ def perform(context: typer.Context, work: Work) -> None:
 
 
 def _with_reason(error: Exception, options: ConnectionOptions) -> str:
-    """What is said of it: where no server was there, what those say that can be reached."""
+    """The text of the error; if no server was found, with what reachable servers say."""
     if not isinstance(error, NotConnectedError) or isinstance(error, TlsError) or options.wants_tls:
         return str(error)
     reason = why_unserved(options.hosts)
@@ -181,7 +181,7 @@ def _with_reason(error: Exception, options: ConnectionOptions) -> str:
 
 
 def options_of(context: typer.Context) -> ConnectionOptions:
-    """How the servers are reached that a command will talk to."""
+    """How a command will reach its servers."""
     found: ConnectionOptions = context.obj if isinstance(context.obj, ConnectionOptions) else context.obj.options
     return found
 

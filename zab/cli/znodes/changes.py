@@ -1,12 +1,12 @@
-"""`zab changes`: what changes in the tree, one line each, after any zxid from which on the log is kept.
+"""`zab changes`: the changes in the tree, one line each, after any zxid from which on the servers have the log.
 
     CREATED /app/a zxid=0x100000005 part=0 time=2026-11-20T22:00:16.123Z session=0x1000… version=0 data="hello"
 
-Data is a JSON string, with escapes where it is not UTF-8, and `null` where there is none. So a change is always one
-line. With `--json` it is an object (docs/reference/json.md).
+Data is a JSON string, with escapes if it is not UTF-8, and `null` if there is none. So a change is always one line.
+With `--json` it is an object (docs/reference/json.md).
 
 The first line on standard error says after which zxid it begins. `--since` with that zxid, or with the one of the last
-line printed, goes on from there.
+line printed, continues from there.
 """
 
 import json as json_module

@@ -1,7 +1,7 @@
 """Completion at the prompt of `zab shell`: commands in the first word, paths in those after it.
 
-A path with blanks or quotes in it is completed with quotes around it, as the shell wants to read it again. A
-relative one goes from where the shell is.
+A path with blanks or quotes in it is completed with quotes around it, so that the shell can read it again. A relative
+path starts at the shell's current znode.
 """
 
 import shlex
@@ -25,10 +25,10 @@ _TAKE_PATHS: Final = frozenset({"cp", "mv"})
 
 
 class ShellCompleter(Completer):
-    """Completes command names in the first word, and paths in later ones: those that start with a slash, and relative
-    ones in the first that is no option, and wherever more than one may stand.
+    """Completes command names in the first word, and paths in later ones: words that start with a slash, and relative
+    paths as the first argument, or as any if the command takes several.
 
-    list_children: children's names of a path, from the worker thread. place: from where relative paths go.
+    list_children: lists the children of a path, from the worker thread. place: where relative paths start.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ShellCompleter(Completer):
             yield Completion(shlex.quote(f"{parent}{slash}{name}"), -len(typed), display=on_terminal(name))
 
     def _takes_path(self, before: str, word: str) -> bool:
-        """Whether a relative path may stand behind these words."""
+        """Whether a relative path may follow these words."""
         try:
             command, *words = shlex.split(before)
         except ValueError:
@@ -65,10 +65,10 @@ class ShellCompleter(Completer):
 
 
 def completer(session: Callable[[], Client], names: Iterable[str], place: Callable[[], str]) -> ShellCompleter:
-    """The completer of a shell, from trio's thread; it runs in the prompt's."""
+    """The completer of a shell; called in trio's thread, while the completer runs in the prompt's."""
 
     async def children(path: str) -> list[str]:
-        # Completion while no server answers must not hold up the prompt.
+        # Completion must not block the prompt while no server answers.
         with trio.move_on_after(1):
             try:
                 return await session().get_children(path)

@@ -1,24 +1,24 @@
 """`zab touch`, `zab cp` and `zab mv`.
 
-A copy has the data and the ACLs of all znodes of the subtree. What a client is not told it has not: containers and TTLs
-become plain znodes, and sequence numbers below them begin anew, since they come from the number of creations.
+A copy has the data and the ACLs of all znodes of the subtree. It lacks what servers do not tell clients: containers and
+TTL znodes become plain ones, and sequence numbers below them start again, since they count creations.
 
-    one transaction     the versions of all that is copied are checked in it, or it is deleted with its version: it has
-                        the versions that were read, or nothing is done
-    several             the same in each; what changed elsewhere meanwhile may be missing in the copy
+    one transaction     it checks the versions of all znodes that are copied, or deletes them with their versions: so
+                        they have the versions that were read, or nothing is done
+    several             the same in each; changes made meanwhile may be missing in the copy
 
-What a version does not tell is not noticed: another ACL, and a znode that was deleted and made anew, and has been set
-as many times since.
+Changes that do not alter the version go undetected: a new ACL, or a znode that was deleted, created again and set as
+often since.
 
-`cp` needs several where the subtree has no room in one. `mv` refuses that without `--not-atomic`. Then the whole
-subtree is copied first, and deleted after that from the deepest on, each with the version that was copied: what was
-changed or created meanwhile stays at the source, and the command ends with an error. However it ends, it says how far
-it came.
+`cp` uses several if the subtree does not fit in one. `mv` refuses that without `--not-atomic`. With it, the whole
+subtree is copied first, and then deleted, the deepest znodes first, each with the version that was copied: znodes that
+were changed or created meanwhile stay at the source, and the command ends with an error. In any case it reports its
+progress.
 
-Of ephemerals there can be no copy in another session: they are refused, or left out with `--skip-ephemerals`. What
-`mv` leaves out stays, and so does everything above it.
+An ephemeral cannot be copied into another session: it is refused, or left out with `--skip-ephemerals`. Znodes that
+`mv` leaves out stay, and so do all znodes above them.
 
-An ACL that is told without its passwords, since the client may not administer the znode, cannot be copied.
+An ACL that the server sends without its passwords, since the client may not administer the znode, cannot be copied.
 """
 
 import sys
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 ATOMIC_PARTS_MAX: Final = 10_000
-"""Of the one transaction; more are refused by servers of ours, unless `multiMaxParts` allows them."""
+"""Parts of the one transaction; zab servers refuse more, unless `multiMaxParts` allows them."""
 
 SkipOption = Annotated[bool, typer.Option("--skip-ephemerals", help="Leave ephemerals out, instead of refusing.")]
 ParentsOption = Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents of DST too.")]
@@ -74,7 +74,7 @@ def touch_command(
     path: PathArgument,
     no_create: Annotated[bool, typer.Option("-c", "--no-create", help="Refuse what is not there.")] = False,
 ) -> None:
-    """Its data is set to what it is, so its time and its version change, and watches of it fire. Created if missing."""
+    """Sets the data to what it is, so that its time and version change, and its watches fire. Creates it if missing."""
 
     async def work(zk: Client, _caller: Caller) -> None:
         while not await _touch(zk, path, no_create=no_create):
@@ -84,7 +84,7 @@ def touch_command(
 
 
 async def _touch(zk: Client, path: str, *, no_create: bool) -> bool:
-    """Whether it was changed, by this client or by anybody else. It was not if it was created or deleted just now."""
+    """Whether it was changed, by this client or by another. False if it was created or deleted just now."""
     try:
         data, stat = await zk.get(path)
         await zk.set(path, data, stat.version)
@@ -110,14 +110,14 @@ class Source(NamedTuple):
 
 
 class _NothingLeftOut(LeftOut):
-    """What may not be read is an error."""
+    """A znode that may not be read is an error."""
 
     def tell(self, error: NoAuthError, what: str = "") -> None:
         raise error
 
 
 async def read_source(zk: Znodes, path: str) -> Source:
-    """NoAuthError for what cannot be read wholly."""
+    """Raises NoAuthError if data or ACL cannot be read in full."""
     data, stat = await zk.get(path)
     acl, _ = await zk.get_acl(path)
     if any(entry.scheme == "digest" and entry.id.endswith(":x") for entry in acl):
@@ -126,7 +126,7 @@ async def read_source(zk: Znodes, path: str) -> Source:
 
 
 async def read_subtree(zk: Znodes, path: str, left_out: str | None = None) -> AsyncGenerator[Source, None]:
-    """All of it, every znode before those below it, without the subtree of that path. NoAuthError as above."""
+    """The subtree, each znode before those below it, without the subtree of `without`. Raises NoAuthError as above."""
     strict = _NothingLeftOut()
     walked = walk_znodes(zk, path, strict, without=left_out)
     async with aclosing(read_along(walked, partial(read_source, zk), strict)) as found:
@@ -135,14 +135,14 @@ async def read_subtree(zk: Znodes, path: str, left_out: str | None = None) -> As
 
 
 class Ephemerals:
-    """Those of a subtree, which nobody but their sessions can have: they are refused, or skipped."""
+    """The ephemerals of a subtree, which only their sessions can own: they are refused, or skipped."""
 
     def __init__(self, *, skip: bool) -> None:
         self._skip = skip
         self._count = 0
 
     def is_one(self, found: Source) -> bool:
-        """Whether it is to be skipped. BadArgumentsError for one that is not to be."""
+        """Whether the znode is an ephemeral to be skipped. Raises BadArgumentsError if ephemerals are refused."""
         if not found.stat.ephemeral_owner:
             return False
         if not self._skip:
@@ -153,14 +153,14 @@ class Ephemerals:
         return True
 
     def tell(self) -> None:
-        """How many were skipped, where any were."""
+        """Prints how many were skipped, if any were."""
         if self._count:
             sys.stdout.flush()
             say(f"zab: {count_of(self._count, 'ephemeral')} left out", sys.stderr, flush=True)
 
 
 class _Copy:
-    """Of one subtree, on its way. `kept` are the paths of the source that are not deleted by a `mv`."""
+    """The copy of one subtree, in progress. kept: the paths of the source that a `mv` does not delete."""
 
     def __init__(self, source: str, destination: str, ephemerals: Ephemerals) -> None:
         self.source = source
@@ -170,7 +170,7 @@ class _Copy:
         self.kept: set[str] = set()
 
     def takes(self, found: Source) -> bool:
-        """Whether it is to be copied. Raises as `Ephemerals.is_one` does."""
+        """Whether it is to be copied. Raises what `Ephemerals.is_one` raises."""
         if not self.ephemerals.is_one(found):
             return True
         above = found.path.rpartition("/")[0]
@@ -195,7 +195,7 @@ def _delete(path: str, version: int, transaction: Transaction) -> Part[None]:
 
 
 def _copy_of(source: str, destination: str, skip_ephemerals: bool) -> _Copy:
-    """Raises BadParameter where the one is within the other."""
+    """Raises BadParameter if one is within the other."""
     if source == "/" or destination == "/":
         raise typer.BadParameter("the root can be neither copied nor replaced; name what is below it")
     if destination == source or destination.startswith(f"{source}/"):
@@ -211,7 +211,7 @@ def cp_command(
     parents: ParentsOption = False,
     json: JsonOption = False,
 ) -> None:
-    """DST is the copy itself, and must not exist. One transaction if there is room in it, else several."""
+    """DST is the path of the copy, and must not exist. One transaction if the subtree fits in it, else several."""
 
     async def work(zk: Client, caller: Caller) -> None:
         copy = _copy_of(source, destination, skip_ephemerals)
@@ -227,11 +227,11 @@ def mv_command(
     skip_ephemerals: SkipOption = False,
     parents: ParentsOption = False,
     not_atomic: Annotated[
-        bool, typer.Option("--not-atomic", help="Copy, then delete, where it has no room in one transaction.")
+        bool, typer.Option("--not-atomic", help="Copy, then delete, if it does not fit in one transaction.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """DST is its new path, and must not exist. One transaction: nobody sees both, or neither."""
+    """DST is the new path, and must not exist. One transaction: no client sees both paths, or neither."""
 
     async def work(zk: Client, caller: Caller) -> None:
         copy = _copy_of(source, destination, skip_ephemerals)
@@ -244,7 +244,7 @@ def mv_command(
 async def _carry_out(
     zk: Client, caller: Caller, copy: _Copy, *, parents: bool, is_move: bool = False, may_be_several: bool = True
 ) -> int:
-    """In how many transactions."""
+    """Returns the number of transactions."""
     reading, bytes_max = patient(zk), caller.options.jute_maxbuffer_bytes
     found = await _read_for_one(reading, copy, bytes_max)
     if found is None and not may_be_several:
@@ -265,9 +265,9 @@ async def _carry_out(
 
 
 async def _read_for_one(zk: Znodes, copy: _Copy, bytes_max: int) -> list[Source] | None:
-    """The subtree, if one transaction has room for it. No more of it is read than that."""
+    """The subtree, if it fits in one transaction. No more than that is read."""
     found: list[Source] = []
-    # What a request has besides its parts.
+    # The bytes of a request besides its parts.
     room = bytes_max - 100
     async with aclosing(read_subtree(zk, copy.source)) as sources:
         async for source in sources:

@@ -1,8 +1,8 @@
 """The file of the shell's history, without secrets.
 
-What is not written to it: a line that begins with a blank, as in other shells; one with `addauth`, with all lines of
-that command; and one with a word that names a password or credentials. Of lines that are pasted together, all or none.
-It can be called again as long as the shell runs, and no longer. `history` prints it without what is secret.
+Not written to it are: a line that begins with a blank, as in other shells; one with `addauth`, with all lines of that
+command; and one with a word that names a password or credentials. If one of the lines pasted together is left out, all
+are. Such a line can be recalled only while the shell runs. `history` prints it without the secret.
 """
 
 import re
@@ -19,19 +19,19 @@ _ADDAUTH: Final = re.compile(r"\s*(?:-\S*\s+)*(addauth(?:\s+\S+(?=\s))?)")
 
 
 def is_secret(text: str) -> bool:
-    """Whether what was typed, one line or several that were pasted, is not to be kept."""
-    # A word is the same however it is quoted.
+    """Whether the input, a line or several pasted ones, is not to be written."""
+    # Quotes do not change a word.
     return _SECRET.search(_QUOTING.sub("", text)) is not None
 
 
 def without_secrets(command: str) -> str:
-    """As it may be printed."""
+    """The line without secrets, for printing."""
     found = _ADDAUTH.match(_QUOTING.sub("", command))
     return command if found is None else f"{found[1]} …"
 
 
 class DiscreetHistory(FileHistory):
-    """unfinished: the lines before this one of the command that it goes on with."""
+    """unfinished: the earlier lines of the command that this line continues."""
 
     def __init__(self, filename: str, unfinished: Callable[[], str]) -> None:
         super().__init__(filename)

@@ -2,15 +2,15 @@
 
     read the data and its version -> $VISUAL, $EDITOR, or vi -> set, if that version is still the last
 
-The text is in a file for its owner alone. It is removed when it is set, or as it was; else the file stays, and it is
-said where: after BADVERSION, when somebody else was quicker, after any other refusal, and after an interrupt. So no
-text is lost.
+The text is in a file that only its owner can read. The file is removed when the data was set, or not changed; otherwise
+it stays, and its path is printed: after BADVERSION, when another client was faster, after any other refusal, and after
+an interrupt. So no text is lost.
 
-Many editors end every file with a line end. Where the data had none, that one is taken off again.
+Many editors end every file with a newline. If the data had none, it is removed again.
 
-Data that is no text is refused, unless it is edited as hexadecimal digits (`--hex`), blanks and lines as one likes.
+Data that is not text is refused, unless it is edited as hexadecimal digits (`--hex`), with any blanks and newlines.
 
-While the editor runs, Ctrl-C is the editor's.
+While the editor runs, Ctrl-C goes to the editor.
 """
 
 import os
@@ -78,7 +78,7 @@ def edit_command(
 
 
 def _editor() -> list[str]:
-    """Its words. Raises BadParameter."""
+    """The words of the editor's command. Raises BadParameter."""
     for name in ("VISUAL", "EDITOR"):
         text = os.environ.get(name, "").strip()
         if text:
@@ -92,14 +92,14 @@ def _editor() -> list[str]:
 
 
 def _suffix(path: str) -> str:
-    """By which the editor knows what kind of text it is: that of the znode's name, if it is a plain one."""
+    """The suffix by which the editor recognizes the kind of text: that of the znode's name, if it is a plain one."""
     found = _SUFFIX.search(path)
     return ".txt" if found is None else found[0]
 
 
 @contextmanager
 def _kept_file(before: bytes, suffix: str) -> Iterator[Path]:
-    """A file with this in it. It is said where it is, if the block leaves something else in it."""
+    """A file with this content. Its path is printed if the block leaves other content in it."""
     descriptor, name = tempfile.mkstemp(prefix="zab-edit-", suffix=suffix)
     file = Path(name)
     try:
@@ -126,7 +126,7 @@ def _run_editor(words: list[str], file: Path) -> None:
 
 @contextmanager
 def _interrupts_left_alone() -> Iterator[None]:
-    """Ctrl-C reaches the editor, too. In the shell's thread, it is for the shell to take it."""
+    """Ctrl-C also reaches the editor. In the shell's thread, the shell handles it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

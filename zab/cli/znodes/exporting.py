@@ -2,10 +2,10 @@
 
 `subtree_lines.py` and `subtree_directory.py` have the two forms.
 
-It is written while it is read, and no one moment of the tree. What cannot be read wholly ends it with an error, and
-what was written until then is not taken by `zab import`: its end is missing.
+The export is written while the tree is read, and is not a consistent snapshot. A znode that cannot be read in full ends
+it with an error; `zab import` refuses what was written until then, since its end is missing.
 
-Without a chroot, `/` is exported without `/zookeeper`, which is the servers' own.
+Without a chroot, `/` is exported without `/zookeeper`, which belongs to the servers.
 """
 
 from contextlib import aclosing
@@ -30,7 +30,7 @@ SERVERS_OWN: Final = "/zookeeper"
 
 
 def servers_own(path: str, hosts: str) -> str | None:
-    """The path of what of the subtree at `path` belongs to the servers, where anything does."""
+    """The path within the subtree at `path` that belongs to the servers; None if there is none."""
     return SERVERS_OWN if path == "/" and "/" not in hosts else None
 
 
@@ -54,7 +54,7 @@ def export_command(
             async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
                 async for source in found:
                     if writer is None and not is_begun:
-                        # Of what is not there, or not to be read, there is not even a beginning.
+                        # If the root does not exist, or may not be read, nothing is written.
                         say(first_line(path))
                         is_begun = True
                     if ephemerals.is_one(source):

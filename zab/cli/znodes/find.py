@@ -1,11 +1,11 @@
-"""`zab find`: the paths of the znodes of a subtree that pass every test that is given.
+"""`zab find`: the paths of the znodes of a subtree that pass all the given tests.
 
-What a stat tells is tested first; data and ACLs are read only of znodes that passed so far. The age of data is the time
-of this machine less the time of the leader's clock when it was written.
+Tests of the Stat come first; data and ACLs are read only for znodes that passed those. The age of data is the time of
+this machine less the time of the leader's clock when it was written.
 
     --newer 15m, --older 2026-03-01     by the time of the last change of the data; an age, or a time as anywhere
     --larger 10k, --smaller 1M          more, or less, bytes of data; k, M and G are powers of 1024
-    --acl world:anyone, --acl digest    an entry of this scheme, and of this id; :r behind it: that grants this, too
+    --acl world:anyone, --acl digest    an entry of this scheme, and of this id; :r after it: that also grants this
 """
 
 import datetime

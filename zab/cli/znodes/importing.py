@@ -1,17 +1,17 @@
-"""`zab import`: makes a subtree of what `zab export` wrote.
+"""`zab import`: creates a subtree from what `zab export` wrote.
 
-The whole file is read and checked before anything is written, and then once more: also whether every znode of it has
-room in a request. Standard input is kept in a file of nobody else's for that.
+The whole file is read and checked before anything is written, also whether each znode fits in a request; then it is
+read again. For that, standard input is kept in a private file.
 
-                 the root is there      znodes that are there               others below the root
+                 the root exists        znodes that exist                   others below the root
     (nothing)    refused                –                                   –
-    --merge      taken                  get the file's data and ACL         stay
-    --replace    taken                  get the file's data and ACL         are deleted, at the end
+    --merge      accepted               get the file's data and ACL         stay
+    --replace    accepted               get the file's data and ACL         are deleted, at the end
 
-Znodes that are there keep their kind. They get the ACL before the data, which so stands under no other; who may not
-write under the new ACL is refused then. They are changed with the version that was compared: BADVERSION when somebody
-else was quicker. Ephemerals are somebody's, and are refused. Writes are done in several transactions, parents first.
-However it ends, it says how far it came; done again with `--merge`, it goes on from there.
+Existing znodes keep their kind. They get the ACL before the data, so that the data is never readable under the old ACL;
+a client that may not write under the new ACL is refused then. They are changed with the version that was compared:
+BADVERSION if another client was faster. Ephemerals belong to a session, and are refused. Writes are done in several
+transactions, parents first. In any case it reports its progress; run again with `--merge`, it continues from there.
 """
 
 import os
@@ -60,7 +60,7 @@ _REFUSED: Final = "it is there already; --merge changes what is there, --replace
 
 
 class _Subtree:
-    """What is in a file or directory; `entries` can be asked for again and again."""
+    """The content of a file or directory; `entries` can be called repeatedly."""
 
     def __init__(self, name: str, file: BinaryIO | None, request_bytes_max: int) -> None:
         self._name = name
@@ -118,7 +118,7 @@ def _opened(path: Path, request_bytes_max: int) -> Iterator[_Subtree]:
 
 
 class _Places(NamedTuple):
-    """Where the znodes of a file are to be. root: of the file. target: what that becomes."""
+    """Where the znodes of a file will be. root: that of the file. target: the path that it becomes."""
 
     root: str
     target: str
@@ -134,7 +134,7 @@ class _Places(NamedTuple):
 
 @define
 class _Count:
-    """What was, or would be, done."""
+    """How many znodes were changed in which way, or would be."""
 
     created: int = 0
     changed: int = 0
@@ -145,7 +145,7 @@ class _Count:
 
 @define
 class _Import:
-    """One import, on its way."""
+    """One import in progress."""
 
     zk: Znodes
     batches: Batches
@@ -154,7 +154,7 @@ class _Import:
     dry_run: bool
     count: _Count = field(factory=_Count)
     acl_count: int = 0
-    """Of ACLs that were changed: no transaction changes one."""
+    """How many ACLs were changed: no transaction changes one."""
 
     def note(self, what: str, path: str) -> None:
         if self.dry_run:
@@ -227,7 +227,7 @@ def import_command(
     parents: ParentsOption = False,
     json: JsonOption = False,
 ) -> None:
-    """PATH is what the root of the file becomes; without it, its path in the file."""
+    """PATH is the path that the root of the file gets; without it, its path in the file."""
     if merge and replace:
         raise typer.BadParameter("give either --merge or --replace")
     try:
@@ -256,7 +256,7 @@ def import_command(
 
 
 def _checked(subtree: _Subtree, places: _Places, options: ConnectionOptions) -> set[str]:
-    """The paths that the znodes are to have. SubtreeFileError for what is not to be imported."""
+    """The paths that the znodes will have. Raises SubtreeFileError for znodes that must not be imported."""
     own = servers_own(places.target, options.hosts)
     chroot = options.hosts.partition("/")[2]
     prefix = f"/{chroot}" if chroot else ""
@@ -264,7 +264,7 @@ def _checked(subtree: _Subtree, places: _Places, options: ConnectionOptions) -> 
     kept = set()
     for place, entry in subtree.entries():
         path = places.of(entry.path)
-        # What is below it would come after it.
+        # Its descendants would come after it.
         if path == own:
             raise SubtreeFileError(place, f"{path} is the servers' own")
         if not fits((prefix + path).encode(), entry.data, entry.acl, entry.ttl_ms, bytes_max):
@@ -275,7 +275,7 @@ def _checked(subtree: _Subtree, places: _Places, options: ConnectionOptions) -> 
 
 
 async def _check_target(act: _Import, *, parents: bool) -> None:
-    """Whether the root can be made, or changed."""
+    """Checks that the root can be created, or changed."""
     target, parent = act.places.target, act.places.parent
     if await _is_there(act.zk, target):
         if not act.takes_existing:
@@ -288,12 +288,12 @@ async def _is_there(zk: Znodes, path: str) -> bool:
     try:
         return await zk.exists(path) is not None
     except NoAuthError:
-        # Of what is not there nobody is told that he may not read it.
+        # A missing znode is never refused for its permissions.
         return True
 
 
 async def _only_there(zk: Znodes, target: str, kept: set[str], own: str | None) -> list[tuple[str, int]]:
-    """What is below the target and not in the file, with versions; each before what is below it."""
+    """The znodes below the target that the file does not have, with versions; parents before children."""
     found: list[tuple[str, int]] = []
     left_out = LeftOut()
     try:

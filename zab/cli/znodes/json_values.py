@@ -30,13 +30,13 @@ def acl_value(acl: Iterable[Acl]) -> list[dict[str, str]]:
 
 
 def event_fields(event: WatchEvent) -> dict[str, Any]:
-    """`zxid` is null where the server does not tell it."""
+    """`zxid` is null if the server does not send it."""
     zxid = None if event.zxid == -1 else hexadecimal(event.zxid)
     return {"type": event.type.name, "path": event.path, "state": event.state.name, "zxid": zxid}
 
 
 def change_fields(change: Change) -> dict[str, Any]:
-    """`version` is null where nothing is left of the znode. A kind without data has none."""
+    """`version` is null if the znode was deleted. Kinds without data have no `data`."""
     return {
         "zxid": hexadecimal(change.zxid),
         "part": change.part,

@@ -6,20 +6,21 @@
          │                   └─ the lock may soon be lost: TERM, and KILL after --grace seconds -> 3
          └─ not within --wait: 75
 
-The lock is an ephemeral znode of a session, kept alive meanwhile. When no server is heard, the session may end, and
-another one gets the lock. So COMMAND gets TERM --grace seconds before that can be, by the clock of this machine, and
-has ended when it can. It may be lost sooner: somebody deletes the znode. What COMMAND writes elsewhere should carry
-`$ZAB_FENCING_TOKEN` along: the token grows from one holder to the next, and whoever is handed an older one than he has
-seen can refuse it.
+The lock is an ephemeral znode of a session, which is kept alive meanwhile. If no server answers, the session may end,
+and another client gets the lock. So COMMAND gets TERM --grace seconds before that can happen, by the clock of this
+machine, and has ended by then. The lock may be lost sooner, if another client deletes the znode. What COMMAND writes
+elsewhere should include `$ZAB_FENCING_TOKEN`: the token grows from one holder to the next, so that a service can refuse
+a token older than the newest that it has seen.
 
 Signals: while it waits, a signal ends the wait, and the exit code is 128 + its number. While COMMAND runs, INT, TERM,
-HUP, QUIT, USR1 and USR2 are passed on, and it is COMMAND that decides; what is ignored, as HUP by nohup, stays so. At
-a terminal, Ctrl-C reaches COMMAND without us. Elsewhere COMMAND has a process group of its own, and signals, ours too,
-reach all that it started.
+HUP, QUIT, USR1 and USR2 are passed on, and COMMAND decides; a signal that is ignored, as HUP under nohup, stays
+ignored. At a terminal, Ctrl-C reaches COMMAND directly. Elsewhere COMMAND has its own process group, and signals,
+including those from here, reach all processes that it started.
 
-A COMMAND that is not there is 127, one that cannot be run 126, one that a signal ended 128 + its number, as in a shell.
+Exit codes: 127 if COMMAND does not exist, 126 if it cannot be run, 128 + the number of the signal that ended it, as in
+a shell.
 
-Not in the shell: there the session's ephemerals are kept anyhow.
+Not in `zab shell`: its session keeps ephemerals anyway.
 """
 
 import os
@@ -49,9 +50,9 @@ PASSED_ON: Final = (
 )
 GRACE_SECONDS: Final = 10.0
 GRACE_PART: Final = 3
-"""The grace is at most this part of the session's timeout."""
+"""The grace is at most this fraction of the session's timeout."""
 _LOOK_SECONDS: Final = 0.05
-"""How often it is looked whether a group is gone: who is not its processes' parent cannot wait for them."""
+"""How often to check whether a process group is gone: only a parent can wait for processes."""
 _BY_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 Taking: TypeAlias = Callable[[Client], AbstractAsyncContextManager[Held]]
@@ -78,9 +79,9 @@ def lock_command(
     grace_s: GraceOption = None,
     name: NameOption = None,
 ) -> None:
-    """Waits for whoever has it. COMMAND finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is ours.
+    """Waits until the lock is free. COMMAND finds the fencing token in $ZAB_FENCING_TOKEN; zab exits with its code.
 
-    When the lock may be lost, COMMAND is ended, and the exit code is 3. With --wait 0 nobody is waited for.
+    When the lock may be lost, COMMAND is ended, and the exit code is 3. With --wait 0 it does not wait.
     """
 
     @asynccontextmanager
@@ -110,8 +111,8 @@ def elect_command(
     grace_s: GraceOption = None,
     name: NameOption = None,
 ) -> None:
-    """COMMAND runs as soon as this candidate leads. It finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is
-    ours, and its end resigns.
+    """Runs COMMAND as soon as this candidate leads. COMMAND finds the fencing token in $ZAB_FENCING_TOKEN; when it
+    ends, the candidate resigns, and zab exits with its code.
 
     When the leadership may be lost, COMMAND is ended, and the exit code is 3.
     """
@@ -123,7 +124,7 @@ def _name(name: str | None) -> str:
 
 
 def _grace(zk: Client, seconds: float | None) -> float:
-    """Raises ValueError. Something is heard of a server at least as often as three times in a session's timeout."""
+    """The grace in seconds. Raises ValueError. A server answers at least three times in a session timeout."""
     seconds_max = zk.session_timeout_ms / 1000 / GRACE_PART
     if seconds is None:
         return min(GRACE_SECONDS, seconds_max)
@@ -149,7 +150,7 @@ def _run(context: typer.Context, take: Taking, command: list[str], grace_s: floa
 
 
 class _Under:
-    """One command under a lock. `code` is how it ends, `failure` what keeps it from being run."""
+    """One command under a lock. code: its exit code. failure: why it cannot be run."""
 
     def __init__(self, command: list[str], grace_s: float) -> None:
         self.code = 0
@@ -160,12 +161,12 @@ class _Under:
         self._process: trio.Process | None = None
         self._is_starting = False
         self._early: list[int] = []
-        """Signals that came while the command was started."""
+        """Signals that came while the command was being started."""
         self._is_lost = False
         self._waiting = trio.CancelScope()
 
     def end(self) -> None:
-        """Ends as it did."""
+        """Exits as the command did."""
         if isinstance(self.failure, WaitOverError):
             say(f"zab: {self.failure}", sys.stderr)
             raise typer.Exit(LATE)
@@ -185,11 +186,11 @@ class _Under:
                 self._pass_on(number)
 
     async def hold(self, zk: Client, take: Taking) -> None:
-        """Waits until it is held, and runs the command."""
+        """Waits until the lock is held, and runs the command."""
         try:
             with self._waiting:
                 async with take(zk) as held:
-                    # From here on signals are the command's.
+                    # From here on signals go to the command.
                     self._is_starting = True
                     self._process = await self._start(held)
                     if self._process is not None:
@@ -226,14 +227,14 @@ class _Under:
             self.code = UNREACHABLE
 
     async def _end_when_lost(self, process: trio.Process, zk: Client, held: Held) -> None:
-        # Whatever is heard moves the end of the session: then this looks again.
+        # Each answer moves the end of the session: then this looks again.
         while (left_s := zk.session_lives_until - self._grace_s - zk.now()) > 0:
             with trio.move_on_after(left_s):
                 await held.lost()
                 break
         self._is_lost = True
         say(f"zab: {held.path} may be lost: {self._command[0]} is ended: {_reason(held)}", sys.stderr, flush=True)
-        # The command itself may be gone, and what it started not yet.
+        # The command may have ended before the processes that it started.
         with trio.CancelScope(shield=True):
             await self._stop(process)
 
@@ -241,7 +242,7 @@ class _Under:
         self._send(signal.SIGTERM)
         with trio.move_on_after(self._grace_s):
             await process.wait()
-            # What it started may be there still, and has the same time.
+            # Processes that it started may still run, and have the same time.
             while not self._is_in_front and _has_members(process.pid):  # noqa: ASYNC110  (it tells nobody)
                 await trio.sleep(_LOOK_SECONDS)
         if process.returncode is None or not self._is_in_front:
@@ -278,7 +279,7 @@ def _has_members(group: int) -> bool:
 
 
 def _is_in_front() -> bool:
-    """Whether a terminal sends its signals to this process and to what it starts."""
+    """Whether a terminal sends its signals to this process and to the processes that it starts."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

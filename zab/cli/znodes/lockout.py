@@ -1,8 +1,8 @@
 """An ACL that locks its caller out is refused, unless the command says `--force`.
 
-Such an ACL gives the caller no permission at all: the znode can then be read and changed by others, or by nobody. Two
-mistakes make one: an entry of the scheme `digest` with a password where the hash belongs, which matches nobody, and an
-entry for another user than the one that the session is logged in as.
+Such an ACL gives the caller no permission at all: only other users can then read or change the znode, or nobody. Two
+mistakes lead to it: an entry of the scheme `digest` with a password in place of the hash, which matches nobody, and an
+entry for a user other than that of the session.
 
 The server says who the caller is (`Client.who_am_i`). Servers before ZooKeeper 3.7 do not; there only the first mistake
 is found.
@@ -22,9 +22,9 @@ __all__ = ["ForceOption", "LockedOutError", "refuse_lockout"]
 ForceOption = Annotated[bool, typer.Option("--force", help="Set an ACL that gives you no permission.")]
 
 _HASH_BYTES_MIN: Final = 16
-"""Of MD5, the shortest that `DigestAuthenticationProvider.digestAlg` may name."""
+"""Length of an MD5 hash, the shortest that `DigestAuthenticationProvider.digestAlg` may name."""
 _LISTED_BY_NAME: Final = frozenset({"digest", "x509", "sasl"})
-"""Schemes of which `who_am_i` lists each identity of the session."""
+"""Schemes for which `who_am_i` lists all identities of the session."""
 
 
 class LockedOutError(ZabError):
@@ -35,7 +35,7 @@ class LockedOutError(ZabError):
 
 
 async def refuse_lockout(zk: Client, acl: Collection[Acl]) -> None:
-    """Raises LockedOutError where an entry matches nobody, or none matches the caller."""
+    """Raises LockedOutError if an entry matches nobody, or none matches the caller."""
     for entry in acl:
         user, _, text = entry.id.partition(":")
         if entry.scheme == "digest" and not _is_hash(text):
@@ -56,9 +56,9 @@ async def refuse_lockout(zk: Client, acl: Collection[Acl]) -> None:
 
 
 def _may_match(entry: Acl, callers: Collection[Identity]) -> bool:
-    """Whether an entry is one of these identities. Of a scheme that is unknown here, it may be."""
+    """Whether an entry matches one of these identities. True for a scheme that is unknown here, since it may."""
     if entry.scheme == "digest":
-        # The server names the user alone, not the hash.
+        # The server names only the user, not the hash.
         return (entry.scheme, entry.id.partition(":")[0]) in callers
     if entry.scheme == "ip":
         return any(_lies_in(caller.user, entry.id) for caller in callers if caller.scheme == "ip")

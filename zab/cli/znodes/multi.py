@@ -5,11 +5,11 @@
     delete [-v VERSION] PATH
     check [-v VERSION] PATH
 
-Words, quotes and comments are those of the shell's lines: `#` begins a comment, and an open quote goes on in the next
-line. A word that begins with a dash and is no option stands after `--`.
+Words, quotes and comments are those of the shell's lines: `#` begins a comment, and an open quote continues in the next
+line. A word that begins with a dash and is not an option has to follow `--`.
 
-All of it is done, or nothing. What is wrong is told with the line that it is in: a line that cannot be read is wrong
-usage (2), a refusal is 1.
+Either everything is done, or nothing. Errors name the line: a line that cannot be read is wrong usage (exit code 2), a
+refusal is 1.
 """
 
 import base64
@@ -35,10 +35,10 @@ from zab.client import OPEN_ACL, Acl, Client, Part, RequestError, Stat, Transact
 __all__ = ["multi_command", "read_lines"]
 
 INPUT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of a file; what one request holds is less."""
+"""Size of a file; a request holds less."""
 _STDIN: Final = Path("-")
 _OPEN_QUOTE: Final = "No closing quotation"
-"""What `shlex` says of it."""
+"""The message of `shlex` for an open quote."""
 
 
 class _Parser(ArgumentParser):
@@ -72,7 +72,7 @@ _PARSERS: Final = _parsers()
 
 @define
 class Line:
-    """One operation. number: of the line in which it begins."""
+    """One operation. number: that of the line in which it begins."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""A client out of what the options of `zab` say: servers, identities, TLS, a login.
+"""A client, made from the options of `zab`: servers, identities, TLS, a login.
 
 Not here: what is done with it (`caller.py`).
 """
@@ -25,9 +25,9 @@ _PASSWORD_CHARACTERS_MAX: Final = 4096
 
 
 def opener(options: ConnectionOptions) -> Opener:
-    """`zab.client.connect` with the options of the command line. ValueError for malformed ones.
+    """`zab.client.connect` with the options of the command line. Raises ValueError for malformed ones.
 
-    It may ask for a password: call it before trio runs, where Ctrl-C ends that.
+    It may ask for a password: call it before trio runs, so that Ctrl-C works.
     """
     auth = []
     for text in options.auth:
@@ -52,7 +52,7 @@ def opener(options: ConnectionOptions) -> Opener:
 
 
 def tls_of(options: ConnectionOptions) -> Tls | None:
-    """How servers and client prove who they are; None where nothing is encrypted."""
+    """The TLS settings; None without encryption."""
     if not options.wants_tls:
         return None
     return Tls(
@@ -64,7 +64,7 @@ def tls_of(options: ConnectionOptions) -> Tls | None:
 
 
 def login_of(options: ConnectionOptions) -> SaslLogin | None:
-    """Who logs in; the password is asked for where nothing has it and somebody is there. Raises ValueError."""
+    """User and password; asks for a missing password at a terminal. Raises ValueError."""
     user, password = options.sasl_user, options.sasl_password
     if user is None:
         return None
@@ -81,7 +81,7 @@ def login_of(options: ConnectionOptions) -> SaslLogin | None:
 
 
 def _password_in(path: Path) -> str:
-    """The first line of a file that is for nobody else. Raises ValueError."""
+    """The first line of a file that no other user may read. Raises ValueError."""
     try:
         with path.open(encoding="utf-8") as file:
             reason = why_not_private(str(path), os.fstat(file.fileno()))

@@ -1,4 +1,4 @@
-"""The arguments and options that several znode commands have, and how data and ACLs are written in them."""
+"""Arguments and options of several znode commands, and how data and ACLs are written in them."""
 
 import base64
 import binascii
@@ -42,7 +42,7 @@ def _complete_path(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def resolve_path(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
-    """In the shell a path may be relative to where one is, which an argument that is left out stands for."""
+    """A path argument; in the shell it may be relative to the current znode, which is also its default."""
     place: str | None = getattr(context.obj, "place", None)
     if place is None or value is None:
         return value
@@ -53,7 +53,7 @@ def resolve_path(context: typer.Context, param: typer.CallbackParam, value: str 
 
 
 def resolved(place: str, path: str) -> str:
-    """`path` as it is seen from the znode `place`. A slash at its end stays: sequential znodes may have one."""
+    """`path`, relative to the znode `place`. A slash at its end stays: sequential znodes may have one."""
     if path.startswith("/"):
         return path
     names = [name for name in place.split("/") if name]
@@ -80,7 +80,7 @@ VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this v
 Base64Option = Annotated[bool, typer.Option("-b", "--base64", help="DATA is base64.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="Take the data from this file; - is standard input.")]
 
-# Colons on both sides of a word are a picture for the library that draws the help, if they make the name of one.
+# The library that draws the help takes a word between colons for an emoji.
 ACL_HELP: Final = "scheme:<id>:cdrwa, several separated by commas."
 
 _STDIN: Final = Path("-")
@@ -88,7 +88,7 @@ _COUNT: Final = struct.Struct("i")
 
 
 def data_of(text: str | None, file: Path | None, is_base64: bool) -> bytes | None:
-    """The data that the arguments name; None without any. Raises BadParameter."""
+    """The data given by the arguments; None if there is none. Raises BadParameter."""
     if file is not None and text is not None:
         raise typer.BadParameter("give either DATA or --file")
     if file is not None:
@@ -110,13 +110,13 @@ def data_of(text: str | None, file: Path | None, is_base64: bool) -> bytes | Non
 
 
 def tell_unread_input() -> None:
-    """Say that standard input is not read, where something is in it: somebody may have meant it to be the data."""
+    """Warn that standard input is not read, if it has content: it may have been meant as the data."""
     if _has_input():
         say("zab: standard input is not read; --file - takes the data from it", sys.stderr)
 
 
 def _has_input() -> bool:
-    """Whether bytes wait in standard input, a file or a pipe. Nothing is taken out of it."""
+    """Whether standard input, a file or a pipe, has unread bytes. Does not read them."""
     try:
         descriptor = sys.stdin.fileno()
         mode = os.fstat(descriptor).st_mode

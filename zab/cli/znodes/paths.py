@@ -1,7 +1,7 @@
 """Completes paths of the live tree at the prompt of the user's own shell (`zab.cli.completion`).
 
-It asks the servers that the line names, or the environment or profile, for one list of children. It takes a second at
-most, and whatever goes wrong, there is nothing to complete.
+It asks the servers that the line, the environment or the profile names for one list of children. It takes at most a
+second; after any error it completes nothing.
 
 Not here: the prompt of `zab shell` (`completion.py`), which has a session already.
 """
@@ -23,7 +23,7 @@ COMPLETIONS_COUNT_MAX: Final = 1_000
 
 
 def complete_path(context: typer.Context, incomplete: str) -> list[str]:
-    """The paths that it may become. Itself, where there is none: no file of this machine is meant."""
+    """The paths that it can be completed to; itself if there are none, so that the shell does not offer local files."""
     if not incomplete.startswith("/"):
         return [incomplete or "/"]
     parent, _, start = incomplete.rpartition("/")

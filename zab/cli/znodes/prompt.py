@@ -1,20 +1,20 @@
-"""The prompt of `zab shell`, and what is printed while it stands.
+"""The prompt of `zab shell`, and what is printed while it is shown.
 
-Two threads meet at the terminal: prompt_toolkit reads a line in a worker thread, with an event loop of its own, and
-trio's thread prints what the session hears. One of them writes at a time:
+Two threads use the terminal: prompt_toolkit reads a line in a worker thread, with its own event loop, and trio's thread
+prints events of the session. Only one of them writes at a time:
 
     no line is being read     `say` prints at once
-    a line is being read      `say` puts the text aside, and the prompt's loop prints it above the line
-    the line is read          `read` prints what the loop did not come to, before it returns
+    a line is being read      `say` queues the text, and the prompt's loop prints it above the line
+    the line was read         `read` prints what is still queued, before it returns
 
 A dumb terminal has no line to print above: there `say` always prints at once.
 
-prompt_toolkit's `patch_stdout` was rejected. It prints everything from a third thread, some time later. What a command
-printed may then come after the next prompt, which nobody draws again. And a thread that meets the loop of a prompt
-that is just ending loses its text, or dies.
+prompt_toolkit's `patch_stdout` was rejected. It prints everything from a third thread, some time later. The output of a
+command may then come after the next prompt, which is not drawn again. And a thread that prints while the loop of a
+prompt is ending loses its text, or fails.
 
-Invariants: each text is printed once, in the order of the calls. `read` begins with everything printed that was said
-before, so the prompt is the last thing on the screen.
+Invariants: each text is printed once, in the order of the calls. `read` first prints everything that was queued, so the
+prompt is the last thing on the screen.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ __all__ = ["Prompt"]
 
 
 class Prompt:
-    """Reads lines with `session`; `message` is asked whenever the prompt is drawn. `read` and `say` are trio's."""
+    """Reads lines with `session`; `message` is called whenever the prompt is drawn. `read` and `say` are for trio's
+    thread."""
 
     def __init__(self, session: PromptSession[str], message: Callable[[], str]) -> None:
         self._session = session
@@ -77,7 +78,7 @@ class Prompt:
         loop = asyncio.get_running_loop()
         self._is_due = False
         self._call_prompt = lambda: loop.call_soon_threadsafe(self._print_above)
-        # For what was said before: `say` puts the text aside before it looks for the loop.
+        # For text queued before: `say` queues it before it looks for the loop.
         self._call_prompt()
 
     def _print_above(self) -> None:

@@ -3,9 +3,9 @@
 A quota is two znodes; `datatree.quota` describes their text.
 
     /zookeeper/quota<path>/zookeeper_limits     written by clients: the limits
-    /zookeeper/quota<path>/zookeeper_stats      made with it; the servers keep its sums
+    /zookeeper/quota<path>/zookeeper_stats      created with it; the servers maintain its sums
 
-ZooKeeper's shell refuses a quota above or below another one, since a server enforces only the deepest; so does this.
+Like ZooKeeper's shell, this refuses a quota above or below another one, since a server enforces only the deepest.
 Setting a limit keeps the others. Deleting one sets it to -1; deleting all of them removes both znodes.
 """
 
@@ -49,8 +49,8 @@ def quota_set_command(
     hard_bytes: Annotated[int | None, typer.Option("-B", metavar="BYTES", min=-1, help="Data; a hard limit.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Set one limit of a subtree. Where the servers have enforceQuota=true, writes beyond a hard limit are refused.
-    Without it nothing is, and a soft limit never refuses: zab quota list shows what there is, beside the limits.
+    """Set one limit of a subtree. Servers with enforceQuota=true refuse writes beyond a hard limit. Other servers
+    refuse none, and a soft limit never refuses: zab quota list shows the use beside the limits.
     """
     kind, limit = _limit({"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes})
 
@@ -105,7 +105,7 @@ def quota_delete_command(
 
 
 def _limits_value(limits: Limits) -> dict[str, Any]:
-    """For JSON, with null for no limit."""
+    """The values for JSON, with null for no limit."""
     values = {
         "count": limits.count,
         "bytes": limits.total_bytes,
@@ -125,8 +125,8 @@ def limits_text(limits: Limits) -> bytes:
 
 
 async def set_quota(zk: Client, path: str, kind: str, limit: int) -> Limits:
-    """`kind` is one of `KINDS`. Returns all limits there are then. NoNodeError without a znode at `path`,
-    BadArgumentsError beside another quota."""
+    """kind: one of `KINDS`. Returns all limits after the change. Raises NoNodeError without a znode at `path`,
+    BadArgumentsError if there is a quota above or below."""
     if path == "/" or (path + "/").startswith(_ROOT + "/"):
         raise BadArgumentsError(path, detail="no quota can be set here")
     if await zk.exists(path) is None:
@@ -142,7 +142,7 @@ async def set_quota(zk: Client, path: str, kind: str, limit: int) -> Limits:
 
 
 async def read_quota(zk: Client, path: str) -> tuple[str, str]:
-    """The texts of the limits and of the sums. NoNodeError without a quota."""
+    """The texts of the limits and of the sums. Raises NoNodeError without a quota."""
     if await _limits(zk, path) is None:
         raise NoNodeError(path, detail="there is no quota")
     limits, _ = await zk.get(_limits_path(path))
@@ -151,7 +151,7 @@ async def read_quota(zk: Client, path: str) -> tuple[str, str]:
 
 
 async def delete_quota(zk: Client, path: str, kind: str | None) -> Limits | None:
-    """Removes one limit, or with None the quota; returns what is left of it. NoNodeError without a quota."""
+    """Removes one limit, or with None the quota; returns the remaining limits. Raises NoNodeError without a quota."""
     limits = await _limits(zk, path)
     if limits is None:
         raise NoNodeError(path, detail="there is no quota")
@@ -162,7 +162,7 @@ async def delete_quota(zk: Client, path: str, kind: str | None) -> Limits | None
     async with zk.transaction() as transaction:
         transaction.delete(_limits_path(path))
         transaction.delete(f"{_ROOT}{path}/zookeeper_stats")
-    # The znodes on the way were made for this quota alone, unless another one is below them.
+    # The znodes on the way exist only for this quota, unless another one is below them.
     while path:
         try:
             await zk.delete(_ROOT + path)
@@ -179,7 +179,7 @@ def _limits_path(path: str) -> str:
 async def _limits(zk: Client, path: str) -> Limits | None:
     if path == "/":
         raise NoNodeError(path, detail="there is no quota, and none can be set on the root")
-    # Of a malformed path the path of its limits is another one, and may be well-formed.
+    # If the path is malformed, that of its limits differs, and may be well-formed.
     await zk.exists(path)
     try:
         data, _ = await zk.get(_limits_path(path))
@@ -215,5 +215,5 @@ async def _make(zk: Client, path: str, text: bytes) -> None:
         except NodeExistsError:
             continue
     await zk.create(_limits_path(path), text)
-    # What is in it at first does not matter: a server counts the subtree when the znode appears.
+    # Its first content does not matter: a server counts the subtree when the znode is created.
     await zk.create(f"{_ROOT}{path}/zookeeper_stats", b"count=0,bytes=0")

@@ -1,11 +1,11 @@
-"""`zab reconfig`: who belongs to the ensemble, and who of them decides; `zab lead`: who of them leads.
+"""`zab reconfig`: the members of the ensemble, and which of them vote; `zab lead`: which of them leads.
 
     zab reconfig show                               the configuration in force
-    zab reconfig add 'server.4=host:2888:3888;2181' servers join, or take the place of those with their ids
+    zab reconfig add 'server.4=host:2888:3888;2181' servers join, or replace those with the same ids
     zab reconfig remove 1,2                         servers leave
     zab reconfig add LINE --remove 3                both in one step
     zab reconfig set FILE                           the whole configuration at once; or its server lines
-    … --plan                                        what would happen, or be refused, and nothing is changed
+    … --plan                                        say what would happen or be refused; change nothing
     zab lead 2                                      server 2 leads
 
 Not here: what a plan says (`reconfig_plan`).
@@ -53,9 +53,9 @@ from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ens
 __all__ = ["lead_command", "reconfig_app"]
 
 WORD_SECONDS: Final = 2.0
-"""How long one server may take to say where it stands."""
+"""How long one server may take to report its mode."""
 LOOK_SECONDS: Final = 0.1
-"""Between two looks whether a server leads."""
+"""Seconds between two checks whether a server leads."""
 _MAY_NOT: Final = (
     "no identity of the connection has the permission WRITE of it. At first the superuser alone has it: "
     "DigestAuthenticationProvider.superDigest in the zoo.cfg of all members names it, zab --auth @FILE logs it in, "
@@ -81,7 +81,7 @@ reconfig_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @frozen
 class Change:
-    """What is asked for, as the request has it."""
+    """The arguments of the request."""
 
     joining: str | None = None
     leaving: str | None = None
@@ -110,8 +110,8 @@ def add_command(
     plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Servers join, or take the place of those with their ids. They have to run, and to follow: their own zoo.cfg names
-    them and those that are there already.
+    """Servers join, or replace those with the same ids. They have to be running, and following: their zoo.cfg names
+    them and the existing members.
     """
     joining = ",".join(line if line.startswith("server.") else f"server.{line}" for line in lines)
     _change(context, Change(joining=joining, leaving=leaving), version, plan=plan, json=json)
@@ -125,7 +125,7 @@ def remove_command(
     plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Servers leave. They go on without a vote, until they are ended; a leader hands the lead over."""
+    """Servers leave. They keep running without a vote until they are stopped; a leader hands over the lead."""
     _change(context, Change(leaving=",".join(ids)), version, plan=plan, json=json)
 
 
@@ -143,7 +143,7 @@ def set_command(
     """Exactly these servers from now on."""
     text = _text_of(source)
     if not text.strip():
-        # To the protocol an empty text is no text: nothing would change, and that would be taken for done.
+        # The protocol does not distinguish an empty text from none: nothing would change, but it would look done.
         fail(f"{'standard input' if source == ['-'] else source[0]} is empty: no server line is in it", USAGE)
     _change(context, Change(members=text), version, plan=plan, json=json)
 
@@ -162,9 +162,9 @@ def lead_command(
     server_id: Annotated[int, typer.Argument(metavar="ID", help="The server that is to lead.", show_default=False)],
     json: JsonOption = False,
 ) -> None:
-    """Hand the lead over to a server that follows, before the leader is restarted, say. Writes wait meanwhile, as long
-    as an election takes. It is done when that server leads. Who may write /zookeeper/config may do it: at first the
-    superuser alone.
+    """Hand the lead over to a server that follows, for example before the leader is restarted. Writes wait meanwhile,
+    as long as an election takes. The command ends when that server leads. It needs the permission to write
+    /zookeeper/config, which at first only the superuser has.
     """
 
     async def work(zk: Client, _caller: Caller) -> None:
@@ -182,7 +182,7 @@ def lead_command(
             detail = "a standalone server leads itself" if len(servers) == 1 else _NO_HANDOVER
             raise UnimplementedError(error.path, detail=detail) from None
         except ConnectionLossError:
-            # A learner may hear that the lead goes over in the moment in which it hears that this is committed.
+            # A learner may learn of the new leader at the moment when it learns of the commit.
             pass
         if line.client_port is None:
             fail(f"whether server {server_id} leads is not known: its server line has no client port to ask it at")
@@ -209,7 +209,7 @@ def _change(context: typer.Context, change: Change, version: str | None, *, plan
         after = _next(before, change)
         for leaver in filter(None, (change.leaving or "").split(",")):
             if int(leaver) not in before.servers:
-                # An ensemble takes that for done.
+                # An ensemble would report success.
                 fail(f"server {leaver} is in no server line", USAGE)
         if plan:
             refused = await _refused_at_once(zk, change, after)
@@ -248,7 +248,7 @@ def _next(before: Ensemble, change: Change) -> Ensemble:
 
 
 def _explained(error: RequestError, after: Ensemble) -> RequestError:
-    """The same, with what is to be done."""
+    """The error, with what to do about it."""
     if isinstance(error, ReconfigDisabledError):
         return ReconfigDisabledError(error.path, detail="reconfigEnabled=true in the zoo.cfg of all members allows it")
     if isinstance(error, NoAuthError):
@@ -272,7 +272,7 @@ def _show(ensemble: Ensemble, *, json: bool) -> None:
 # ----------------------------------------------------------------------------------------------------------- the plan
 
 _NO_VERSION: Final = -2
-"""That of no configuration: a change that asks for it is refused whatever it is."""
+"""A version that no configuration has: a change that requires it is always refused."""
 
 
 def _say_plan(plan: Plan, *, json: bool) -> None:
@@ -283,7 +283,7 @@ def _say_plan(plan: Plan, *, json: bool) -> None:
 
 
 async def _refused_at_once(zk: Client, change: Change, after: Ensemble) -> RequestError | None:
-    """Why the leader does no change at all now: it alone knows that. It looks at the version after all of this."""
+    """Why the leader refuses any change now, which only it knows. It checks the version after all of this."""
     try:
         await _ask_for(zk, change, _NO_VERSION)
     except RequestError as error:
@@ -293,7 +293,7 @@ async def _refused_at_once(zk: Client, change: Change, after: Ensemble) -> Reque
 
 
 async def _stands(context: typer.Context, before: Ensemble, after: Ensemble) -> dict[int, Stand]:
-    """Where each server stands that is in one of them; one that moves is asked at both of its places."""
+    """The mode of each server in either configuration; one that moves is asked at both of its addresses."""
     lines = [line for ensemble in (before, after) for line in ensemble.servers.values()]
     places = {(line.server_id, _client_place(line)) for line in lines}
     found: dict[int, list[Stand]] = {}
@@ -309,7 +309,7 @@ async def _stands(context: typer.Context, before: Ensemble, after: Ensemble) -> 
 
 
 def _client_place(line: ServerLine) -> str | None:
-    """Where it can be asked."""
+    """The addresses at which it can be asked."""
     if line.client_port is None:
         return None
     host = line.host if line.client_host in (None, "0.0.0.0", "::") else line.client_host
@@ -318,7 +318,7 @@ def _client_place(line: ServerLine) -> str | None:
 
 
 async def _stand(context: typer.Context, place: str | None) -> Stand:
-    """What the server at this place says of itself."""
+    """What the server at this address reports."""
     if place is None:
         return ASKED_NOBODY
     answer = ""

@@ -1,13 +1,13 @@
 """What a reconfiguration would do, and why it would be refused, as far as that can be known from outside. Pure.
 
-The reasons stand in the order of the leader's (`zab.member.membership.reconfiguring`):
+The reasons are in the order of the leader's checks (`zab.member.membership.reconfiguring`):
 
-    the leader     what it refuses of any change: it was asked for one with a version that none has
-    BADVERSION     another version than the one in force is asked for
-    BADARGUMENTS   fewer participants than two; one is enough where one was enough before
-    NEWCONFIGNOQUORUM   no quorum of the new configuration follows, those included that cannot be asked
+    the leader     why it refuses any change: it was sent one with a version that no configuration has
+    BADVERSION     the requested version is not the one in force
+    BADARGUMENTS   fewer than two participants; one is enough if there was one before
+    NEWCONFIGNOQUORUM   no quorum of the new configuration follows, even with the servers that cannot be asked
 
-Not here: how the servers are asked (`reconfig`). Not known at all: `standaloneEnabled`, and whether who asks may.
+Not here: how the servers are asked (`reconfig`). Not known at all: `standaloneEnabled`, and the caller's permissions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ _FOLLOW: Final = ("leader", "follower", "observer")
 
 @frozen
 class Stand:
-    """What a server says of itself: its mode. None: it was not heard; `may_follow` says whether it may follow still."""
+    """The mode that a server reports. None: it did not answer; `may_follow` says whether it may still follow."""
 
     mode: str | None = None
     may_follow: bool = True
@@ -59,19 +59,19 @@ class Stand:
 
 
 ASKED_NOBODY: Final = Stand()
-"""There is no client port to ask it at, it cannot be reached from here, or it does not say."""
+"""It has no client port to ask, it cannot be reached from here, or it does not report its mode."""
 NOBODY_SERVES: Final = Stand(may_follow=False)
-"""Nobody listens at its client port, or it says that it does not serve."""
+"""No process listens at its client port, or it says that it does not serve."""
 
 
 def best_of(stands: Iterable[Stand]) -> Stand:
-    """Of one server that may be at several places: one that was heard, or else one that cannot be asked."""
+    """The result for a server with several addresses: one that answered, or else one that cannot be asked."""
     return max(stands, key=lambda stand: (stand.mode is not None, stand.may_follow))
 
 
 @define(slots=False)
 class Plan:
-    """Both configurations, where the servers of both stand, and what the leader refuses of any change."""
+    """Both configurations, the modes of their servers, and why the leader refuses any change."""
 
     before: Ensemble
     after: Ensemble
@@ -95,13 +95,14 @@ class Plan:
 
     @property
     def hands_over(self) -> int | None:
-        """The leader, where it is to lose its vote."""
+        """The leader, if it will lose its vote."""
         return next((sid for sid in self._without_vote if self.stands[sid].mode == "leader"), None)
 
     @property
     def needed(self) -> list[int]:
-        """The servers of whose disks none may be lost before the change is in force: without any one of them those that
-        follow are no quorum of both configurations, and nobody decides any more, not even that the change is void."""
+        """The servers whose disks must not be lost before the change is in force: without any one of them, the
+        following servers are no quorum of both configurations, and nothing can be decided, not even to undo the
+        change."""
         before, after = _rule(self.before), _rule(self.after)
         if self.refused is not None or before == after:
             return []
@@ -114,7 +115,7 @@ class Plan:
 
     @property
     def not_known(self) -> list[str]:
-        """What this would depend on, and nobody says."""
+        """What this depends on and cannot be known."""
         if self.refused is not None:
             return []
         found = []
@@ -131,7 +132,7 @@ class Plan:
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines to print."""
         servers = sorted({*self.before.servers, *self.after.servers})
         changes = [(sid, self.before.servers.get(sid), self.after.servers.get(sid)) for sid in servers]
         found = [_difference(sid, was, will) for sid, was, will in changes if was != will]
@@ -150,7 +151,7 @@ class Plan:
 
     @property
     def value(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The plan as JSON."""
         return {
             "from": value_of(self.before),
             "to": value_of(self.after),
@@ -170,7 +171,7 @@ class Plan:
 
     @property
     def _without_vote(self) -> list[int]:
-        """Who decides now, and does not any more."""
+        """The servers that vote now, and no longer will."""
         return sorted(_rule(self.before).voters - _rule(self.after).voters)
 
     def _has_quorum(self, servers: Iterable[int]) -> bool:
@@ -183,7 +184,7 @@ def too_few(after: Ensemble) -> BadArgumentsError:
 
 
 def value_of(ensemble: Ensemble) -> dict[str, Any]:
-    """A configuration, for programs. What stands beside `addresses` is the first of them."""
+    """A configuration as JSON. The fields beside `addresses` are those of the first address."""
     return {
         "version": hexadecimal(ensemble.version),
         "servers": [

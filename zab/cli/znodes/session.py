@@ -1,4 +1,4 @@
-"""The commands about the session (its ephemerals, its identities, `sync`) and about the ensemble that it is with."""
+"""The commands about the session (its ephemerals, its identities, `sync`) and about its ensemble."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ def whoami_command(context: typer.Context, json: JsonOption = False) -> None:
 
 
 def ephemerals_command(context: typer.Context, prefix: PathArgument = "/", json: JsonOption = False) -> None:
-    """A command's own session has none: it is for the shell."""
+    """For the shell: the session of a single command has no ephemerals."""
 
     async def work(zk: Client, _caller: Caller) -> None:
         paths = await zk.get_ephemerals(prefix)

@@ -1,7 +1,7 @@
 """Keeps the session of `zab shell`, and changes it for another: one at a time, each in a task of its own.
 
-A client's block belongs to the task that entered it. So that task is told when to leave it; what goes on beside the
-session ends then, and the session is closed.
+A client's block belongs to the task that entered it. So that task is told when to leave it; then the tasks that run
+beside the session end, and the session is closed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ __all__ = ["Place", "SessionKeeper"]
 
 
 class Place(Protocol):
-    """Who wants to know which session there is."""
+    """Is told which session there is."""
 
     def begin(self, zk: Client) -> None: ...
 
@@ -26,14 +26,14 @@ class Place(Protocol):
 
 @frozen
 class _Session:
-    """leaving: cancelled when the block is to be left. is_closed: once it is."""
+    """leaving: cancelled when the block is to be left. is_closed: set once the session is closed."""
 
     leaving: trio.CancelScope
     is_closed: trio.Event = field(factory=trio.Event)
 
 
 class SessionKeeper:
-    """beside: what goes on as long as a session is there. nursery: has the tasks."""
+    """beside: runs as long as the session lives. nursery: has the tasks."""
 
     def __init__(self, place: Place, beside: Callable[[Client], Awaitable[None]], nursery: trio.Nursery) -> None:
         self._place = place
@@ -42,9 +42,9 @@ class SessionKeeper:
         self._session: _Session | None = None
 
     async def change(self, open_client: Opener | None) -> None:
-        """Closes the session, and opens the next one, or none. Raises what keeps it from being opened.
+        """Closes the session, and opens the next one, or none. Raises the error if it cannot be opened.
 
-        There is no session then, nor after it was cancelled."""
+        Then there is no session, nor after a cancellation."""
         await self._close()
         if open_client is not None:
             await self._nursery.start(self._keep, open_client)

@@ -2,12 +2,12 @@
 
 At a terminal there is a prompt with history (`$XDG_STATE_HOME/zab/history`) and completion of commands and paths.
 Events and changes of the connection are printed as they come. Ctrl-C ends the running command, Ctrl-D the shell. A
-command goes on in the next line as long as a quote is open.
+command continues in the next line as long as a quote is open.
 
-The history has no secrets: lines with `addauth` or a password are left out, and so is what begins with a blank.
+The history has no secrets: lines with `addauth` or a password, or that begin with a blank, are left out.
 
-Otherwise the commands are read from standard input, one a line, to its end. `#` starts a comment. The exit code is the
-highest of the commands'.
+Otherwise the commands are read from standard input, one per line, to its end. `#` starts a comment. The exit code is
+the highest of those of the commands.
 
 Threads and tasks: trio runs in the main thread. Lines are read, and commands parsed and run, in a worker thread, since
 both prompt_toolkit and typer are synchronous. For the session they call into trio's thread.
@@ -56,7 +56,7 @@ READ_BYTES: Final = 65536
 
 
 def _history(shell: Shell) -> History:
-    """The file of the history; in memory where it cannot be written."""
+    """The file of the history; in memory if it cannot be written."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     try:
         (state / "zab").mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def _prompt(shell: Shell) -> Prompt:
     session: PromptSession[str] = PromptSession(
         history=_history(shell),
         completer=completer(lambda: shell.zk, NAMES, lambda: shell.place),
-        # Only when asked for with the tab key: each completion of a path is a request to the server.
+        # Only for the tab key: each completion of a path is a request to the server.
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
     )
@@ -78,7 +78,7 @@ def _prompt(shell: Shell) -> Prompt:
 
 
 def prompt_text(shell: Shell) -> str:
-    """zab/chroot:/place 3> ; with the state of the session, if it is not as it should be."""
+    """zab/chroot:/place 3> ; with the state of the session, unless it is connected."""
     if shell.unfinished:
         return "> "
     _, slash, chroot = shell.options.hosts.partition("/")
@@ -95,7 +95,7 @@ async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
             continue
         except EOFError:
             break
-        # What is pasted may be several lines.
+        # Pasted text may be several lines.
         for line in text.split("\n"):
             await shell.execute(line)
             if shell.is_ended:
@@ -130,7 +130,7 @@ async def _lines(descriptor: int) -> AsyncGenerator[str, None]:
 
 
 async def _report(shell: Shell, say: Callable[[str, TextIO], None], zk: Client) -> None:
-    """What there is to say of a session, as long as it is there."""
+    """Reports events and states of a session while it lives."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(report_events, shell, say)
         if shell.is_interactive:
@@ -138,7 +138,7 @@ async def _report(shell: Shell, say: Callable[[str, TextIO], None], zk: Client) 
 
 
 async def report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
-    """What the shell's watcher hears, until that ends."""
+    """Prints the events of the shell's watcher, until that ends."""
     try:
         async for event in shell.events:
             if shell.prints_events and event.path:
@@ -187,13 +187,13 @@ async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactiv
         outer.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    # At a terminal every failure was seen already.
+    # At a terminal every failure was printed already.
     return 0 if is_interactive else shell.code
 
 
 async def _read(shell: Shell, prompt: Prompt | None) -> None:
     async with trio.open_nursery() as nursery:
-        # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
+        # A KeyboardInterrupt would hit a command in its worker thread, which typer treats as the end of that command.
         await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
         if prompt is None:
             await _read_lines(shell)

@@ -1,4 +1,4 @@
-"""What can be typed at the prompt of `zab shell`: the znode commands, and those that need a session that stays."""
+"""The commands of `zab shell`: the znode commands, and those that need a lasting session."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -97,7 +97,7 @@ def cd_command(
     context: typer.Context,
     path: OtherPathArgument = None,
 ) -> None:
-    """Go to a znode, from which relative paths go then; without PATH to the root. `..` is what is above."""
+    """Change the current znode, where relative paths start; without PATH to the root. `..` is the parent."""
     shell = _shell(context)
     place = resolved("/", (path or "/").rstrip("/") or "/")
 
@@ -110,7 +110,7 @@ def cd_command(
 
 
 def pwd_command(context: typer.Context) -> None:
-    """Print where one is."""
+    """Print the current znode."""
     say(_shell(context).place)
 
 
@@ -118,16 +118,16 @@ def connect_command(
     context: typer.Context,
     hosts: Annotated[str | None, typer.Argument(metavar="HOSTS", show_default=False)] = None,
 ) -> None:
-    """End the session, and begin one with these servers; without HOSTS with the same.
+    """End the session, and begin one with these servers; without HOSTS with the same ones.
 
-    Identities that addauth has added are gone.
+    Identities added with addauth are gone.
     """
     shell = _shell(context)
     shell.connect(shell.options if hosts is None else evolve(shell.options, hosts=hosts))
 
 
 def close_command(context: typer.Context) -> None:
-    """End the session, with its ephemerals; the shell stays."""
+    """End the session, with its ephemerals; the shell keeps running."""
     _shell(context).close()
 
 
@@ -141,7 +141,7 @@ def history_command(context: typer.Context) -> None:
 def redo_command(context: typer.Context, number: Annotated[int, typer.Argument(metavar="NUMBER", min=0)]) -> None:
     """Run a command of the history again."""
     shell = _shell(context)
-    # This very line is the last one, and must not run itself.
+    # This line is the last one, and must not run itself.
     if number >= len(shell.lines) - 1:
         raise typer.BadParameter(f"there is no command {number} before this one")
     trio.from_thread.run(shell.execute, shell.lines[number])
@@ -185,16 +185,16 @@ SESSION_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "exit": quit_command,
 }
 _ASKING: Final = frozenset({"addauth", "addWatch", "removewatches", "cd"})
-"""Those of them that ask servers."""
+"""The commands that send requests to servers."""
 ZNODE_COMMANDS: Final = {
     name: command for name, command in COMMANDS.items() if command.room == "znodes" and name not in NOT_IN_SHELL
 }
 NAMES: Final = frozenset({*ZNODE_COMMANDS, *SESSION_COMMANDS, *ALIASES})
-"""All that may be the first word of a line."""
+"""All words that may begin a line."""
 
 
 def shell_app() -> typer.Typer:
-    """Everything that can be typed at the prompt, but for the aliases."""
+    """All commands of the prompt, without aliases."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     for name, command in ZNODE_COMMANDS.items():
         command.add_to(app, name)

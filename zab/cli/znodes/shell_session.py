@@ -1,10 +1,10 @@
 """`zab shell` without its terminal: runs lines on its session, and is the caller of their commands.
 
 There is one session at a time, or none after `close`; `connect` begins another (`session_keeper.py`). Then `place`, the
-znode from which relative paths go, is the root again.
+current znode where relative paths start, is the root again.
 
-A command goes on in the next line as long as a quote is open: the line end is a part of what is quoted. Invariant:
-`unfinished` is what was given of a command whose end has not come, and empty otherwise.
+A command continues in the next line as long as a quote is open: the newline is part of the quoted text. Invariant:
+`unfinished` is the text of a command whose end has not come, and empty otherwise.
 """
 
 import shlex
@@ -25,7 +25,7 @@ from zab.client import Client, NotConnectedError, State, Watcher, ZabError
 
 __all__ = ["Shell"]
 
-# What `shlex` says of it.
+# The message of `shlex` for an open quote.
 _OPEN_QUOTE: Final = "No closing quotation"
 
 
@@ -47,7 +47,7 @@ class Shell:
         self._events: Watcher | None = None
         self._group = typer.main.get_group(app)
 
-    # What the keeper of its session tells (`zab.cli.znodes.session_keeper.Place`).
+    # Called by the keeper of its session (`zab.cli.znodes.session_keeper.Place`).
 
     def begin(self, zk: Client) -> None:
         self._zk, self._events, self.place = zk, zk.watcher(), "/"
@@ -57,14 +57,14 @@ class Shell:
 
     @property
     def zk(self) -> Client:
-        """Raises NotConnectedError where there is none."""
+        """Raises NotConnectedError if there is no session."""
         if self._zk is None:
             raise NotConnectedError(detail="there is no session; connect begins one")
         return self._zk
 
     @property
     def events(self) -> Watcher:
-        """Of the session; what it hears is printed."""
+        """The watcher of the session, whose events are printed."""
         if self._events is None:
             raise NotConnectedError(detail="there is no session; connect begins one")
         return self._events
@@ -73,13 +73,13 @@ class Shell:
     def state(self) -> State:
         return State.CLOSED if self._zk is None else self._zk.state
 
-    # What commands ask for (`zab.cli.znodes.caller.Caller`), from the worker thread.
+    # Called by commands (`zab.cli.znodes.caller.Caller`), from the worker thread.
 
     def run(self, work: Work, seconds: float | None) -> None:
         trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.options.hosts))
 
     def connect(self, options: ConnectionOptions) -> None:
-        """Ends the session, and begins one as these say."""
+        """Ends the session, and begins one with these options."""
         # It may ask for a password.
         open_client = opener(options)
         assert self.change_session is not None
@@ -99,14 +99,14 @@ class Shell:
         await trio.lowlevel.checkpoint()
 
     def tell(self, state: State) -> None:
-        """At a terminal the shell says so itself."""
+        """At a terminal the shell prints states by itself."""
         if not self.is_interactive:
             say(f"zab: {state.value}", sys.stderr, flush=True)
 
-    # What the shell does with a line.
+    # Lines.
 
     async def execute(self, line: str) -> None:
-        """Runs one line, unless it is unfinished, and prints what went wrong with it."""
+        """Runs one line, unless it is unfinished, and prints its errors."""
         text, self.unfinished = self.unfinished + line, ""
         try:
             words = shlex.split(text, comments=not self.is_interactive)
@@ -137,14 +137,14 @@ class Shell:
             self._failed(USAGE, f"zab: {_OPEN_QUOTE}: {self.unfinished.partition(chr(10))[0]}")
 
     def call(self, words: list[str]) -> None:
-        """One command, in a thread; its code is in `code`."""
+        """Runs one command, in a thread; its code counts for `code`."""
         if words[0] not in self._group.commands and not words[0].startswith("-"):
             self._failed(USAGE, f"zab: {words[0]} is no command of the shell; help lists them")
             return
         try:
             self._group.main(args=words, prog_name="", obj=self)
         except SystemExit as ending:
-            # typer ends every command so; 0 is a command that went well.
+            # typer ends every command this way; 0 is success.
             self.code = max(self.code, ending.code if isinstance(ending.code, int) else REFUSED)
 
     def _failed(self, code: int, message: str) -> None:

@@ -1,9 +1,9 @@
 """Whole subtrees, in few requests: listing, deletion, ACLs.
 
-None of this is one atomic step: znodes that appear or vanish meanwhile may be left out. A znode that vanished is no
-error. A child that appeared below a znode to be deleted is NOTEMPTY.
+None of this is atomic: znodes that are created or deleted meanwhile may be left out. A znode that was deleted is no
+error. A child created below a znode that is to be deleted is NOTEMPTY.
 
-Many are listed with one request, as long as the answer is not larger than a server gives at once.
+One request lists many znodes, as long as the answer is not larger than a server allows.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,13 +46,13 @@ async def walk(zk: Client, path: str, unreadable: list[NoAuthError] | None = Non
 
 
 async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestError]:
-    """The names of the children of each."""
+    """The names of the children of each znode."""
     try:
         if len(paths) == 1:
             return [await zk.get_children(paths[0])]
         listed: list[list[str] | RequestError] = await zk.multi_read([GetChildren(path) for path in paths])
     except BadArgumentsError:
-        # More than one answer holds.
+        # More than fits in one answer.
         if len(paths) == 1:
             raise
         half = len(paths) // 2
@@ -61,7 +61,7 @@ async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestErr
         return [error]
     for each in listed:
         if isinstance(each, RequestError):
-            # Which one of a request of ours it was is nobody's concern.
+            # Which part of our request failed does not matter to the caller.
             each.index = None
     return listed
 
@@ -69,8 +69,8 @@ async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestErr
 async def delete_subtree(
     zk: Client, path: str, batch_count: int = DELETE_BATCH_COUNT, tell: Callable[[int], None] = lambda _: None
 ) -> int:
-    """Deletes the znode and all below it, the deepest first; returns how many there were. `tell` hears how many are
-    gone after each batch of them."""
+    """Deletes the znode and its descendants, the deepest first; returns how many there were. tell: called with how many
+    are deleted, after each batch."""
     if path.encode() in RESERVED:
         raise BadArgumentsError(path, detail="it is reserved: it is in every tree and cannot be deleted")
     paths = await walk(zk, path)
@@ -83,7 +83,7 @@ async def delete_subtree(
         try:
             await transaction.commit()
         except NoNodeError:
-            # Somebody else deleted one of them, so nothing of this batch was done: one at a time, then.
+            # Another client deleted one of them, so the whole batch was refused: delete one at a time.
             for victim in batch:
                 await _delete_if_there(zk, victim)
         tell(len(batch))
@@ -98,7 +98,7 @@ async def _delete_if_there(zk: Client, path: str) -> None:
 
 
 async def set_subtree_acl(zk: Client, path: str, acl: tuple[Acl, ...], version: int) -> int:
-    """Returns how many znodes have the ACL now."""
+    """Sets the ACL of all; returns how many znodes have it now."""
     count = 0
     for below in await walk(zk, path):
         try:

@@ -1,18 +1,18 @@
-"""The other form in which a subtree is exported: a directory for each znode, with its data as a file, byte for byte.
+"""A subtree exported as directories: one for each znode, with its data as a file, byte for byte.
 
     DIR/@subtree             {"format": "zab subtree", "version": 1, "root": "/app", "znodes": 2}
     DIR/@acl                 {"acl": [{"scheme": …}]}
-    DIR/@data                the data of /app; not there where there is none
+    DIR/@data                the data of /app; no file if there is none
     DIR/w%201/@acl, …        /app/w 1
 
 A directory is named after its znode, with `%` and two hexadecimal digits for every byte that is neither a letter, a
 digit nor one of `_.-~`. So no name begins with `@`, and none leads elsewhere. `@acl` may have `container` or `ttl_ms`,
-as a line has (`subtree_lines.py`). `@subtree` is written last: without it, an export was not finished.
+like a line (`subtree_lines.py`). `@subtree` is written last: without it, the export was not finished.
 
-A directory may be anybody's. What is not as described is a `SubtreeFileError` that says where, and why: links, files
-with other names, names that are written in another way than above, data that is larger than a request.
+The content of a directory is not trusted. Anything that is not as described is a `SubtreeFileError` that says where and
+why: links, files with other names, names that are encoded differently, data that is larger than a request.
 
-What is written is for its owner alone.
+Only their owner may read the files that are written.
 """
 
 import os
@@ -48,7 +48,7 @@ _OURS: Final = {"@subtree", "@acl", "@data"}
 
 
 class DirectoryWriter:
-    """Writes znodes, each after its parent, to a directory that is not there or empty. Raises SubtreeFileError."""
+    """Writes znodes, each after its parent, to a new or empty directory. Raises SubtreeFileError."""
 
     def __init__(self, directory: Path, root: str) -> None:
         self._directory = directory
@@ -84,7 +84,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def directory_header(directory: Path) -> tuple[str, int]:
-    """The root of what is in it, and the number of znodes."""
+    """The root of the exported subtree, and its number of znodes."""
     place = directory / _HEADER
     if not place.is_file():
         raise SubtreeFileError(str(directory), f"there is no {_HEADER} in it: no export was finished here")
@@ -96,7 +96,7 @@ def directory_header(directory: Path) -> tuple[str, int]:
 
 
 def directory_entries(directory: Path, data_bytes_max: int) -> Iterator[tuple[str, Entry]]:
-    """The znodes in it, each with its place, and each after its parent."""
+    """The exported znodes, each with its place, and each after its parent."""
     root, expected = directory_header(directory)
     pending = [(directory, root)]
     count = 0

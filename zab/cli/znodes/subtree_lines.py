@@ -1,16 +1,16 @@
-"""The form in which a subtree is exported: lines of JSON objects. Text in, znodes out, and the reverse; no I/O.
+"""A subtree exported as lines of JSON objects: text in, znodes out, and the reverse; no I/O.
 
     {"format": "zab subtree", "version": 1, "root": "/app"}                          the first line
     {"path": "/app", "data": "hello", "encoding": "utf-8", "acl": [{"scheme": …}]}   a line for each znode
     {"znodes": 1}                                                                    the last line: nothing is missing
 
-Data and ACLs are as everywhere in `zab.cli.json_form`. Every znode but the root comes after its parent. A line of a
-znode may also have `container` (true) or `ttl_ms`, which say what kind it is to become; an export has neither, since
-clients are not told.
+Data and ACLs have the form of `zab.cli.json_form`. Every znode except the root comes after its parent. A line of a
+znode may also have `container` (true) or `ttl_ms`, for the kind that it will get; an export has neither, since servers
+do not tell clients.
 
-A file may be anybody's. Whatever is not as described is a `SubtreeFileError` that says in which line, and why: what is
-no JSON, an object with a field twice, with one too many or one too few, a path that is none, is outside of the root,
-was there before, or whose parent was not, and lines after the last.
+The content of a file is not trusted. Anything that is not as described is a `SubtreeFileError` that names the line and
+the reason: no JSON, a repeated, unknown or missing field, a malformed or repeated path, a path outside of the root or
+without its parent, lines after the last.
 
 Not here: the other form, a directory (`subtree_directory.py`).
 """
@@ -53,10 +53,10 @@ _ESCAPED_BYTES: Final = 6
 
 
 class SubtreeFileError(ZabError):
-    """The file cannot be imported. place: its line, or the path of a file in it."""
+    """The file cannot be imported. place: the line, or the path of a file in the directory."""
 
     def __init__(self, place: str, reason: str) -> None:
-        # The name of a file may have bytes that are no text.
+        # The name of a file may have bytes that are not text.
         super().__init__(f"{place}: {reason}".encode("utf-8", "backslashreplace").decode())
 
 
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 
 def line_bytes_max(request_bytes_max: int) -> int:
-    """The longest line of a znode that a request can hold."""
+    """The longest line for a znode that fits in a request."""
     return _ESCAPED_BYTES * request_bytes_max + 64 * 1024
 
 
@@ -150,7 +150,7 @@ def _entry(value: dict[str, Any], place: str) -> Entry:
 
 
 def checked_fields(value: dict[str, Any], wanted: set[str], possible: set[str], place: str) -> None:
-    """All that are wanted are there, and no others than those that are possible besides."""
+    """Checks that all required fields are there, and no unknown ones."""
     missing = sorted(wanted - value.keys())
     if missing:
         raise SubtreeFileError(place, f"there is no {missing[0]}")
@@ -171,7 +171,7 @@ def _checked_path(path: Any, place: str) -> str:
 
 
 def _check_place(path: str, root: str, seen: set[str], place: str) -> None:
-    """Adds it to those seen."""
+    """Checks the path, and adds it to those seen."""
     if path in seen:
         raise SubtreeFileError(place, f"{path} was there before")
     if path == root:
@@ -184,7 +184,7 @@ def _check_place(path: str, root: str, seen: set[str], place: str) -> None:
 
 
 def kind_of(value: dict[str, Any], place: str) -> tuple[bool, int | None]:
-    """Whether it is to be a container, and its TTL."""
+    """Whether it will be a container, and its TTL."""
     container, ttl_ms = value.get("container", False), value.get("ttl_ms")
     if not isinstance(container, bool):
         raise SubtreeFileError(place, f"container is true or false, not {container!r}")

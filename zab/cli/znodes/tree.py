@@ -1,4 +1,4 @@
-"""`zab tree` and `zab du`: what a subtree looks like, and what takes the room in it.
+"""`zab tree` and `zab du`: what a subtree looks like, and what takes up space in it.
 
     /app
     ├── config  5 bytes
@@ -6,11 +6,11 @@
         ├── w-0000000000  ephemeral of 0x100012ab34c0000
         └── w-0000000001  ephemeral of 0x100012ab34c0000
 
-`du` prints a line for each directory, a znode that has children, after those below it: the bytes of the data, and the
-number of znodes, of the whole subtree, itself counted. With `--top` the lines are those of the directories that have
-the most directly in them, since the root always has the most below it: the bytes of its children, and their number.
+`du` prints a line for each directory, a znode with children, after those below it: the bytes of data and the number of
+znodes of the whole subtree, including itself. `--top` prints the directories with the most in their own children, since
+the root always has the most in its subtree: the bytes of the children, and their number.
 
-Both print while they read, and hold no more of the tree than `walking.py` says; `du` also the sums on the way from the
+Both print while they read, and keep no more of the tree than `walking.py` says; `du` also the sums on the way from the
 root.
 """
 
@@ -43,11 +43,11 @@ def tree_command(
     stat: Annotated[bool, typer.Option("-s", "--stat", help="With bytes, version and time of the data.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Ephemeral znodes have their session behind them."""
+    """Ephemeral znodes are followed by their session."""
 
     async def work(zk: Client, _caller: Caller) -> None:
         left_out = LeftOut()
-        # Before each level, what is drawn below an ancestor at that level.
+        # For each level, what is drawn below an ancestor at that level.
         bars: list[str] = []
         async with aclosing(walk_znodes(patient(zk), path, left_out, depth)) as found:
             async for seen in found:
@@ -78,14 +78,14 @@ def _notes(stat: Stat, *, sizes: bool, all_of_it: bool, is_cut: bool) -> list[st
 
 
 class Measure(StrEnum):
-    """By what directories are compared."""
+    """How directories are ordered."""
 
     BYTES = "bytes"
     ZNODES = "znodes"
 
 
 class Sum(NamedTuple):
-    """Of one directory: the bytes of data and the number of znodes."""
+    """The bytes of data and the number of znodes of one directory."""
 
     bytes: int
     znodes: int
@@ -95,13 +95,13 @@ class Sum(NamedTuple):
 
 @define
 class _Open:
-    """A znode of which not all that is below it was seen."""
+    """A znode whose descendants are not all counted yet."""
 
     path: str
     depth: int
     bytes: int
     own_bytes: int
-    """Of its children alone."""
+    """The sums of its children only."""
     znodes: int = 1
     children: int = 0
 
@@ -123,7 +123,7 @@ def du_command(
     by: Annotated[Measure, typer.Option("--by", help="What --top goes by.")] = Measure.BYTES,
     json: JsonOption = False,
 ) -> None:
-    """A line has bytes of data, number of znodes, and path, with tabs between."""
+    """A line has bytes of data, number of znodes, and path, separated by tabs."""
     if top is not None and depth is not None:
         raise typer.BadParameter("--top looks at all levels; give either it or --depth")
 
@@ -155,7 +155,7 @@ def du_command(
 
 
 async def _told(znodes: AsyncGenerator[Seen, None], told: Told) -> AsyncGenerator[Seen, None]:
-    """The same walk, counted."""
+    """Counts the znodes of a walk."""
     async with aclosing(znodes):
         async for seen in znodes:
             told.add()
@@ -163,7 +163,7 @@ async def _told(znodes: AsyncGenerator[Seen, None], told: Told) -> AsyncGenerato
 
 
 async def sums(znodes: AsyncGenerator[Seen, None]) -> AsyncGenerator[_Open, None]:
-    """The directories of a walk, each after those below it; the root always."""
+    """The directories of a walk, each after those below it; always with the root."""
     above: list[_Open] = []
     async with aclosing(znodes):
         async for seen in znodes:
@@ -183,7 +183,7 @@ async def sums(znodes: AsyncGenerator[Seen, None]) -> AsyncGenerator[_Open, None
 
 
 def _close(above: list[_Open]) -> _Open:
-    """The last of them, added to the one above it."""
+    """Takes the last of them, and adds it to the one above."""
     done = above.pop()
     if above:
         above[-1].bytes += done.bytes

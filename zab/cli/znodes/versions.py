@@ -1,4 +1,4 @@
-"""BADVERSION on the command line names the version that was asked for, and the one that the znode has."""
+"""BADVERSION on the command line names the requested version, and the one that the znode has."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ __all__ = ["names_versions"]
 
 @asynccontextmanager
 async def names_versions(zk: Client, path: str, version: int, *, of_acl: bool = False) -> AsyncIterator[None]:
-    """Around a change of `path` that wants `version`, of the data or of the ACL."""
+    """Wraps a change of `path` that requires `version`, of the data or of the ACL."""
     try:
         yield
     except BadVersionError:
@@ -21,7 +21,7 @@ async def names_versions(zk: Client, path: str, version: int, *, of_acl: bool = 
 
 
 async def _version(zk: Client, path: str, *, of_acl: bool) -> int | None:
-    """None: the znode is gone, or may not be read."""
+    """The current version; None if the znode is gone, or may not be read."""
     try:
         stat = await zk.exists(path)
     except RequestError:

@@ -1,12 +1,12 @@
-"""`zab wait`: until a znode is there, is gone, has certain data, or changes.
+"""`zab wait`: until a znode exists, is gone, has certain data, or changes.
 
-    0    what was waited for is so
-    124  it was not within --timeout
+    0    the condition is met
+    124  it was not met within --timeout
     1    refused, 2 wrong usage, 3 no server reachable, or the session is over
 
-Nothing is asked over and over: a watch is left with each look, and the next look is taken when it fires. When the
-connection is lost, the client sets the watch again at the next server, which tells it if something changed meanwhile;
-so it goes on as long as the session lives. What was so for a moment only, between two looks, may be missed.
+It does not poll: each read sets a watch, and the next read follows when it fires. When the connection is lost, the
+client sets the watch again at the next server, which reports a change made meanwhile; so the wait lasts as long as the
+session. A condition that is met only briefly, between two reads, may be missed.
 """
 
 import base64
@@ -98,7 +98,7 @@ def _is_other(stat: Stat | None, first: Stat | None, version: int | None) -> boo
 
 
 async def _look(zk: Znodes, path: str, watcher: Watcher, *, with_data: bool) -> tuple[Stat | None, bytes | None]:
-    """How it is now. The watcher hears of what changes after that."""
+    """The current state. The watcher is told of the next change."""
     while True:
         stat = await zk.exists(path, watch=watcher)
         if stat is None or not with_data:

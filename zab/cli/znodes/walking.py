@@ -3,19 +3,19 @@
     async with aclosing(walk_znodes(zk, "/app", left_out)) as found:
         async for seen in found: ...
 
-Reading ahead: what comes next in the order is asked for together, up to WINDOW_COUNT znodes at a time, across
-directories. Answers that came early are kept. When they are HELD_COUNT_MAX, or the names that were not asked for yet
-HELD_NAMES_MAX, only what is first in the order is asked for. So memory is bounded by these, by one window more, and by
-the lists of children on the way from the root to where the walk is.
+Reading ahead: the next znodes in the order are requested together, up to WINDOW_COUNT at a time, across directories.
+Answers that come early are kept. When HELD_COUNT_MAX answers are kept, or HELD_NAMES_MAX names are not requested yet,
+only the first znode in the order is requested. So memory is bounded by these, by one more window, and by the lists of
+children on the way from the root to the position of the walk.
 
     ahead:  Seen /app | Seen /app/a | children of /app/a: x, y | children of /app: b, c, …
-            └ is yielded            └ are asked for next, with as many of those behind them as there is room for
+            └ is yielded            └ are requested next, with as many of those after them as there is room for
 
-None of this is one moment of the tree. A znode that vanishes before it is read is passed over, but for the root: then
-it is NONODE. One that may not be listed is told to `LeftOut`; it is yielded if at least its stat may be known, for
-which ZooKeeper asks for the same permission.
+This is no snapshot of the tree. A znode that is deleted before it is read is skipped, except for the root: then it is
+NONODE. One that may not be listed is reported to `LeftOut`; it is yielded if at least its stat may be read, for which
+ZooKeeper requires the same permission.
 
-`read_along` reads more of each (its data, its ACL), again many at a time and in the order.
+`read_along` reads more of each (its data, its ACL), again many at a time and in order.
 
 Reads are repeated when their connection is lost (`patient`).
 
@@ -46,11 +46,11 @@ WINDOW_COUNT: Final = 128
 HELD_COUNT_MAX: Final = 4_096
 HELD_NAMES_MAX: Final = 100_000
 READ_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Data that is asked for together. One znode may have more."""
+"""Bytes of data that are requested together. A single znode may have more."""
 
 
 class Seen(NamedTuple):
-    """A znode on the way. depth: 0 is the root. is_last: of its siblings, when their names were read."""
+    """A znode of the walk. depth: 0 for the root. is_last: it is the last of its siblings, when they were listed."""
 
     path: str
     stat: Stat
@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 
 
 class _Children:
-    """Of one znode, those that were not asked for yet."""
+    """The children of one znode that were not requested yet."""
 
     __slots__ = ("at", "depth", "names", "parent")
 
@@ -85,11 +85,11 @@ class _Asked(NamedTuple):
 
 _Ahead: TypeAlias = deque[Seen | _Children]
 _Answer: TypeAlias = tuple[Stat, list[str] | NoAuthError]
-"""A stat, and the names of the children, or why they may not be known."""
+"""A stat, and the names of the children, or why they may not be read."""
 
 
 class LeftOut:
-    """What of a subtree may not be read: told on standard error, and the reason why a command ends with 1."""
+    """Reports what may not be read of a subtree on standard error; then the command ends with 1."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -105,15 +105,15 @@ class LeftOut:
 
 
 def patient(zk: Client) -> Znodes:
-    """Its operations, which outlive a lost connection, but not its session."""
+    """Its operations, repeated after a lost connection, until its session is over."""
     return zk.retrying(zk.session_timeout_ms / 1000)
 
 
 async def walk_znodes(
     zk: Znodes, path: str, left_out: LeftOut, depth_max: int | None = None, *, without: str | None = None
 ) -> AsyncGenerator[Seen, None]:
-    """The subtree; with depth_max no deeper than that. NoNodeError when there is none, NoAuthError when the root may
-    not be listed. without: a child of the root, with what is below it."""
+    """The subtree, at most `depth_max` deep. Raises NoNodeError if there is none, NoAuthError if the root may not be
+    listed. without: a child of the root to leave out, with its descendants."""
     stat, names = await _look(zk, _Asked(path, 0, True), depth_max)
     if isinstance(names, NoAuthError):
         raise names
@@ -129,7 +129,7 @@ async def walk_znodes(
 
 
 async def _read_ahead(zk: Znodes, ahead: _Ahead, left_out: LeftOut, depth_max: int | None) -> None:
-    """Puts the answers of the next znodes in their places. `ahead` begins with children that were not asked for."""
+    """Replaces the next children, at the start of `ahead`, by their answers."""
     passed, asked = _take(ahead)
     answers = iter(await together([partial(_look, zk, each, depth_max) for each in asked]))
     for item in _answered(passed, answers, left_out):
@@ -137,7 +137,7 @@ async def _read_ahead(zk: Znodes, ahead: _Ahead, left_out: LeftOut, depth_max: i
 
 
 def _take(ahead: _Ahead) -> tuple[list[Seen | _Children | _Asked], list[_Asked]]:
-    """What stands in front, with as many of the children as are to be asked for; and these alone."""
+    """The first entries, with as many of the children as will be requested; and only these."""
     passed: list[Seen | _Children | _Asked] = []
     asked: list[_Asked] = []
     held = sum(isinstance(each, Seen) for each in ahead)
@@ -163,7 +163,7 @@ def _take(ahead: _Ahead) -> tuple[list[Seen | _Children | _Asked], list[_Asked]]
 def _answered(
     passed: list[Seen | _Children | _Asked], answers: Iterator[_Answer | ZabError], left_out: LeftOut
 ) -> list[Seen | _Children]:
-    """The same with what was answered, the last first. What has vanished is left out."""
+    """The entries with their answers, in reverse order. Deleted znodes are left out."""
     found: list[Seen | _Children] = []
     for each in passed:
         if not isinstance(each, _Asked):
@@ -205,7 +205,7 @@ async def _stat(zk: Znodes, path: str) -> Stat:
 
 
 async def together(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ZabError]:
-    """What each returns or raises, in their order; all are under way at once."""
+    """What each returns or raises, in order; all run at once."""
     found: dict[int, T | ZabError] = {}
 
     async def call(at: int) -> None:
@@ -223,8 +223,8 @@ async def together(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | ZabE
 async def read_along(
     znodes: AsyncGenerator[Seen, None], read: Callable[[str], Awaitable[T]], left_out: LeftOut
 ) -> AsyncGenerator[tuple[Seen, T], None]:
-    """Each znode with what `read` makes of its path. One that has vanished is passed over; one that may not be read is
-    told."""
+    """Each znode with the result of `read` for its path. A deleted znode is skipped; one that may not be read is
+    reported."""
     async with aclosing(_batches(znodes)) as batches:
         async for batch in batches:
             answers = await together([partial(read, seen.path) for seen in batch])

@@ -1,6 +1,6 @@
-"""`zab 4lw WORD`: a four-letter word to each server of `-s`, where there is no `nc`, or clients speak TLS.
+"""`zab 4lw WORD`: sends a four-letter word to each server of `-s`, without `nc`, and also over TLS.
 
-Exit codes: 0 each has answered; 1 one has refused, or knows no such word; 3 one cannot be reached.
+Exit codes: 0 all have answered; 1 one has refused, or does not know the word; 3 one cannot be reached.
 """
 
 import sys
@@ -28,8 +28,8 @@ def word_command(
     mask: Annotated[int | None, typer.Argument(metavar="MASK", help="Of stmk alone.", show_default=False)] = None,
     json: JsonOption = False,
 ) -> None:
-    """Every server of -s is asked; before each answer of several stands which one it is. A server answers the words
-    that its 4lw.commands.whitelist has.
+    """Asks every server of -s; if there are several, each answer is preceded by its server. A server answers the words
+    in its 4lw.commands.whitelist.
     """
     if len(word) != 4 or not word.isascii() or not word.isalnum():
         raise typer.BadParameter(f"{word!r} is no word of four letters", param_hint="WORD")
@@ -74,5 +74,5 @@ def _show(server: str, answer: str) -> None:
     if server:
         say(f"--- {server}")
     for line in answer.removesuffix("\n").split("\n"):
-        # A path may hold anything; the tabs are the server's.
+        # A path may contain anything; the tabs are from the server.
         say("\t".join(map(in_line, line.split("\t"))))

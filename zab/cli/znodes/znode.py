@@ -1,10 +1,10 @@
-"""The commands on one znode, or on all of the subtree below it.
+"""The commands on one znode, or on its whole subtree.
 
-Each only says what to do on a client and what to print: on standard output, with `--json` as one JSON object per line.
-`perform` finds the client, the errors and the exit code.
+Each says only what to do on a client and what to print: on standard output, with `--json` as one JSON object per line.
+`perform` handles the client, the errors and the exit code.
 
-`-w` leaves a one-shot watch. On the command line the command then waits for its event. In the shell the event is
-printed when it comes.
+`-w` sets a one-shot watch. On the command line the command then waits for its event. In the shell the event is printed
+when it comes.
 """
 
 import base64
@@ -199,8 +199,8 @@ def ls_command(
     watch: WatchOption = False,
     one_per_line: Annotated[bool, typer.Option("-1", help="One name per line.")] = False,
     page: Annotated[int | None, typer.Option("--page", min=1, metavar="N", help="At most N names.")] = None,
-    after: Annotated[str, typer.Option("--after", metavar="NAME", help="Only names behind this one.")] = "",
-    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only names that begin so.")] = "",
+    after: Annotated[str, typer.Option("--after", metavar="NAME", help="Only names after this one.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only names with this prefix.")] = "",
     json: JsonOption = False,
 ) -> None:
     if recursive and watch:
@@ -243,7 +243,7 @@ def ls_command(
 
 
 async def _page(zk: Client, path: str, after: str, prefix: str, count: int | None) -> ChildrenPage:
-    """At most `count` names, or all; a server gives some at a time. The stat is that of the last answer."""
+    """At most `count` names, or all; a server returns them in parts. The stat is that of the last answer."""
     names: list[str] = []
     while True:
         wanted = PAGE_COUNT if count is None else count - len(names)
@@ -277,8 +277,8 @@ def watch_command(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many events.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """It goes on at another server when it loses its own, and says so on standard error: what changed until it is
-    connected again is not told.
+    """When it loses its server it continues at another one, and says so on standard error: changes made until it is
+    connected again are not reported.
     """
 
     async def work(zk: Client, caller: Caller) -> None:

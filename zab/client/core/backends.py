@@ -1,6 +1,6 @@
-"""What the core asks of the library that its callers run on: trio, asyncio, or threads that block.
+"""What the core needs of the library that its callers run on: trio, asyncio, or threads that block.
 
-A `Backend` is the only place where a caller waits. All else of a client (the session, requests, watchers, recipes) is
+A `Backend` is the only place where a caller waits. The rest of a client (the session, requests, watchers, recipes) is
 written once, as coroutines that await nothing but what a backend gives them.
 
 Invariants that a backend keeps:
@@ -10,7 +10,7 @@ Invariants that a backend keeps:
     attend      the core has something to do, or its next time has changed (`Runtime.poll`)
     flush       the core has bytes to send (`Runtime.take`)
 
-Both only note it: what they lead to happens after the caller has gone on to wait. The core calls `attend` at most once
+Both only take note: the backend acts on it after the caller has gone on to wait. The core calls `attend` at most once
 until the next `poll`, and `flush` at most once until the next `take`.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Backend", "ParkingLot", "Scope", "Waiter"]
 
 
 class Waiter(Protocol):
-    """Something that happens once. One caller waits for it, or nobody."""
+    """Something that happens once. At most one caller waits for it."""
 
     @property
     def is_woken(self) -> bool: ...
@@ -31,7 +31,7 @@ class Waiter(Protocol):
         """It has happened. Further calls change nothing."""
 
     async def wait(self) -> None:
-        """Returns when it has happened, at once where it has already."""
+        """Returns when it has happened; at once if it has already."""
 
 
 class Scope(Protocol):
@@ -49,14 +49,14 @@ class Scope(Protocol):
 
 
 class Backend(Protocol):
-    """See the module."""
+    """What the core needs of trio, asyncio or threads."""
 
     @property
     def caller(self) -> Hashable:
         """The task or thread that runs now."""
 
     def check(self) -> None:
-        """Raises ForkedError where this process is a fork of the one that made the client."""
+        """Raises ForkedError if this process is a fork of the one that made the client."""
 
     def now(self) -> float:
         """Seconds, by a clock that never goes back."""
@@ -64,13 +64,13 @@ class Backend(Protocol):
     def waiter(self) -> Waiter: ...
 
     def move_on_after(self, seconds: float | None, *, shield: bool = False) -> Scope:
-        """A limit of time; None: without one. shield: a cancellation from outside waits until the block is left."""
+        """A time limit; None: no limit. shield: a cancellation from outside waits until the block is left."""
 
     async def checkpoint_if_cancelled(self) -> None:
-        """Raises where the caller is cancelled, or its time is over."""
+        """Raises if the caller is cancelled, or its time is over."""
 
     async def checkpoint(self) -> None:
-        """As that, and lets others run where the library wants it."""
+        """Like `checkpoint_if_cancelled`; also lets other tasks run, if the library does that."""
 
     def attend(self) -> None: ...
 
@@ -78,7 +78,7 @@ class Backend(Protocol):
 
 
 class ParkingLot:
-    """Where any number of callers wait until they are woken, the first that came first."""
+    """Callers wait here until they are woken, in the order in which they came."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -93,7 +93,7 @@ class ParkingLot:
             goes_on = True
         finally:
             self._waiters.pop(waiter, None)
-            # Woken, but cancelled before it could run: the next one has to look in its place.
+            # Woken, but cancelled before it could run: the next caller has to look instead.
             if waiter.is_woken and not goes_on:
                 self.unpark()
 

@@ -1,15 +1,15 @@
-"""Work that a session does by itself, on no task of its callers. Pure.
+"""Work that a session does by itself, in no task of its callers. Pure.
 
     zk.undertake(job)
 
 The core asks a job for its `next` operation until it has none: when it is undertaken, when a server has the session
-again, after each answer to it, and after an event for it. So what has to be done is done whatever became of the task
-that wanted it: it was cancelled, or its connection was lost.
+again, after each answer to it, and after an event for it. So its work is done even if the task that wanted it was
+cancelled, or the connection was lost.
 
-A job that waits for events is handed to the operations as their watcher: it has `deliver` and `end`, as `Watcher`.
+A job that waits for events is passed to the operations as their watcher: it has `deliver` and `end`, like `Watcher`.
 
 Invariants:
-- After an answer that was lost with its connection (ConnectionLossError) nothing is asked until the next connection.
+- After an answer was lost with its connection (ConnectionLossError), no request is sent until the next connection.
 - No operation is asked for while there is no room in flight.
 - A job hears `ended` once, or is done before.
 """
@@ -26,7 +26,7 @@ __all__ = ["BackgroundJob", "BackgroundJobs"]
 
 
 class BackgroundJob(Protocol):
-    """See the module."""
+    """What the core needs of a job."""
 
     @property
     def is_done(self) -> bool:
@@ -62,14 +62,14 @@ class BackgroundJobs:
     def __init__(self) -> None:
         self._jobs: dict[BackgroundJob, None] = {}
         self.stirred: dict[BackgroundJob, None] = {}
-        """Those that may have something to send, in order."""
+        """The jobs that may have something to send, in order."""
 
     def add(self, job: BackgroundJob) -> None:
         self._jobs[job] = None
         self.stir(job)
 
     def stir(self, job: BackgroundJob) -> None:
-        """The job may have something to send. What is no job, or is done, is ignored."""
+        """The job may have something to send. Ignored unless it is a job of this client that is not done."""
         if job in self._jobs:
             self.stirred[job] = None
 

@@ -3,32 +3,32 @@
     async for change in zk.changes(since=zxid, prefix="/app"):
         ...
 
-The client asks for one page, and for the next one when that is given out. So a slow reader keeps one page here, and
-nothing on any server. At the end of the log the server answers when there is something to tell. Every server tells the
-same changes: after a lost connection the iterator goes on where it was, on whichever server has the session then.
+The client requests one page, and the next one when all of that was returned. So a slow reader keeps one page here, and
+nothing on any server. At the end of the log the server answers when there are changes. Every server has the same
+changes: after a lost connection the iterator continues where it was, on the server that has the session then.
 
-    since   a zxid: everything up to it is known to the caller (`Client.last_zxid`, `Stat.mzxid`, `Change.zxid`)
+    since   a zxid: the caller knows everything up to it (`Client.last_zxid`, `Stat.mzxid`, `Change.zxid`)
             a Place: exactly there, also between the parts of a transaction, and only in that history
-            None: what the servers have acknowledged when the first change is waited for
+            None: the end of what servers have acknowledged when the caller begins to wait for the first change
 
-`place` is where the iterator is: after the last change that it gave out. It moves on while nothing changes below the
-prefix. So store it now and then, not only with a change: servers keep the log for a limited time.
+`place` is where the iterator is: after the last change that it returned. It moves on even while nothing changes below
+the prefix. So store it now and then, not only with a change: servers keep the log for a limited time.
 
 Invariants:
-- The changes of two iterators, the second from the `place` of the first, are those of one.
-- A change comes once it is committed, and applied by the server that tells it.
-- Cancelling loses nothing: the next `receive` goes on, with the answer that came meanwhile.
+- Two iterators, the second from the `place` of the first, return the same changes as one.
+- A change is returned once it is committed, and applied by the server that sends it.
+- Cancelling loses nothing: the next `receive` continues with the answer that came meanwhile.
 
-Whose changes: those of znodes that the client's identities may read, by every ACL that has guarded the path since.
+Only changes of znodes are returned that the client's identities may read, by every ACL that the path has had since.
 
 Raised by `receive` and while iterating:
 
-    ChangesLostError            the changes from there on are not kept any more
-    UnimplementedError          by a server of ZooKeeper, which has no such feed, and closes the connection too
+    ChangesLostError            the server no longer has the changes from there on
+    UnimplementedError          a ZooKeeper server has no such feed, and also closes the connection
     SessionExpiredError         the session is over
     DataInconsistencyError      the server's log is damaged
 
-Iteration ends without an error when the client is closed. After an error the iterator may be asked again.
+Iteration ends without an error when the client is closed. After an error the iterator may be used again.
 """
 
 from collections import deque
@@ -82,7 +82,7 @@ class Changes:
 
     @property
     def place(self) -> Place | None:
-        """After the last change given out. None until it is known where a `since` of None begins."""
+        """After the last change returned. None until the start of a `since` of None is known."""
         return None if self._place is None else Place(*self._place, self._history_id.hex())
 
     async def receive(self) -> Change:
@@ -104,7 +104,7 @@ class Changes:
         return change
 
     async def up_to(self, zxid: int) -> list[Change]:
-        """The changes of the transactions up to this one, which a server has applied; waits for no later ones.
+        """The changes of the transactions up to this one, which a server has applied; does not wait for later ones.
 
         Unlike `receive` it raises ConnectionLossError.
         """
@@ -130,8 +130,8 @@ class Changes:
     # Pages.
 
     async def _next_page(self) -> None:
-        """One question and its answer, which may be that there is nothing yet, or that no server is there."""
-        # The next one asks the next server, when there is one; the session's end is another error.
+        """Requests a page. It may be empty, or no server may be there."""
+        # The next request goes to the next server; the end of the session is another error.
         with suppress(ConnectionLossError):
             await self._read_page(self._runtime.settings.changes_wait_ms)
 
@@ -140,7 +140,7 @@ class Changes:
             self._place = await self._end()
         page = await self._ask(self._place, wait_ms)
         if page.status is PageStatus.BEYOND:
-            # This server may lag behind the one that told of the place.
+            # This server may lag behind the one that gave the place.
             await self._end()
             page = await self._ask(self._place, wait_ms)
         if page.status is not PageStatus.GIVEN:
@@ -157,7 +157,7 @@ class Changes:
             self._runtime.ask(request)
             self._asked = request
         try:
-            # Cancelled here, the request stays, and with it the answer.
+            # If cancelled here, the request stays, and with it the answer.
             return await self._runtime.answer(self._asked)
         except UnimplementedError:
             raise UnimplementedError(detail="this server has no feed of changes; ZooKeeper's have none") from None
@@ -166,7 +166,7 @@ class Changes:
                 self._asked = None
 
     async def _end(self) -> tuple[int, int]:
-        """The end of what was acknowledged when this was called; the server that answers has applied it."""
+        """The end of what was acknowledged when this was called; the answering server has applied it."""
         await self._runtime.call(self._operations.sync("/").request())
         return self._runtime.session.last_zxid, WHOLE
 

@@ -12,23 +12,22 @@ Out: the ConnectRequest, then frames of {xid int, opcode int, body}. In: the Con
      -2     a ping
      -4     the oldest add_auth without an answer
      -8     the oldest setWatches without an answer
-  ≤ -16     the getChanges that was sent with it: each has one of its own, and is answered when there is something to
-            tell
+  ≤ -16     the getChanges that was sent with it: each has its own xid, and is answered when there are changes
 
 Invariants:
-- xids of requests are 1, 2, …, 2^31 - 1, then 1 again; a reply with any other xid than that of the oldest request
-  unanswered ends the connection (`PeerProtocolError`), since from there on no answer could be trusted. Those of
-  getChanges are -16, -17, …, -2^31, then -16 again.
-- Silence is bounded: a ping leaves when nothing was sent for half of the read timeout (or for 10 s), and when nothing
-  was received for the read timeout (two thirds of the session's) the connection is over, in time to reach another
-  server before the session expires. While greeting, the read timeout is what is left of the time to connect.
-- `proven_at` is when the newest thing was sent that the server has answered: then it knew that this client lives. It is
-  found by one question at a time, so it may be earlier, and is never later.
-- What is unsent is in `unsent_bytes`; the caller takes it with `take` and stops adding when it is too much.
+- xids of requests are 1, 2, …, 2^31 - 1, then 1 again; a reply whose xid is not that of the oldest unanswered request
+  ends the connection (`PeerProtocolError`), since no later answer could be trusted. Those of getChanges are -16, -17,
+  …, -2^31, then -16 again.
+- Silence is bounded: a ping is sent when nothing was sent for half of the read timeout (or for 10 s). When nothing was
+  received for the read timeout (two thirds of the session timeout), the connection is over, in time to reach another
+  server before the session expires. While greeting, the read timeout is the rest of the time to connect.
+- `proven_at` is the time at which the newest message was sent that the server has answered: the server knew then that
+  this client is alive. Only one message at a time is tracked, so it may be too early, but is never too late.
+- `unsent_bytes` counts what is unsent; the caller takes it with `take`, and stops adding when it is too much.
 
 `now` is milliseconds of a monotonic clock, an argument everywhere. After an exception only `end` may be called.
 
-Deliberately not here: the session that outlives the connection (`zab.client.core.session`) and who waits for an answer.
+Deliberately not here: the session that outlives the connection (`zab.client.core.session`), callers that wait.
 """
 
 from collections import deque
@@ -52,10 +51,10 @@ __all__ = ["Connection", "Phase"]
 XID_MAX: Final = 2**31 - 1
 XID_MIN: Final = -(2**31)
 
-# A server that hears nothing for long may be behind a firewall that forgets idle connections.
+# A firewall on the way to the server may forget idle connections.
 PING_IDLE_MS_MAX: Final = 10_000
 
-# With which a server of TLS answers what is none (RFC 8446, 5.1): the type alert, and the major version.
+# How a TLS server answers bytes that are no TLS (RFC 8446, 5.1): the type alert, and the major version.
 _TLS_ALERT: Final = b"\x15\x03"
 
 
@@ -66,7 +65,7 @@ class Phase(Enum):
 
 
 class Connection:
-    """See the module. `answer_ms`: how long the server may take for the ConnectResponse."""
+    """answer_ms: how long the server may take for the ConnectResponse."""
 
     def __init__(self, greeting: ConnectRequest, *, now: int, answer_ms: int, frame_bytes_max: int) -> None:
         self.phase = Phase.GREETING
@@ -93,12 +92,12 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests sent (or about to be) and not answered; those that may wait for their answer do not count."""
+        """Requests sent (or about to be) and not answered, without getChanges, whose answers may take long."""
         return len(self._unanswered)
 
     @property
     def oldest(self) -> ClientRequest[Any] | None:
-        """The request whose answer is the next one; None where none is in flight."""
+        """The request that is answered next; None if none is in flight."""
         return self._unanswered[0][1] if self._unanswered else None
 
     def is_registering(self, path: bytes, table: object) -> bool:
@@ -142,7 +141,7 @@ class Connection:
         self._queue(request_frame(SET_WATCHES_XID, opcode, body))
 
     def take(self, now: int) -> bytes:
-        """Everything that is to be sent, joined once; empty when there is nothing."""
+        """Everything that is to be sent, joined; empty when there is nothing."""
         if not self._unsent:
             return b""
         data = b"".join(self._unsent)
@@ -160,9 +159,9 @@ class Connection:
     # In.
 
     def receive(self, data: bytes, now: int) -> Iterator[Event]:
-        """What the bytes mean, in their order. Read the iterator to its end.
+        """The events in the bytes, in order. Read the iterator to its end.
 
-        Raises PeerProtocolError where they mean nothing, after the events of the bytes before.
+        Raises PeerProtocolError if they are malformed, after the events of the bytes before.
         """
         assert self.phase is not Phase.ENDED
         self._last_received = now
@@ -226,7 +225,7 @@ class Connection:
         expected, request = self._unanswered[0]
         if header.xid != expected:
             raise PeerProtocolError(f"the server answered xid {header.xid} instead of {expected}")
-        # Decoded before it leaves the queue: a reply that means nothing leaves its request without an answer.
+        # Decoded before it leaves the queue: a malformed reply leaves its request unanswered.
         result = request.decode(payload, ReplyHeader.BYTES) if header.error == ErrorCode.OK else None
         self._unanswered.popleft()
         if self._probe is not None and self._probe[0] == expected:

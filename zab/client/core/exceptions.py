@@ -1,21 +1,21 @@
 """What an operation of the client raises: one class per error code, made from the table in `datatree.errors`.
 
     ZabError                      everything below
-    ├─ RequestError               the request was answered with an error code, or gets no answer any more
+    ├─ RequestError               the request was answered with an error code, or will get no answer
     │   ├─ NoNodeError, …         one class per code; `code`, `definite`, `meaning` come from the table
     │   └─ ConnectionLossError
     │       └─ NotConnectedError  never sent, so definite
-    │           └─ TlsError       no server could be reached by TLS; the text says why, for each
+    │           └─ TlsError       no server could be reached by TLS; the text says why, for each server
     ├─ ClientClosedError          the client was closed by this process
     ├─ WatchOverflowError         a watcher was not read, and its queue is full
-    ├─ ChangesLostError           changes cannot be followed from the place asked for: read the tree again
-    └─ PeerProtocolError          the server's bytes are not the protocol; its connection is closed (see below)
+    ├─ ChangesLostError           changes cannot be followed from the given place: read the tree again
+    └─ PeerProtocolError          the server broke the protocol; its connection is closed (see below)
 
-`definite` answers the one question that matters after an error: may the request have been done? True means that it was
-not and will not be. A `ConnectionLossError` leaves that open: the write may have reached the leader before the
-connection broke. Repeat only what is idempotent, or look first (a sequential create may exist twice).
+`definite` answers the one question that matters after an error: may the request have been done? True: it was not, and
+will not be. After a `ConnectionLossError` that is unknown: the write may have reached the leader before the connection
+broke. Repeat only idempotent operations, or look first (a sequential create may have been done twice).
 
-`PeerProtocolError` is never raised from an operation: the connection that misbehaved is closed, its requests fail with
+`PeerProtocolError` is never raised from an operation: the connection is closed, its requests fail with
 `ConnectionLossError`, whose `__cause__` it is, and the client reconnects.
 
 A code that the table does not know is an `UnknownError`, never a crash: a newer server may have more.
@@ -85,18 +85,17 @@ class ClientClosedError(ZabError):
 
 
 class ForkedError(ZabError):
-    """This process is a fork of the one that made the client, whose connection and session stay with that one."""
+    """This process is a fork of the one that made the client, which keeps the connection and the session."""
 
 
 class WatchOverflowError(ZabError):
-    """More events came than the watcher's queue holds; it is closed, and the events after those queued are lost."""
+    """The watcher's queue was full when another event came: the watcher is closed, and later events are lost."""
 
 
 class ChangesLostError(ZabError):
-    """The changes after `since` (a zxid) cannot be told; the text says why. What they led to is in the tree.
+    """The changes after `since` (a zxid) are not available; the text says why. Their result is in the tree.
 
-    oldest: the zxid from which on the server that was asked could have told them; None when `since` is in no history
-    that it has.
+    oldest: the oldest zxid after which the server still has changes; None if its history does not have `since`.
     """
 
     def __init__(self, since: int, reason: str, *, oldest: int | None = None) -> None:
@@ -106,7 +105,7 @@ class ChangesLostError(ZabError):
 
 
 class PeerProtocolError(ZabError):
-    """The server's bytes break the protocol; the text says how."""
+    """The server broke the protocol; the text says how."""
 
 
 class LongReplyError(PeerProtocolError):
@@ -116,7 +115,7 @@ class LongReplyError(PeerProtocolError):
 class RequestError(ZabError):
     """The request failed with `code`.
 
-    path: what the request was about, as the caller named it; None where it was about no path.
+    path: the path of the request, as the caller gave it; None if it has none.
     index: the operation's place in a transaction, from 0; None outside of one.
     definite: True when it is certain that the request changed nothing.
     """
@@ -164,7 +163,7 @@ class ConnectionLossError(RequestError, code=ErrorCode.CONNECTIONLOSS): ...
 
 
 class ReplyTooLongError(ConnectionLossError):
-    """The answer is longer than `reply_bytes_max` of the settings: the connection ended for it, as it would again."""
+    """The answer is longer than `reply_bytes_max` of the settings: the connection ended, as it would each time."""
 
     meaning = "the answer is longer than reply_bytes_max of this client's settings"
 
@@ -177,7 +176,7 @@ class NotConnectedError(ConnectionLossError):
 
 
 class TlsError(NotConnectedError):
-    """TLS failed with every server, so that another try would fail in the same way: see the text, which names them."""
+    """TLS failed with every server, and would fail again; the text names the servers and the reasons."""
 
     meaning = "no server could be reached by TLS"
 
@@ -272,7 +271,7 @@ class ThrottledError(RequestError, code=ErrorCode.THROTTLEDOP): ...
 
 
 class UnknownError(RequestError):
-    """The server answered with a code that is in no table; whether the request was done is unknown."""
+    """The server answered with an unknown code; whether the request was done is unknown."""
 
     meaning = "the server answered with an error code that this client does not know"
 

@@ -1,8 +1,8 @@
-"""Why no server has the session: the last failure, and what TLS has against which server. Pure.
+"""Why no server has the session: the last failure, and the TLS faults of each server. Pure.
 
-Trying again does not change what TLS has against a server. As long as no server had the session, the client ends with
-TlsError when TLS failed with all servers in two rounds, and nothing else came between. Afterwards it goes on trying,
-since certificates are renewed; the errors of requests say what TLS has against which server.
+Trying again does not mend a TLS fault. As long as no server has had the session, the client ends with TlsError when TLS
+failed with all servers in two rounds, without another failure in between. Later it keeps trying, since certificates
+are renewed; the errors of requests list the TLS fault of each server.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ TLS_ROUNDS: Final = 2
 
 
 class Failures:
-    """See the module docstring. fault: says what TLS has against a stream that ended with an error."""
+    """fault: says why TLS failed, for the error that ended a stream; None if TLS did not."""
 
     def __init__(self, fault: Callable[[BaseException | None], str | None]) -> None:
         self.tls_error: TlsError | None = None
@@ -29,7 +29,7 @@ class Failures:
         self._tls_faults_in_a_row = 0
 
     def __str__(self) -> str:
-        """The last failure, and what TLS has against each of the other servers."""
+        """The last failure, and the TLS faults of the other servers."""
         others = [f"{place}: {reason}" for place, reason in self._tls_faults.items()]
         return "last: " + "; ".join(dict.fromkeys([self._last, *others]))
 
@@ -42,7 +42,8 @@ class Failures:
         self._tls_faults.clear()
 
     def add(self, place: Place, reason: str, error: Exception | None, servers_count: int) -> str:
-        """The server did not take the session, or did not keep it. Returns the reason, as TLS names it if it can."""
+        """The server did not take the session, or did not keep it. Returns the reason: the TLS fault, if there is
+        one."""
         found = self._fault(error)
         self._last = f"{place}: {found or reason}"
         if found is None:

@@ -1,4 +1,4 @@
-"""The servers a client may connect to: the connection string, and the order in which they are tried.
+"""The servers that a client may connect to: the connection string, and the order in which they are tried.
 
     hosts  := server ("," server)* [chroot]
     server := name [":" port] | "[" IPv6 "]" [":" port]     the port is 2181 when it is not given
@@ -7,11 +7,11 @@
 The order is shuffled once, so that the clients of an ensemble spread over its members. Then it is followed in a circle:
 a client that loses its server tries the next one, not the first. The randomness is handed in.
 
-A name may stand for several addresses, as that of a headless service does: each of them is a server. Names are resolved
-when their turn comes, and again in each round. The addresses of a name are shuffled; the one that was tried last in the
+A name may have several addresses, as that of a headless service: each of them is a server. Names are resolved when
+their turn comes, and again in each round. The addresses of a name are shuffled; the one that was tried last in the
 round before comes last.
 
-Deliberately not here: resolving names and dialing (`zab.client.core.runtime`).
+Deliberately not here: when to dial (`zab.client.core.servers`), resolving names (the backends).
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _parse_host(text: str) -> Host:
 
 
 class Place(NamedTuple):
-    """Where a server is tried. address: the one of several that its name stands for; None: what the name leads to."""
+    """Where a server is tried. address: one of the several that its name has; None: resolve the name."""
 
     host: Host
     address: str | None = None
@@ -73,7 +73,7 @@ class Place(NamedTuple):
 
 
 class HostOrder:
-    """Gives the next place to try, for ever. `tried_all` is true when each was given once since `settle`."""
+    """Gives the next place to try, without end. `tried_all`: each was given once since `settle`."""
 
     def __init__(self, hosts: Sequence[Host], random: Random) -> None:
         assert hosts
@@ -84,7 +84,7 @@ class HostOrder:
         self._given = 0
         self._last: Place | None = None
         self._tried: Place | None = None
-        """The last one of the round before."""
+        """The last place of the round before."""
         self._preferred: Place | None = None
 
     def __len__(self) -> int:
@@ -102,13 +102,13 @@ class HostOrder:
         return self._last
 
     def other(self) -> Place:
-        """One beside the server that has the session: no search, and no round."""
+        """Another place, to be probed while a server has the session: it does not count as tried."""
         place = self._ring[self._next]
         self._next = (self._next + 1) % len(self._ring)
         return place
 
     def found_other(self, place: Place, addresses: Sequence[str]) -> Place:
-        """The name of the place that `other` gave stands for these addresses now. The one to ask: that place, if it is
+        """The name of the place that `other` gave has these addresses now. Returns the one to ask: that place, if it is
         among them, else the first of them; the others come after it."""
         of_host = [each for each in self._ring if each.host == place.host]
         at = self._ring.index(of_host[0])
@@ -122,7 +122,7 @@ class HostOrder:
         return chosen
 
     def found(self, addresses: Sequence[str]) -> Place:
-        """The name of the place that `next` gave last stands for these addresses. The first of them to try."""
+        """The name of the place that `next` gave last has these addresses. Returns the first to try."""
         assert self._last is not None
         host = self._last.host
         at = self._ring.index(self._last)
@@ -136,16 +136,16 @@ class HostOrder:
         return self._last
 
     def prefer(self, place: Place) -> None:
-        """The next one is `place`."""
+        """`place` is the next to try."""
         self._preferred = place
         self._given = 0
 
     def settle(self) -> None:
-        """A server took the session. The next search is a new round, and begins with the host after it."""
+        """A server took the session. The next search is a new round, beginning with the host after it."""
         self._given = 0
 
     def _begin_round(self) -> None:
-        """Names are resolved anew."""
+        """In a new round each name is resolved again."""
         self._given = 0
         self._tried = self._last
         self._ring = [Place(host) for host in dict.fromkeys(place.host for place in self._ring)]
@@ -155,5 +155,5 @@ class HostOrder:
             self._next = (self._ring.index(Place(self._last.host)) + 1) % len(self._ring)
 
     def _rank(self, place: Place) -> int:
-        """What is preferred comes first, what was tried last, last."""
+        """The preferred place comes first, the one that was tried last comes last."""
         return (place == self._tried) - (place == self._preferred)

@@ -5,8 +5,8 @@
            --sasl {response}---->
            <--{proof}------------       the server has the password, too
 
-An `Exchange` is one login, on one connection: it answers the tokens of the server, until there is nothing left to say.
-A server that does not prove that it has the password is not believed that the login is done.
+An `Exchange` is one login, on one connection: it answers the server's tokens until the login is done. A server that
+does not prove that it has the password is not believed.
 
 Not here: the mechanism itself (`zab.wire.digest_md5`), and what goes before and after (`zab.client.core.session`).
 """
@@ -25,7 +25,7 @@ __all__ = ["DigestLogin", "Exchange", "Login", "LoginError", "login_request"]
 
 
 class LoginError(Exception):
-    """The login is over; the text says why, and holds no secret."""
+    """The login failed; the text says why, and contains no secret."""
 
 
 class Exchange(Protocol):
@@ -40,7 +40,7 @@ Login: TypeAlias = Callable[[], Exchange]
 
 
 class DigestLogin:
-    """The exchange of DIGEST-MD5. `nonce` makes what no login had before."""
+    """The exchange of DIGEST-MD5. nonce: makes a value that no login had before."""
 
     def __init__(self, login: SaslLogin, nonce: Callable[[], bytes]) -> None:
         self._login = login

@@ -1,6 +1,6 @@
-"""What is said to a program that hands over something of a wrong kind, where Python's own words would name our insides.
+"""Errors for arguments of a wrong type, where Python's own message would be about our internals.
 
-Only looked at where it matters: in what opens a client, and where something has failed already.
+Arguments are checked only when a client is opened, and when something has failed already.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ __all__ = ["acl_rows", "identities", "no_listener", "no_path", "no_version", "no
 
 
 def unknown_option(name: str, known: Iterable[str]) -> TypeError:
-    """A keyword that nobody reads. What is meant may be near, or is kazoo's."""
+    """An unknown keyword. Suggests a similar one, or the counterpart of kazoo's."""
     from difflib import get_close_matches
 
     near = ["session_timeout_ms"] if name == "timeout" else get_close_matches(name, sorted(known), 1)
@@ -22,7 +22,7 @@ def unknown_option(name: str, known: Iterable[str]) -> TypeError:
 
 
 def identities(auth: Any) -> list[tuple[str, str | bytes]]:
-    """(scheme, credentials) each. Raises TypeError."""
+    """Pairs of scheme and credentials. Raises TypeError."""
     found = [] if isinstance(auth, str | bytes) else list(auth)
     for each in found:
         if isinstance(each, str | bytes) or len(each) != 2:
@@ -34,7 +34,7 @@ def identities(auth: Any) -> list[tuple[str, str | bytes]]:
 
 
 def acl_rows(acl: Iterable[Acl]) -> tuple[WireAcl, ...]:
-    """As they are sent. Raises TypeError."""
+    """The ACL as it is sent. Raises TypeError."""
     try:
         return tuple([entry.to_wire() for entry in acl])
     except (AttributeError, TypeError):

@@ -1,12 +1,12 @@
-"""Who measures a client: what it hears of, for metrics and logs.
+"""What a client reports for metrics and logs.
 
     class Metrics(Observer):
         def request_ended(self, name, seconds, error): …
 
     async with connect(hosts, observer=Metrics()) as zk: …
 
-Every method does nothing here. They are called between two steps of the client: they return at once, do not wait, use
-no method of the client, and raise nothing.
+Every method does nothing here. They are called between two steps of the client: an override returns at once, does not
+wait, calls no method of the client, and raises nothing.
 """
 
 from datatree.opcodes import OpCode
@@ -19,20 +19,20 @@ __all__ = ["Observer", "Timed"]
 
 
 class Observer:
-    """See the module."""
+    """Override the methods that you need."""
 
     def state_changed(self, state: State) -> None:
-        """The session's state is another one now."""
+        """The session's state has changed."""
 
     def server_lost(self, host: str, reason: str) -> None:
         """The server did not take the session, or did not keep it."""
 
     def request_ended(self, name: str, seconds: float, error: ZabError | None) -> None:
-        """A caller's request is over. name: its type, as in `getData`. seconds: since it was asked."""
+        """A caller's request is over. name: its type, such as `getData`. seconds: since the caller asked."""
 
 
 class Timed:
-    """The asker of a request that an observer hears of."""
+    """The asker of a request that is reported to an observer."""
 
     def __init__(self, observer: Observer, request: ClientRequest[object], asker: Waiter, backend: Backend) -> None:
         self._observer = observer

@@ -1,15 +1,15 @@
-"""Every operation of the service as a value: what is sent, and what becomes of its answer.
+"""Every operation of the service as a value: what is sent, and how its answer is read.
 
-An `Operation` can be sent alone or, where ZooKeeper allows it, stand in a transaction or a multi_read; so both the
-client and those two are made from the same functions. Paths are validated here, before anything is sent: a malformed
-one raises BadArgumentsError. The chroot is put before paths on the way out, and taken off on the way in.
+An `Operation` can be sent alone or, where ZooKeeper allows it, be a part of a transaction or a multi_read: the same
+functions make it for each. Paths are validated here, before anything is sent: a malformed one raises BadArgumentsError.
+The chroot is put before paths on the way out, and taken off on the way in.
 
     flags of create   0 persistent, 1 ephemeral, 2 sequential, 3 both, 4 container, 5 TTL, 6 TTL and sequential
     opcode            15 (create2) for 0 to 3, 19 (createContainer) for 4, 21 (createTTL) for 5 and 6;
                       502 (createIfNotExists) for 0 and 1, if the znode may be there already
 
-ClickHouse Keeper's operations are those from 500 on; the names of the methods are Keeper's. In the answer to a
-transaction servers give them types of their own, or those of the delete or check that they come to.
+ClickHouse Keeper's operations have opcodes from 500 on; the names of the methods are Keeper's. In the answer to a
+transaction servers give them their own types, or those of the delete or check that they amount to.
 
 create2 answers {path, Stat}, so one opcode serves `create` and `create2`. createIfNotExists answers the path alone.
 
@@ -72,11 +72,11 @@ from zab.jute.replies import MultiResult, decode_body
 __all__ = ["CONFIG_PATH", "Operation", "Operations"]
 
 T = TypeVar("T")
-# Makes the caller's value of what `decode_body` read.
+# Makes the caller's value from what `decode_body` read.
 Shape: TypeAlias = Callable[[Any], T]
 
 CONFIG_PATH: Final = "/zookeeper/config"
-# What else than its own type an operation's result may have in a multi.
+# Other types that an operation's result may have in a multi.
 _ANSWERED_AS: Final = {
     OpCode.CREATE_CONTAINER: (OpCode.CREATE2,),
     OpCode.CREATE_TTL: (OpCode.CREATE2,),
@@ -92,9 +92,9 @@ TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
 
 @define(eq=False)
 class Operation(Generic[T]):
-    """`path` is the caller's own; `shape` makes the caller's value of the decoded answer.
+    """path: as the caller gave it. shape: makes the caller's value from the decoded answer.
 
-    `parts` are those of a multi. is_repeatable: a write that may be sent again though it may have been done.
+    `parts` are those of a multi. is_repeatable: a write that may be sent again even if it was done.
     """
 
     opcode: OpCode
@@ -123,7 +123,7 @@ class Operation(Generic[T]):
 
 
 class Operations:
-    """The operations of one client; `session` knows its chroot. chroot: below it are the caller's paths in addition."""
+    """The operations of one client. `session` knows its chroot; `chroot` is that of a view, below it."""
 
     def __init__(self, session: Session, chroot: str = "") -> None:
         self._session = session
@@ -134,7 +134,7 @@ class Operations:
         return self._session.inner_path(self.chroot + path if path != "/" or not self.chroot else self.chroot)
 
     def outer(self, path: bytes) -> str:
-        """The caller's path of the server's `path`; what is outside of the caller's chroot keeps its own."""
+        """The caller's path of the server's `path`; a path outside the caller's chroot is unchanged."""
         outer = self._session.outer_path(path)
         if self.chroot and (outer == self.chroot or outer.startswith(self.chroot + "/")):
             return outer[len(self.chroot) :] or "/"
@@ -193,7 +193,7 @@ class Operations:
         return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self.outer, path, is_repeatable=True)
 
     def create_each(self, path: str, acl: Iterable[Acl]) -> list[Operation[tuple[str, Stat]]]:
-        """Creates the znode, its parent, and so on up to the child of the root, which a chroot is below, too."""
+        """Operations that create the znode, its parent, and so on, up to the child of the root outside any chroot."""
         entries = acl_rows(acl)
         at, found = self._inner(path), []
         while at not in (b"", b"/"):
@@ -326,7 +326,7 @@ class Operations:
         registration = _registration(inner, watcher, table, missing)
         return Operation(opcode, PathWatch(inner, watcher is not None), shape, path, registration)
 
-    # The connection's own.
+    # About the connection.
 
     def sync(self, path: str) -> Operation[None]:
         return Operation(OpCode.SYNC, PathOnly(self._inner(path)), _nothing, path)
@@ -350,14 +350,14 @@ class Operations:
     def changes(
         self, place: tuple[int, int], history_id: bytes, prefix: str, bytes_max: int, wait_ms: int
     ) -> Operation[ChangePage]:
-        """Only alone: its answer comes when there is something to tell."""
+        """Only alone: it is answered when there are changes."""
         body = GetChanges(*place, history_id, self._inner(prefix), bytes_max, wait_ms)
         return Operation(OpCode.GET_CHANGES, body, _as_it_is, prefix)
 
     # Several in one request.
 
     def multi(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
-        """Answers a list with each operation's result, or its RequestError."""
+        """Its result is a list with each operation's result, or its RequestError."""
         return _several(OpCode.MULTI, operations)
 
     def multi_read(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
@@ -373,7 +373,7 @@ def _registration(
 
 
 def _checked(data: bytes | None, path: str) -> bytes | None:
-    """Raises TypeError: text is not encoded by guess."""
+    """Raises TypeError for text, whose encoding is not guessed."""
     if data is not None and not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"the data of {path} must be bytes or None, not {type(data).__name__}")
     return data
@@ -406,7 +406,7 @@ def _several(opcode: OpCode, operations: Sequence[Operation[Any]]) -> Operation[
 
 
 def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
-    """The part's value, its RequestError, or None for a part that was fine and is undone."""
+    """The part's value, its RequestError, or None for a part that succeeded and was undone."""
     if part.error != ErrorCode.OK:
         detail = reason(part.error, operation.opcode, operation.path)
         return request_error(part.error, operation.path, index=index, detail=detail)
@@ -418,7 +418,7 @@ def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
 
 
 def _nothing(_answer: object) -> None:
-    """For answers without a body, or with one that repeats the request."""
+    """Ignores an answer without a body, or with one that repeats the request."""
 
 
 def _as_it_is(answer: ChangePage) -> ChangePage:
@@ -438,7 +438,7 @@ def _names_and_stat(answer: tuple[list[bytes], bytes]) -> tuple[list[str], Stat]
 
 
 def _listing(answer: tuple[Any, ...]) -> Listing:
-    """names, Stat; and where something was asked for beside the names, the Stats and the data of the children."""
+    """The answer has names and a Stat, and the Stats and data of the children if they were requested."""
     names, stat, *more = answer
     stats, data = more or ((), ())
     if any(len(column) not in (0, len(names)) for column in (stats, data)):

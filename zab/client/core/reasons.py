@@ -1,10 +1,10 @@
-"""Why a request was refused, where that follows from what was asked: more than the meaning of its error code.
+"""Why a request was refused, if the request tells more than the meaning of its error code.
 
-    NOAUTH          the permission that is missing, and of which znode
-    NONODE          of a create: the parent that is not there, or the chroot
+    NOAUTH          the missing permission, and of which znode
+    NONODE          of a create: the missing parent or chroot
     UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
-    BADARGUMENTS    that the request is large; that a znode is reserved;
-                    what is wrong with a path, said before anything is sent; that the reads ask for too much at once
+    BADARGUMENTS    the request is large, a znode is reserved, the reads ask for too much at once; also what is wrong
+                    with a path, before anything is sent
 
 Paths are the caller's. Pure.
 """
@@ -21,7 +21,7 @@ LARGE_BODY_BYTES: Final = 256 << 10
 _CREATES: Final = frozenset(
     {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.CREATE_IF_NOT_EXISTS}
 )
-# The permission, of the znode itself or of its parent.
+# The permission, for the znode itself or for its parent.
 _PERMISSIONS: Final = {
     **dict.fromkeys(_CREATES, ("CREATE", True)),
     OpCode.DELETE: ("DELETE", True),
@@ -54,7 +54,7 @@ _KEYS: Final = {
 
 
 def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str | None:
-    """A sentence on a request of type `opcode` that was answered with `code`; None where there is no more to say."""
+    """Explains why a request of type `opcode` was answered with `code`; None if there is no more to say."""
     if code == ErrorCode.BADARGUMENTS and body_bytes > LARGE_BODY_BYTES:
         return f"a request of {body_bytes:,} bytes, which may be above the server's jute.maxbuffer"
     if code == ErrorCode.UNIMPLEMENTED and opcode in _KEYS:

@@ -47,7 +47,7 @@ assert STAT_BYTES == 68
 
 
 class Stat(NamedTuple):
-    """What the service knows of a znode. zxids and times (ms since 1970) are ints; versions count changes from 0."""
+    """What the service knows about a znode. zxids and times (ms since 1970) are ints; versions count changes from 0."""
 
     czxid: int
     mzxid: int
@@ -102,7 +102,7 @@ class Listing(NamedTuple):
 
 
 class Permission(IntFlag):
-    """What an ACL entry grants; the letters are those of ZooKeeper's tools, in their order `cdrwa`."""
+    """What an ACL entry grants; the letters are those of ZooKeeper's tools, in the order `cdrwa`."""
 
     READ = 1
     WRITE = 2
@@ -178,14 +178,14 @@ def format_acl(acl: tuple[Acl, ...] | list[Acl]) -> str:
 
 
 class Identity(NamedTuple):
-    """Whom the server takes this connection for."""
+    """An identity that the server has for a connection."""
 
     scheme: str
     user: str
 
 
 class State(Enum):
-    """Where the session stands; `zab.client.core.session` has the transitions."""
+    """The state of a session; `zab.client.core.session` has the transitions."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -200,12 +200,12 @@ class State(Enum):
 
     @property
     def is_over(self) -> bool:
-        """No request will ever be answered in this session again."""
+        """No further request of this session will be answered."""
         return self in (State.AUTH_FAILED, State.EXPIRED, State.CLOSED)
 
 
 class EventType(IntEnum):
-    """What a `WatchEvent` tells. SESSION means that `state` changed, 5 to 7 that this client removed the watch."""
+    """What happened. SESSION: `state` has changed. 5 to 7: this client removed the watch."""
 
     SESSION = -1
     CREATED = 1
@@ -218,7 +218,7 @@ class EventType(IntEnum):
 
 
 class WatchEvent(NamedTuple):
-    """`path` is "" for SESSION; `zxid` the changing transaction's, -1 where the server does not tell."""
+    """path: "" for SESSION. zxid: that of the transaction; -1 if the server does not send it."""
 
     type: EventType
     path: str
@@ -236,17 +236,17 @@ class ChangeKind(IntEnum):
 
     @property
     def has_data(self) -> bool:
-        """Whether the change tells the znode's data after it."""
+        """Whether the change has the znode's data after it."""
         return self in (ChangeKind.CREATED, ChangeKind.DATA_CHANGED)
 
 
 class Change(NamedTuple):
     """One znode was created, deleted or changed by the transaction `zxid`.
 
-    part: its index in the transaction, where that is a multi or the end of a session, which deletes its ephemerals;
-    else 0. time: ms since 1970, by the leader's clock. session: whose request it was; 0 for the ensemble's own.
-    data: of CREATED and DATA_CHANGED, may be None there too. version: of the data after it, of the ACL for ACL_CHANGED,
-    -1 for DELETED. ephemeral_owner: the session of an ephemeral znode that was CREATED, else 0.
+    part: its index in the transaction, if that is a multi or the end of a session, which deletes its ephemerals; else
+    0. time: ms since 1970, by the leader's clock. session: that of the request; 0 for one of the ensemble itself. data:
+    for CREATED and DATA_CHANGED, where it may be None as well. version: that of the data after the change, that of the
+    ACL for ACL_CHANGED, -1 for DELETED. ephemeral_owner: the session of an ephemeral znode that was CREATED, else 0.
     """
 
     zxid: int
@@ -261,7 +261,8 @@ class Change(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A place in the order of all changes: after `part` of the transaction `zxid`, in the history of this id (hex)."""
+    """A place in the order of all changes: after `part` of the transaction `zxid`, in the history with this id
+    (hex)."""
 
     zxid: int
     part: int
@@ -276,7 +277,7 @@ class WatchMode(IntEnum):
 
 
 class WatchKind(IntEnum):
-    """Which watches `remove_watches` and `check_watches` mean."""
+    """The kinds of watches for `remove_watches` and `check_watches`."""
 
     CHILDREN = 1
     DATA = 2

@@ -1,8 +1,8 @@
 """One request in the client's hands, and what the client learns from a connection. Pure data.
 
-A `ClientRequest` carries everything that the moment of its reply needs: how to read the reply's body, and which watch
-counts as registered from then on. So the connection decodes and registers in the order of the bytes, and the task that
-asked only picks up a result.
+A `ClientRequest` carries everything that is needed when its reply arrives: how to read the reply's body, and which
+watch is registered from then on. So the connection decodes and registers in the order of the bytes, and the task that
+asked only picks up the result.
 
 Events are what a `Connection` reports, effects what a `Session` wants done; both are closed sets.
 """
@@ -48,16 +48,16 @@ class Registration:
 
 
 class Asker(Protocol):
-    """Who is told that a request is over."""
+    """Is woken when a request is over."""
 
     def wake(self) -> None: ...
 
 
 @define(eq=False)
 class ClientRequest(Generic[T]):
-    """`path` is the caller's own name of what it is about, for error messages; `body` is encoded already.
+    """path: as the caller gave it, for error messages. body: encoded already.
 
-    Once it is over, `result` or `error` is there, and `asker` is woken; without one nobody waits for it.
+    Once it is over, `result` or `error` is set, and `asker` is woken, if there is one.
     """
 
     opcode: int
@@ -88,7 +88,7 @@ class Opened:
 
 @define
 class Expired:
-    """The server does not know the session any more, and closes the connection."""
+    """The server no longer knows the session, and closes the connection."""
 
 
 @define
@@ -124,7 +124,7 @@ class Done:
 
 @define
 class Tell:
-    """The watcher hears of `event`."""
+    """The watcher is told of `event`."""
 
     watcher: Hashable
     event: WatchEvent

@@ -10,7 +10,7 @@ it may carry out wishes in any order.
 A request is sent at once if a server has the session and there is room in flight; otherwise it waits for its turn.
 Requests of one caller are sent in order.
 
-Which server is tried when: `servers`. What is said of servers that failed: `failures`.
+`servers` has which server is tried when, `failures` what errors say about servers that failed.
 
 Invariants:
 - A request ends exactly once: with its answer's error, ConnectionLossError (sent, no answer), NotConnectedError or
@@ -68,7 +68,7 @@ class Todo(NamedTuple):
 
 
 class Runtime:
-    """See the module docstring. fault: says what TLS has against a stream that ended with an error."""
+    """One client. fault: says why TLS failed, for the error that ended a stream."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ class Runtime:
         return max(share_ms, 1)
 
     def found(self, attempt: int, addresses: Sequence[str], now: int) -> str | None:
-        """The name of the host being dialled stands for these addresses, at least one. Returns the one to dial, which
+        """The name of the host being dialled has these addresses, at least one. Returns the one to dial, which
         gets its own time; None if the attempt is over."""
         if not self._servers.is_at(attempt, Phase.DIALLING):
             return None
@@ -382,8 +382,8 @@ class Runtime:
         self._servers.probe_in_time(now)
 
     def found_other(self, attempt: int, place: Place, addresses: Sequence[str]) -> Place:
-        """The name of a place to probe stands for these addresses now. Returns the one to ask. Names are resolved each
-        time: servers behind one come and go while this client stays with one that takes no writes."""
+        """The name of a place to probe has these addresses now. Returns the one to ask. Names are resolved each
+        time: their addresses may change while this client stays with a server that takes no writes."""
         if not self._servers.is_at(attempt, Phase.LINKED):
             return place
         return self._servers.found_other(place, addresses)

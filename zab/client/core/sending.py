@@ -1,10 +1,10 @@
-"""Which transactions are known to be whose, while writes are under way whose outcome may have to be found out. Pure.
+"""The zxids of answered writes, kept while the outcome of another write may have to be found out. Pure.
 
-Two writes of one client may look the same. When the answer of one is lost, the transaction of the other must not be
-taken for its own. So, as long as a write is under way that may be asked about, the zxid of every answered write is
-kept.
+Two writes of one client may look the same. If the answer to one is lost, the transaction of the other must not be
+mistaken for it. So the zxid of every answered write is kept as long as a write is in flight whose outcome may have to
+be found out.
 
-Bounded: zxids that are older than the oldest such write are forgotten.
+Bounded: zxids older than the oldest such write are forgotten.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ __all__ = ["Sending"]
 
 
 class Sending:
-    """Of one session. has_changes: its servers are not known to have no feed of changes."""
+    """The writes of one session. has_changes: False once its servers are known to have no feed of changes."""
 
     def __init__(self) -> None:
         self.has_changes = True
@@ -25,7 +25,8 @@ class Sending:
 
     @contextmanager
     def under_way(self, since: int) -> Iterator[None]:
-        """A write that may be asked about is sent within the block; no transaction of it is older than `since`."""
+        """A write is sent within the block whose outcome may have to be found out; its transaction is newer than
+        `since`."""
         write = object()
         self._under_way[write] = since
         try:
@@ -39,7 +40,7 @@ class Sending:
         return bool(self._under_way)
 
     def own(self, zxid: int) -> None:
-        """The transaction is a write's whose outcome is known."""
+        """The transaction belongs to a write whose outcome is known."""
         if zxid not in self._owned:
             self._owned.add(zxid)
             self._order.append(zxid)

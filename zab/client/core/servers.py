@@ -5,7 +5,7 @@
 
 Each stream is an attempt with a number, which `is_at` compares: what is told about an attempt that is over is ignored.
 
-The hosts are tried in their shuffled order, and so are the addresses that their names stand for (`hosts`). After a
+The hosts are tried in their shuffled order, and so are the addresses of their names (`hosts`). After a
 round without success, and after a server that dropped the session within a second, comes a random pause, doubled from
 50 ms up to 1 s, so that clients do not come back to a struggling ensemble all at once. While a server without a quorum
 has the session, the others are asked for one that takes writes.
@@ -78,7 +78,7 @@ class Phase(Enum):
 
 
 class Servers:
-    """See the module docstring."""
+    """The attempts of one client to reach a server."""
 
     def __init__(self, order: HostOrder, random: Random) -> None:
         self.phase = Phase.RESTING
@@ -128,7 +128,7 @@ class Servers:
         return self.place
 
     def found(self, addresses: Sequence[str], now: int, patience_ms: int) -> str:
-        """The name being dialled stands for these addresses. Returns the one to dial, which gets its own time."""
+        """The name being dialled has these addresses. Returns the one to dial, which gets its own time."""
         self.place = self._order.found(addresses)
         self.deadline = now + patience_ms
         return self.place.address or addresses[0]
@@ -178,7 +178,7 @@ class Servers:
             self.wishes.append(Probe(self._attempt, self._order.other()))
 
     def found_other(self, place: Place, addresses: Sequence[str]) -> Place:
-        """The name of a place to probe stands for these addresses now. Returns the one to ask."""
+        """The name of a place to probe has these addresses now. Returns the one to ask."""
         return self._order.found_other(place, addresses)
 
     def prefer(self, place: Place) -> None:

@@ -12,18 +12,18 @@ identities, the registry of watches.
 
 Invariants:
 - `last_zxid` never falls: a server that has not reached it cannot take the session.
-- `lives_until` is never later than the server's own end of the session, as far as both clocks run alike: it is
-  counted from when the last thing was sent that a server has answered.
+- `lives_until` is never later than the server's end of the session, if both clocks run at the same speed: it is counted
+  from the time at which the last message was sent that a server has answered.
 - Only a server decides that a session expired; a client that cannot reach any server does not know.
-- Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
+- Each request ends exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
   AUTH_FAILED) when its connection ends.
 - A watch is registered when its reply is read, before any later byte: no notification of it can come earlier.
-- On a new connection the login goes first, where there is one, and nothing else until it is done; then identities, then
-  the watches, then requests; so the events that the watches missed come before any answer, and nothing is asked without
+- On a new connection the login, if there is one, is sent first, and nothing else until it is done; then identities,
+  then the watches, then requests. So the events that the watches missed come before any answer, and every request has
   the identities.
 - An id given by a read-only server is never offered to another server: that session is local to it.
 
-Deliberately not here: which server to try and when (`runtime`), and the bytes (`connection`).
+Deliberately not here: which server to try and when (`servers`), and the bytes (`connection`).
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ _PERSISTENT_KINDS: Final = {
 
 
 def _nothing(_buffer: bytes, _offset: int) -> None:
-    """Reads a reply that has no body, or none that matters."""
+    """Reads a reply that has no body, or one that is not needed."""
 
 
 def auth_request(scheme: str, credentials: bytes) -> ClientRequest[None]:
@@ -84,7 +84,7 @@ def close_request() -> ClientRequest[None]:
 
 
 class Session:
-    """See the module. `resume` is (session id, password) of a session that this client takes over."""
+    """resume: (session id, password) of a session that this client takes over."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Session:
 
     @property
     def lives_until(self) -> int | None:
-        """Until when (ms) the session surely lives, without another answer of a server. None: it does not."""
+        """Until when (ms) the session surely lives if no server answers again. None: it does not."""
         proven_at = self._newest_proof
         return None if proven_at is None or self.state.is_over else proven_at + self.session_timeout_ms
 
@@ -183,18 +183,18 @@ class Session:
             self.connection.send(request)
 
     def keep_identity(self, scheme: str, credentials: bytes) -> None:
-        """The server took the identity: it is shown to every further server too."""
+        """The server accepted the identity: it will be sent to every later server."""
         if (scheme, credentials) not in self._identities:
             self._identities.append((scheme, credentials))
 
     def release(self, watcher: object) -> list[ClientRequest[Any]]:
-        """Forgets a watcher. Returns the requests that tell the server of persistent watches nobody waits for now."""
+        """Forgets a watcher. Returns the requests that remove persistent watches that are no longer needed."""
         requests = []
         for table, path in self.watches.release(watcher):
             kind = _PERSISTENT_KINDS.get(table)
             if kind is None or self.connection is None or not self.state.is_connected:
                 continue
-            # Somebody else's registration of the same watch is on its way and would be removed with it.
+            # Another registration of the same watch is in flight, and would be removed as well.
             if not self.connection.is_registering(path, table):
                 body = PathKind(path, kind).encode()
                 requests.append(ClientRequest(OpCode.REMOVE_WATCHES, body, _nothing, self.outer_path(path)))
@@ -203,7 +203,7 @@ class Session:
     # Bytes.
 
     def receive(self, data: bytes, now: int) -> Iterator[Effect]:
-        """What the bytes of the connection bring about, in order. Raises PeerProtocolError: then call `lost`."""
+        """The effects of the bytes of the connection, in order. Raises PeerProtocolError: then call `lost`."""
         assert self.connection is not None
         for event in self.connection.receive(data, now):
             match event:
@@ -233,7 +233,7 @@ class Session:
         """A step of the login: the next one, or its end."""
         assert self.connection is not None
         if event.error != ErrorCode.OK:
-            # The error that is raised has this code by itself.
+            # The error that is raised names this code already.
             code = "" if event.error == ErrorCode.AUTHFAILED else f" ({request_error(event.error).name})"
             yield from self._refuse_login(f"the server refused it{code}")
             return
@@ -253,7 +253,7 @@ class Session:
         yield from self._become(State.AUTH_FAILED)
 
     def _connected(self) -> Iterator[Effect]:
-        """The server has the session, and knows who this is: show it the rest."""
+        """The server has the session, and the login is done: sends identities and watches."""
         assert self.connection is not None
         assert self._opened_as is not None
         for scheme, credentials in self._identities:
@@ -308,7 +308,8 @@ class Session:
         return self._chroot + path.encode()
 
     def outer_path(self, path: bytes) -> str:
-        """The caller's path of the server's `path`; the configuration's znode, outside of any chroot, keeps its own."""
+        """The caller's path of the server's `path`; the path of the configuration's znode, outside of any chroot, is
+        unchanged."""
         if self._chroot and (path == self._chroot or path.startswith(self._chroot + b"/")):
             path = path[len(self._chroot) :] or b"/"
         return path.decode("utf-8", "replace")
@@ -326,7 +327,7 @@ class Session:
 
 
 def _table(request: ClientRequest[Any], error: int) -> Table | None:
-    """Where the reply registers the request's watch."""
+    """The table in which the reply registers the request's watch."""
     assert request.registration is not None
     if error == ErrorCode.OK:
         return request.registration.table

@@ -8,10 +8,10 @@
     t.results                                  # [None, Stat, "/log/entry-0000000007"]
 
 The transaction is sent when its block is left without an exception; one left with an exception is not sent. All its
-changes carry one zxid and become visible at once. When an operation is refused nothing happens, and the refusal is
-raised as that operation's exception, with `index` its place.
+changes have one zxid and become visible at once. If an operation is refused, nothing is done, and that operation's
+exception is raised, with its `index`.
 
-A later operation sees the earlier ones of the same transaction, as if they had been done.
+An operation sees the effects of the earlier ones of the same transaction.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,19 +32,19 @@ Perform: TypeAlias = Callable[[Operation[list[Any]]], Awaitable[list[Any]]]
 
 
 class Get(NamedTuple):
-    """For `multi_read`; answered with (data, Stat)."""
+    """For `multi_read`; the result is (data, Stat)."""
 
     path: str
 
 
 class GetChildren(NamedTuple):
-    """For `multi_read`; answered with the names of the children."""
+    """For `multi_read`; the result is the names of the children."""
 
     path: str
 
 
 class Part(Generic[T]):
-    """One operation of a transaction; `result` is there once that is committed."""
+    """One operation of a transaction; `result` is set once that is committed."""
 
     def __init__(self, operation: Operation[Any], shape: Callable[[Any], T]) -> None:
         self.operation = operation
@@ -65,7 +65,7 @@ class Part(Generic[T]):
 
 
 class Parts:
-    """What a transaction is filled with. `results`, once it is committed: one value per operation, in their order."""
+    """The operations of a transaction. `results`, once it is committed: one value per operation, in order."""
 
     def __init__(self, operations: Operations) -> None:
         self.results: list[str | Stat | None] | None = None
@@ -87,7 +87,7 @@ class Parts:
         ttl_ms: int | None = None,
         if_not_exists: bool = False,
     ) -> Part[str]:
-        """Its result is the path created; with if_not_exists, the one that is there."""
+        """Its result is the path created; with if_not_exists, that of the existing znode."""
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         if if_not_exists:
             return self._add(self._operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms), _itself)
@@ -101,25 +101,25 @@ class Parts:
         return self._add(self._operations.delete(path, version), _itself)
 
     def check(self, path: str, version: int = -1) -> Part[None]:
-        """The znode is there, and has this version of its data."""
+        """Requires that the znode exists, with this version of its data."""
         return self._add(self._operations.check(path, version), _itself)
 
-    # ClickHouse Keeper's: see `Znodes.keeper_features`.
+    # Of ClickHouse Keeper: see `Znodes.keeper_features`.
 
     def check_not_exists(self, path: str, version: int = -1) -> Part[None]:
-        """No znode is there, or none with this version of its data."""
+        """Requires that the znode does not exist, or has a version different from this one."""
         return self._add(self._operations.check_not_exists(path, version), _itself)
 
     def check_stat(self, path: str, stat: Stat) -> Part[None]:
-        """The znode is there, and has each value of this Stat that is not -1 (`ANY_STAT`)."""
+        """Requires that the znode exists, with each value of this Stat that is not -1 (`ANY_STAT`)."""
         return self._add(self._operations.check_stat(path, stat), _itself)
 
     def try_remove(self, path: str, version: int = -1) -> Part[None]:
-        """As `delete`, where that can be done; nothing and no error, where it cannot."""
+        """Like `delete`, but no error if that cannot be done: then nothing is done."""
         return self._add(self._operations.try_remove(path, version), _itself)
 
     def remove_recursive(self, path: str, *, limit: int = LIMIT_MAX) -> Part[None]:
-        """The znode and all below it, if they are `limit` at most; nothing and no error, where it does not exist."""
+        """Deletes the znode and its descendants, at most `limit` in all. No error if it does not exist."""
         return self._add(self._operations.remove_recursive(path, limit), _itself)
 
     def _add(self, operation: Operation[Any], shape: Callable[[Any], T]) -> Part[T]:
@@ -133,7 +133,7 @@ class Parts:
             raise RuntimeError("the transaction is committed already")
 
     async def send(self, perform: Perform) -> list[str | Stat | None]:
-        """Raises what the first refused operation raises alone, or what any request may raise."""
+        """Raises what the first refused operation would raise alone, or what any request may raise."""
         self._raise_if_committed()
         try:
             answers = await perform(self._operations.multi([part.operation for part in self._parts]))
@@ -141,10 +141,10 @@ class Parts:
             own = next((part.operation for part in self._parts if part.operation.opcode in KEEPERS), None)
             if own is None:
                 raise
-            # What no server of ZooKeeper knows it cannot read.
+            # A ZooKeeper server cannot read operations that it does not know.
             raise UnimplementedError(own.path, detail=reason(ErrorCode.UNIMPLEMENTED, own.opcode, own.path)) from None
         for answer in answers:
-            # Those before the refused one answer None; those after it answer that they were not tried.
+            # Operations before the refused one answer None; those after it answer that they were not tried.
             if isinstance(answer, RequestError):
                 raise answer
         self.results = [part.finish(answer) for part, answer in zip(self._parts, answers, strict=True)]
@@ -152,14 +152,14 @@ class Parts:
 
 
 class Transaction(Parts):
-    """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
+    """Made by `Client.transaction`. `results` is set by `commit`: one value per operation, in order."""
 
     def __init__(self, operations: Operations, perform: Perform) -> None:
         super().__init__(operations)
         self._perform = perform
 
     async def commit(self) -> list[str | Stat | None]:
-        """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
+        """Sends it. Raises what the first refused operation would raise alone, or what any request may raise."""
         return await self.send(self._perform)
 
     async def __aenter__(self) -> Self:

@@ -4,12 +4,12 @@
     data, stat = await zk.get("/a", watch=watcher)      # one-shot: the next change of /a
     event = await watcher.receive()
 
-Events are in the order in which the server sent them, and stand in the queue before the answer of any later read can be
-seen. The end of the session follows the last event: `receive` then raises its error (SessionExpiredError,
-AuthFailedError), and iteration ends quietly when the client or the watcher was closed.
+Events are in the order in which the server sent them, and are in the queue before the answer to any later read is
+returned. After the last event of the session, `receive` raises the session's error (SessionExpiredError,
+AuthFailedError); iteration ends quietly if the client or the watcher was closed.
 
-The queue is bounded by `event_count_max`: what reads the connection must not wait for a watcher, else pings would stop.
-A watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
+The queue is bounded by `event_count_max`: the code that reads the connection must not wait for a watcher, or pings
+would stop. A watcher that falls behind keeps its queued events, then raises WatchOverflowError, and gets no more.
 """
 
 from collections import deque
@@ -24,12 +24,12 @@ __all__ = ["Listener", "Watcher"]
 
 
 class Listener(Protocol):
-    """Who is told of watch events: a `Watcher`, or a job."""
+    """Receives watch events: a `Watcher`, or a job."""
 
     def __hash__(self) -> int: ...
 
     def deliver(self, event: WatchEvent) -> None:
-        """In the order of the connection."""
+        """Called in the order of the connection."""
 
     def end(self, reason: ZabError) -> None:
         """No further event comes."""
@@ -38,7 +38,7 @@ class Listener(Protocol):
 class Watcher:
     """Made by `Client.watcher` and `Client.watch`. `async for event in watcher`, or `receive`, or `receive_nowait`.
 
-    chroot: what the paths of events begin with, and its reader does not see.
+    chroot: is removed from the paths of events.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Watcher:
         return self._events.popleft()
 
     def receive_nowait(self) -> WatchEvent | None:
-        """The next event that is queued already, None without one. Raises what ended the watcher."""
+        """The next event that is queued already; None if there is none. Raises what ended the watcher."""
         if self._events:
             return self._events.popleft()
         if self._end is not None:
@@ -83,7 +83,7 @@ class Watcher:
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Hears no more: all its watches are released."""
+        """Ends the watcher: all its watches are released."""
         self._release(self)
         self.end(ClientClosedError("the watcher is closed"))
 

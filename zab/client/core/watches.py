@@ -1,13 +1,13 @@
-"""Which watchers wait for what: the client's memory of the watches that it registered. Pure.
+"""The watches that the client has registered, and their watchers. Pure.
 
-The server forgets a watch when the connection ends, and its notifications name a path and a type, no watcher. So the
-client keeps, per table, path -> watchers:
+The server forgets a watch when the connection ends, and its notifications name a path and a type, but no watcher. So
+the client keeps, per table, path -> watchers:
 
     data        get, and exists of a znode that is there     one-shot
     exist       exists of a znode that is not there          one-shot
     child       get_children                                 one-shot
     persistent  add_watch(PERSISTENT)                        stays
-    recursive   add_watch(PERSISTENT_RECURSIVE)              stays, hears of every descendant too
+    recursive   add_watch(PERSISTENT_RECURSIVE)              stays, also told of every descendant
 
 A notification reaches the watchers of these tables, each at most once, in the order of registration:
 
@@ -15,9 +15,9 @@ A notification reaches the watchers of these tables, each at most once, in the o
     CHILDREN_CHANGED        child (consumed), persistent
     DELETED                 data, exist and child (all consumed), persistent, recursive at the path or above
 
-After a reconnect `restore` gives the requests that register everything again, relative to the last zxid seen, so that
-the server sends at once what the one-shot watches missed. What persistent watches missed is lost: their watchers are
-told of the reconnect instead (`WatchEvent` of type SESSION).
+After a reconnect `restore` gives the requests that register everything again, relative to the last zxid seen: the
+server then sends what the one-shot watches missed. What persistent watches missed is lost: their watchers are told of
+the reconnect instead (`WatchEvent` of type SESSION).
 
 Invariant: no path stays in a table without a watcher.
 
@@ -96,13 +96,13 @@ class WatchRegistry:
         )
 
     def notify(self, event: EventType, path: bytes) -> list[Hashable]:
-        """The watchers that hear of the event; one-shot registrations among them are consumed."""
+        """The watchers to tell of the event; one-shot registrations among them are consumed."""
         heard: dict[Hashable, None] = {}
         for table in _ONE_SHOT[event]:
             heard.update(self._tables[table].pop(path, {}))
         heard.update(self._tables[Table.PERSISTENT].get(path, {}))
         recursive = self._tables[Table.RECURSIVE]
-        # A recursive watch never hears of changed children: it hears of the child itself.
+        # A recursive watch gets no CHILDREN_CHANGED: it gets the event of the child itself.
         if recursive and event is not EventType.CHILDREN_CHANGED:
             for above in _upwards(path):
                 heard.update(recursive.get(above, {}))
@@ -122,7 +122,7 @@ class WatchRegistry:
         return list(removed)
 
     def release(self, watcher: Hashable) -> list[tuple[Table, bytes]]:
-        """Forgets `watcher` everywhere; returns the places where nobody else waits now."""
+        """Forgets `watcher` everywhere; returns the places that have no watcher left."""
         emptied = []
         for table, paths in self._tables.items():
             for path in [path for path, watchers in paths.items() if watcher in watchers]:
@@ -139,7 +139,7 @@ class WatchRegistry:
     def restore(self, last_zxid: int, *, bytes_max: int = WATCH_REQUEST_BYTES_MAX) -> list[tuple[OpCode, SetWatches]]:
         """The requests that register every watch again, each with at most `bytes_max` bytes of paths (or one path).
 
-        setWatches2 is used only where persistent watches exist: older servers do not know it, nor those watches.
+        setWatches2 is used only if there are persistent watches: older servers know neither.
         """
         every = [(table, path) for table in Table for path in self._tables[table]]
         requests = []
@@ -168,7 +168,7 @@ def _chunks(every: Iterable[tuple[Table, bytes]], bytes_max: int) -> Iterator[li
     chunk: list[tuple[Table, bytes]] = []
     size = 0
     for table, path in every:
-        # Four bytes of length stand before each path, which is what counts when the paths are short.
+        # Each path has four bytes of length, which dominate when paths are short.
         if chunk and size + len(path) + 4 > bytes_max:
             yield chunk
             chunk, size = [], 0

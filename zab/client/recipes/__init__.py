@@ -1,20 +1,20 @@
-"""What is made of several operations, with more than one client: locks, elections, queues and the like.
+"""Recipes: locks, elections, queues and the like, made of several operations, for several clients.
 
     from zab.client.recipes import Lock
 
-Each is a coroutine over a `Client` and uses nothing else, so all of them are for trio and asyncio alike;
+Each consists of coroutines over a `Client` and uses nothing else, so all of them run on trio and asyncio;
 `zab.client.sync.recipes` has the same for threads that block. A module has one recipe, and says what its znodes are,
 what it promises, and what may be lost:
 
-    lock, lease, semaphore, election    who holds something; `holding` says what a holder has to know
+    lock, lease, semaphore, election    who holds something; `holding` has what a holder must know
     barrier                             who waits for whom
     queue                               items that are taken once
     counter                             a number that all add to
     party, discovery                    who is there
     following, cache, configuration     what is there, and how it changes
 
-What they share: `contender` (a place in a queue), `presence` (an ephemeral of one's own), `receipts` (whether a
-transaction was done), `copy` (what a cache keeps), `signal` (who waits for news), `errors`.
+What they share: `contender` (a place in a queue), `presence` (an ephemeral at a given path), `receipts` (whether a
+transaction was done), `copy` (what a cache keeps), `signal` (wakes waiting callers), `errors`.
 """
 
 from zab.client.recipes.barrier import Barrier, DoubleBarrier

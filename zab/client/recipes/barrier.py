@@ -1,9 +1,9 @@
-"""Barriers: `Barrier`, which holds up everybody while it is there, and `DoubleBarrier`, where clients begin and end
+"""Barriers: `Barrier`, which blocks all clients while it exists, and `DoubleBarrier`, where clients begin and end
 together.
 
     barrier = Barrier(zk, "/barriers/a")
     await barrier.create()
-    await barrier.wait()                                # in other clients, until somebody calls `remove`
+    await barrier.wait()                                # in other clients, until one calls `remove`
 
     async with DoubleBarrier(zk, "/barriers/b", count=3):
         ...                                             # begins when three are there, ends when all of them are done
@@ -12,18 +12,18 @@ A double barrier has rounds, one after the other:
 
     CLOSED --`count` members are there--> OPEN --no member is left--> CLOSED
 
-The state is the data of its znode (empty or "open"), changed by its version, so each change happens once; a member is
+The state is the data of its znode (empty or "open"), changed with its version, so each change happens once; a member is
 an ephemeral child.
 
-- *To enter* is to create the child while the znode has the version of CLOSED, in one transaction; so nobody enters a
-  round that has begun, and who comes while one is on waits for the next. Whoever sees `count` members opens it.
-- *Who waits for the next round* watches the first member of this one, which leaves last: the round ends with its
-  members, also where none of them lives to say so.
-- *To leave*, each waits for one other: the first member for the last, the others, once they removed their own, for the
-  first. So nobody wakes in vain.
+- *A client enters* by creating its child while the znode has the version of CLOSED, in one transaction. So no client
+  enters a round that has begun; it waits for the next one. A client that sees `count` members opens the round.
+- *A client that waits for the next round* watches the first member of this one, which leaves last: the round ends with
+  its members, even if none of them lives long enough to end it.
+- *To leave*, each member waits for one other: the first member for the last, the others, once they have removed their
+  own znodes, for the first. So no client wakes in vain.
 - A member whose session ends has left, also from a round that has not begun: then another one has to come.
 
-Raised beside what requests raise: WaitOverError; LostError when somebody deleted the znode of a member.
+Raises, besides the errors of requests: WaitOverError; LostError if another client deleted the znode of a member.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.paths import checked
-from zab.client.recipes.standing import owe
+from zab.client.recipes.removable import clean_up
 
 __all__ = ["Barrier", "DoubleBarrier"]
 
@@ -47,7 +47,7 @@ _KIND: Final = "member"
 
 
 class Barrier:
-    """See the module. acl: of the znodes."""
+    """Blocks all clients while its znode exists. acl: the ACL of the znode."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
         checked(zk, path)
@@ -57,11 +57,11 @@ class Barrier:
         self._acl = tuple(acl)
 
     async def create(self) -> None:
-        """From now on everybody waits. It is no error that it is there already."""
+        """From now on all clients wait. No error if the barrier exists."""
         await self._steady.ensure_path(self.path, self._acl)
 
     async def remove(self) -> None:
-        """Nobody waits any more. It is no error that it is not there."""
+        """Lets all clients go on. No error if the barrier does not exist."""
         attempts = Attempts()
         while True:
             try:
@@ -74,7 +74,7 @@ class Barrier:
             return
 
     async def wait(self, wait_s: float | None = None) -> None:
-        """Returns when it is not there. Raises WaitOverError."""
+        """Returns when the barrier does not exist. Raises WaitOverError."""
         watcher = self._zk.watcher()
         try:
             async with self._zk.move_on_after(wait_s):
@@ -87,7 +87,7 @@ class Barrier:
 
 
 class DoubleBarrier:
-    """See the module. count: how many begin together. name: of this member. One round at a time for an object."""
+    """count: how many begin together. name: that of this member. An object takes part in one round at a time."""
 
     def __init__(self, zk: Client, path: str, *, count: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if count < 1:
@@ -103,7 +103,7 @@ class DoubleBarrier:
         """The version of the znode while the round of this member is on."""
 
     async def enter(self, wait_s: float | None = None) -> None:
-        """Returns when `count` members are there. Raises WaitOverError: then this one is none of them."""
+        """Returns when `count` members are there. Raises WaitOverError; then this client is not a member."""
         if self._member is not None:
             raise RuntimeError(f"{self.path} was entered already, and not left")
         self._member = f"{mark_of(self._zk)}{_KIND}"
@@ -120,7 +120,7 @@ class DoubleBarrier:
             raise WaitOverError(self.path, wait_s)
 
     async def leave(self, wait_s: float | None = None) -> None:
-        """Returns when all members of the round have left. Raises WaitOverError: this one has left all the same."""
+        """Returns when all members of the round have left. Raises WaitOverError; this member has left even then."""
         if self._member is None:
             raise RuntimeError(f"{self.path} was not entered")
         is_over = False
@@ -149,7 +149,7 @@ class DoubleBarrier:
             try:
                 data, _ = await self._steady.get(f"{self.path}/{member}")
             except NoNodeError:
-                # It left meanwhile.
+                # It has left meanwhile.
                 continue
             names.append((data or b"").decode("utf-8", "replace"))
         return names
@@ -157,7 +157,7 @@ class DoubleBarrier:
     # Entering.
 
     async def _come(self) -> None:
-        """Among the members when this returns, of a round that has not begun."""
+        """Makes this client a member of a round that has not begun."""
         path, attempts = f"{self.path}/{self._member}", Attempts()
         while True:
             version = await self._wait_closed()
@@ -167,7 +167,7 @@ class DoubleBarrier:
             try:
                 await transaction.commit()
             except NodeExistsError:
-                # Nobody else has the mark: an answer was lost.
+                # No other client has the mark: an answer was lost.
                 return
             except (BadVersionError, ConnectionLossError, NoNodeError) as error:
                 if not isinstance(error, BadVersionError):
@@ -193,7 +193,7 @@ class DoubleBarrier:
                     return stat.version
                 members = await self._children()
                 if not members:
-                    # The last of them could not say so any more.
+                    # Its last member did not live to end it.
                     await self._close(stat.version, attempts)
                 elif await self._steady.exists(f"{self.path}/{members[0]}", watch=watcher) is not None:
                     await watcher.receive()
@@ -201,7 +201,7 @@ class DoubleBarrier:
             watcher.close()
 
     async def _begin(self) -> None:
-        """Returns when the round is open, which the last that is missing opens."""
+        """Returns when the round is open; the last member to come opens it."""
         watcher, attempts = self._zk.watcher(), Attempts()
         try:
             while True:
@@ -217,10 +217,10 @@ class DoubleBarrier:
                 try:
                     await self._zk.set(self.path, _OPEN, stat.version)
                 except BadVersionError:
-                    # Somebody else opened it: look again.
+                    # Another member opened it: look again.
                     continue
                 except ConnectionLossError as error:
-                    # This may have opened it, and the answer was lost.
+                    # This client may have opened it, and the answer was lost.
                     attempts.again(error)
         finally:
             watcher.close()
@@ -231,7 +231,7 @@ class DoubleBarrier:
         attempts = Attempts()
         while True:
             members = await self._children()
-            # Read after the members: so they are those of this round, where it is still on.
+            # Read after the members: so they are those of this round, if it is still on.
             stat = await self._steady.exists(self.path)
             if stat is None or stat.version != self._round:
                 return
@@ -247,7 +247,7 @@ class DoubleBarrier:
                 await self._wait_gone(first)
 
     async def _remove(self, attempts: Attempts) -> None:
-        """Once, or once more: `_end` looks again."""
+        """Removes the znode, perhaps a second time: `_end` looks again."""
         try:
             await self._zk.delete(f"{self.path}/{self._member}")
         except NoNodeError:
@@ -256,7 +256,7 @@ class DoubleBarrier:
             attempts.again(error)
 
     async def _close(self, version: int, attempts: Attempts) -> None:
-        """Ends the round of that version, unless it is over. Who calls it looks again."""
+        """Ends the round of that version, unless it is over. The caller looks again."""
         try:
             await self._zk.set(self.path, b"", version)
         except (BadVersionError, NoNodeError):
@@ -274,12 +274,12 @@ class DoubleBarrier:
             watcher.close()
 
     def _abandon(self) -> None:
-        """This member's znode is not wanted any more, whether it is there or not."""
+        """Has the session delete this member's znode, whether it exists or not."""
         path, self._member = f"{self.path}/{self._member}", None
-        owe(self._zk, Cleanup(self._zk.operations, self._zk.waiter(), [path]))
+        clean_up(self._zk, Cleanup(self._zk.operations, self._zk.waiter(), [path]))
 
     async def _children(self) -> list[str]:
-        """The members, in an order which all agree on."""
+        """The members, in the same order for all clients."""
         try:
             names = await self._steady.get_children(self.path or "/")
         except NoNodeError:

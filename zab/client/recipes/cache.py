@@ -1,22 +1,22 @@
-"""A cache: what a client reads often, kept beside it and up to date without being asked.
+"""A cache: znodes that a client reads often, kept in memory and up to date.
 
-    async with Cache(zk, "/app", Depth.SUBTREE) as cache:       # entered when all of it is there
+    async with Cache(zk, "/app", Depth.SUBTREE) as cache:       # entered when all of it was read
         cache["/app/a"].data
         for path in cache: ...
-        async for delta in cache.deltas():                      # first all that there is, then each change
+        async for delta in cache.deltas():                      # first all entries, then each change
             print(delta.kind, delta.path, delta.entry.data)
 
     Depth.ZNODE       the znode alone                   Curator's NodeCache
     Depth.CHILDREN    and its children                  PathChildrenCache
     Depth.SUBTREE     and all below it                  TreeCache, CuratorCache; kazoo's TreeCache
 
-Reading from it takes no request. It may be behind by as long as news takes, and by longer while no server is there
-(`is_current`); after that it is as the servers have it, and `deltas` has told the difference. `copy` has the rest.
+Reading from it takes no request. It lags by the time that a watch event and a read take, and by more while no server is
+connected (`is_current`); after that it is as the servers have it, and `deltas` has yielded the difference. See `copy`.
 
-What `items` and `values` give is of the moment of the call: they do not change while a loop over them waits.
+`items` and `values` are snapshots: they do not change while a loop over them waits.
 
-Raised by entering, `settled` and `deltas`: what the root's reading raises, and the error of a session that is over. The
-path need not exist: then the cache is empty.
+Entering, `settled` and `deltas` raise what reading the root raises, and the error of a session that is over. The path
+need not exist: then the cache is empty.
 """
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
@@ -32,7 +32,7 @@ __all__ = ["Cache", "Delta", "DeltaKind", "Deltas", "Depth", "Entry"]
 
 
 class Cache(Followed, Mapping[str, Entry]):
-    """See the module: path -> `Entry`."""
+    """A mapping: path -> `Entry`."""
 
     def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
         self.path = checked(zk, path) or "/"
@@ -41,21 +41,21 @@ class Cache(Followed, Mapping[str, Entry]):
 
     @property
     def is_current(self) -> bool:
-        """A server is there, and all that it told of was read."""
+        """A server is connected, and everything that it announced was read."""
         return self._copy.is_current
 
     async def start(self) -> None:
         await self._copy.begin()
 
     async def settled(self) -> None:
-        """Returns when it is current; begins where it was not started."""
+        """Returns when it is current; starts it if it was not started."""
         await self._copy.begin()
         while not self.is_current:
             await self._copy.signal.wait()
             self._copy.raise_if_over()
 
     def deltas(self) -> "Deltas":
-        """`async for delta in cache.deltas()`: all that there is as ADDED, then what changes. Ends with the cache."""
+        """`async for delta in cache.deltas()`: all entries as ADDED, then each change. Ends with the cache."""
         return Deltas(self._copy)
 
     def children(self, path: str) -> list[str]:
@@ -81,7 +81,7 @@ class Cache(Followed, Mapping[str, Entry]):
 
 
 class Deltas:
-    """Made by `Cache.deltas`. Of several changes of one path that were not told, it tells the difference at the end."""
+    """Made by `Cache.deltas`. Several changes of one path that were not yielded yet become one delta."""
 
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
@@ -89,7 +89,7 @@ class Deltas:
         self._is_closed = False
 
     def close(self) -> None:
-        """Tells nothing any more: iteration ends."""
+        """Ends the iteration."""
         self._is_closed = True
         self._copy.forget(self._reader)
         self._copy.signal.give()

@@ -1,20 +1,20 @@
-"""A configuration that is a znode, or a znode's children, as a value of the program, which follows the changes.
+"""A configuration in a znode, or in a znode's children, as a value of the program that follows the changes.
 
     config = Configuration(zk, "/app/config", from_json)        # or from_toml, or a function of your own
-    async with config:                                          # entered when the value is there
+    async with config:                                          # entered when the value was read
         config.value["timeout_s"]                               # takes no request
         async for value in config.following(): ...              # now, and after each change
 
     Configuration(zk, "/app/config", lambda data: Limits(**from_json(data)))
     Configuration.of_children(zk, "/app/flags", lambda flags: {name: data == b"on" for name, data in flags.items()})
 
-*A value that cannot be parsed changes nothing*: the last good one stays, and `error` says what is wrong with the one
-that is there. At the beginning there is no good one yet: then entering raises BadDataError. Where the znode does not
-exist, the value is `default`, or entering raises NoNodeError if there is none; one that is deleted later is the
-default again, or changes nothing.
+*Data that cannot be parsed changes nothing*: the last good value stays, and `error` says what is wrong with the data.
+At the beginning there is no good value yet: then entering raises BadDataError. If the znode does not exist, the value
+is `default`; without a default, entering raises NoNodeError. If the znode is deleted later, the value is the default,
+or the last good one.
 
-`parse` raises ValueError, TypeError, KeyError or AttributeError for what it does not take; what else it raises is a bug
-of its own, and leaves `value` and the iterators.
+`parse` raises ValueError, TypeError, KeyError or AttributeError for data that it does not accept; anything else is a
+bug, and is raised from `value` and the iterators.
 """
 
 import json
@@ -48,12 +48,12 @@ def from_toml(data: bytes) -> dict[str, Any]:
 
 
 class Configuration(Followed, Generic[T]):
-    """See the module."""
+    """path: that of the znode. parse: makes the value from the data."""
 
     def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = NO_DEFAULT) -> None:
         self.path = checked(zk, path) or "/"
         self.error: BadDataError | None = None
-        """What is wrong with what is there now; None where nothing is."""
+        """What is wrong with the current data; None if nothing is."""
         self._default = default
         self._copy = Copy(zk, self.path, Depth.ZNODE)
         self._parse: Callable[[], T] = lambda: parse(self._copy.entries[self.path].data or b"")
@@ -64,7 +64,7 @@ class Configuration(Followed, Generic[T]):
     def of_children(
         cls, zk: Client, path: str, parse: Callable[[dict[str, bytes]], T], default: T = NO_DEFAULT
     ) -> "Configuration[T]":
-        """`parse` is given the children's names and data."""
+        """parse: makes the value from the children's names and data."""
         made: Configuration[T] = cls(zk, path, _unused, default)
         copy = made._copy = Copy(zk, made.path, Depth.CHILDREN)
         prefix = made.path.rstrip("/") + "/"
@@ -78,7 +78,7 @@ class Configuration(Followed, Generic[T]):
         return made
 
     async def start(self) -> None:
-        """Returns when the value is there. Raises BadDataError, NoNodeError."""
+        """Returns when the value was read. Raises BadDataError, NoNodeError."""
         await self._copy.begin()
         self._look()
         if self._value is NO_DEFAULT:
@@ -86,18 +86,18 @@ class Configuration(Followed, Generic[T]):
 
     @property
     def value(self) -> T:
-        """The last good value, as far as this client has heard."""
+        """The last good value that this client has read."""
         self._look()
         if self._value is NO_DEFAULT:
             raise RuntimeError(f"the configuration {self.path} was not started")
         return self._value
 
     def following(self) -> "Values[T]":
-        """`async for value in config.following()`: the value now, and each that is another one."""
+        """`async for value in config.following()`: the value now, and each different one."""
         return Values(self, self._copy)
 
     def _look(self) -> None:
-        """Parses what is there, where it is not what was parsed last."""
+        """Parses the data, unless it was parsed last."""
         entries = self._copy.entries
         seen = tuple((path, entry.stat.mzxid) for path, entry in sorted(entries.items()))
         # In between the children may be half read.
@@ -117,7 +117,7 @@ class Configuration(Followed, Generic[T]):
 
 
 class Values(Generic[T]):
-    """Made by `Configuration.following`. Values that follow each other fast may be told as one."""
+    """Made by `Configuration.following`. If values change quickly, some may be skipped."""
 
     def __init__(self, configuration: Configuration[T], copy: Copy) -> None:
         self._configuration = configuration

@@ -1,21 +1,21 @@
-"""One who waits for his turn: an ephemeral sequential znode among those of the others, in the order of their numbers.
+"""A contender waits for its turn: an ephemeral sequential znode in a queue that is ordered by their numbers.
 
     /locks/a/_c_6f0d5e2b-77aa-4c1e-9d3b-0a1b2c3d4e5f-lock-0000000007
-             mark (of this contender alone)          kind number (given by the server)
+             mark (unique)                            kind number (given by the server)
 
-The names are those of Curator's recipes, so that its programs, and tools which read them, understand ours. Names of
-other kinds in the same directory are not rivals.
+The names are those of Curator's recipes, so that its programs and tools understand ours. Names of other kinds below the
+same znode are not rivals.
 
-- *It is created once.* The answer to the create may be lost: then the mark tells whether it is there. The search begins
-  with a sync, since the create may still be under way. Should one come late all the same, the contender stands where
-  its lowest number is, and owes the others.
-- *It is always removed.* Leaving, by whatever way, is a `Cleanup` of the session, which no cancellation and no lost
-  connection can undo. Where the session ends, the znode ends with it.
-- *It waits only on one who precedes it*, the nearest: so nobody wakes in vain when one of many leaves. A watch is not
-  believed: after every event the list is read again.
-- *Numbers are compared on a circle* of 2^32, as they wrap around: right as long as no two rivals are 2^31 apart.
+- *It is created once.* If the answer to the create is lost, the mark tells whether the znode exists. The search begins
+  with a sync, since the create may still be in flight. If one is done late even so, the contender has the place of its
+  lowest number, and deletes the other znodes.
+- *It is always removed.* However a contender leaves, its session has a `Cleanup` for the znode, which no cancellation
+  and no lost connection can undo. If the session ends, the znode ends with it.
+- *It waits only for the nearest of those that precede it*: so no client wakes in vain when one of many leaves. A watch
+  event is only a hint: after every event the list is read again.
+- *Numbers are compared modulo* 2^32, since they wrap around: that is right as long as no two rivals are 2^31 apart.
 
-Raised beside what requests raise: LostError, when somebody else deleted the znode of a contender that waits.
+Raises, besides the errors of requests: LostError if another client deleted the znode of a waiting contender.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoN
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.recipes.errors import LostError
 from zab.client.recipes.paths import checked
-from zab.client.recipes.standing import Standing
+from zab.client.recipes.removable import Removable
 
 __all__ = ["Contender", "Rival", "mark_of", "on_circle", "rivals"]
 
@@ -45,18 +45,18 @@ class Rival(NamedTuple):
 
 
 def mark_of(zk: Client) -> str:
-    """A mark that nobody else has, in the form of Curator's."""
+    """A unique mark, in the form of Curator's."""
     digits = zk.nonce() + zk.nonce()
     return "_c_" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])) + "-"
 
 
 def on_circle(number: int, start: int) -> int:
-    """Orders numbers that may have wrapped around: each is less than half of the circle before the start or behind."""
+    """Orders numbers that may have wrapped around: each is less than 2^31 before or after the start."""
     return (number - start + (1 << 31)) & 0xFFFF_FFFF
 
 
 def rivals(names: Iterable[str], kinds: Iterable[str]) -> list[Rival]:
-    """Those among the names that are of these kinds, the first one first."""
+    """The rivals of these kinds among the names, in order."""
     found: list[Rival] = []
     for name in names:
         for kind in kinds:
@@ -74,9 +74,8 @@ def anybody(_rival: Rival) -> bool:
     return True
 
 
-class Contender(Standing):
-    """See the module. `kinds` are those of its rivals; the first is its own. `path` and `czxid` are set when it
-    stands in the queue."""
+class Contender(Removable):
+    """kinds: those of its rivals; the first is its own. `path` and `czxid` are set once it is in the queue."""
 
     def __init__(
         self, zk: Client, parent: str, kinds: tuple[str, ...], data: bytes = b"", acl: Iterable[Acl] = OPEN_ACL
@@ -91,12 +90,12 @@ class Contender(Standing):
         self._acl = tuple(acl)
         self._mark = mark_of(zk)
         self._may_be_unknown = False
-        """A znode with the mark may exist whose path was not told."""
+        """A znode with the mark may exist whose path is unknown."""
 
     # Into the queue.
 
     async def enter(self) -> None:
-        """Stands in the queue when this returns. Waits for a server as long as the session is not over."""
+        """Returns once it is in the queue. Waits for a server as long as the session is not over."""
         prefix = f"{self._parent}/{self._mark}{self._kinds[0]}"
         attempts = Attempts()
         while self.path is None:
@@ -122,7 +121,7 @@ class Contender(Standing):
                 self._stand(path, stat)
 
     async def enter_beside(self, number: int) -> None:
-        """Stands at a number that its owner has in the queue already."""
+        """Takes a number that its owner has in the queue already."""
         assert self.path is None
         path = f"{self._parent}/{self._mark}{self._kinds[0]}{number:010d}"
         self._may_be_unknown = True
@@ -131,14 +130,14 @@ class Contender(Standing):
             try:
                 _, stat = await self._zk.create2(path, self._data, self._acl, ephemeral=True)
             except (ConnectionLossError, NodeExistsError) as error:
-                # The mark is nobody else's: where it exists, an answer was lost.
+                # The mark is unique: if it exists, an answer was lost.
                 attempts.again(error)
                 await self._find()
             else:
                 self._stand(path, stat)
 
     async def _find(self) -> None:
-        """Looks whether the znode is there though nobody said so."""
+        """Looks whether the znode exists although no answer said so."""
         await self._steady.sync(self._parent or "/")
         for rival in rivals(await self._names(), self._kinds):
             if rival.name.startswith(self._mark):
@@ -165,13 +164,14 @@ class Contender(Standing):
     # In the queue.
 
     async def is_there(self) -> bool:
-        """Its znode is, as far as this server knows."""
+        """Whether its znode exists, as far as this server knows."""
         assert self.path is not None
         stat = await self._steady.exists(self.path)
         return stat is not None and stat.czxid == self.czxid
 
     async def ahead(self, matters: Callable[[Rival], bool] = anybody) -> list[Rival]:
-        """Those who precede it, and matter; its nearest is the last. Raises LostError when it is not in the queue."""
+        """The rivals that precede it, and matter; the nearest is the last. Raises LostError if it is not in the
+        queue."""
         everybody = rivals(await self._names(), self._kinds)
         own = [rival for rival in everybody if rival.name.startswith(self._mark)]
         if not own:
@@ -179,7 +179,7 @@ class Contender(Standing):
             raise LostError(self.path, "somebody deleted the znode that waited for its turn")
         first = own[0]
         if f"{self._parent}/{first.name}" != self.path:
-            # A create that came late was done twice.
+            # A late create was done a second time.
             self._may_be_unknown = True
             stat = await self._steady.exists(f"{self._parent}/{first.name}")
             if stat is not None:
@@ -197,13 +197,13 @@ class Contender(Standing):
             watcher.close()
 
     async def wait_turn(self, matters: Callable[[Rival], bool] = anybody) -> None:
-        """Returns when nobody who matters precedes it."""
+        """Returns when no rival that matters precedes it."""
         while ahead := await self.ahead(matters):
             await self.wait_gone(ahead[-1])
 
     # Out of the queue.
 
-    def _owed(self) -> Cleanup | None:
+    def _cleanup(self) -> Cleanup | None:
         paths = [] if self.path is None else [self.path]
         if not paths and not self._may_be_unknown:
             return None

@@ -4,20 +4,19 @@
     WATCHING --a persistent watch is there--> READING --everything was read--> the copy is there
               \\--the server has no such watches--> READING, with a one-shot watch for each read
 
-What is to be read is a set of (path, data or children). First it is the root, then what lists of children name; from
-then on events add to it, and after a lost connection everything that is known is read again: what a persistent watch
-missed is not told. So the copy ends up as the tree is, and the differences to what it was are told, whatever was
-missed.
+It keeps a set of what to read: (path, data or children). First that is the root, then the children that were listed;
+then events add to it. After a lost connection everything known is read again, since a persistent watch does not report
+what it missed. So the copy ends up as the tree is, and its readers are told the differences, whatever was missed.
 
-- *Events are not believed*: they only say what to read. An event comes before any answer that shows the change, so what
-  is read after it is not older than the change.
-- *No more than `READS_MAX`* are under way.
-- What may not be read (NoAuthError) is not in the copy; for the root it is an error.
-- What is too long to be read (ReplyTooLongError) ends the copy: each try would end the connection.
+- *Events are only hints*: they say what to read. An event comes before any answer that shows the change, so what is
+  read after it is not older than the change.
+- *At most `READS_MAX`* reads are in flight.
+- A znode that may not be read (NoAuthError) is not in the copy; for the root it is an error.
+- A znode that is too long to be read (ReplyTooLongError) ends the copy: each try would end the connection.
 
-Deltas are told to each `Reader` by path: it has the state that it was told, and is told the difference to the one there
-is. So a reader that is slow holds up nothing, and keeps no more than one old state for each path that it was told of.
-One that nobody holds any more is forgotten.
+Each `Reader` is told deltas by path: it knows the state that it was told, and gets the difference to the current one.
+So a slow reader delays nothing, and keeps at most one old state for each path. A reader without references is
+forgotten.
 """
 
 from collections import deque
@@ -41,7 +40,7 @@ from zab.client.recipes.signal import Signal
 __all__ = ["READS_MAX", "Copy", "Delta", "DeltaKind", "Depth", "Entry", "Reader"]
 
 READS_MAX: Final = 64
-# A server that ends the connection twice when it is asked for a watch does not know such watches.
+# A server that ends the connection twice when a watch is requested does not know such watches.
 _REFUSALS_MAX: Final = 2
 
 
@@ -67,7 +66,7 @@ class DeltaKind(Enum):
 
 
 class Delta(NamedTuple):
-    """entry: as it is now; of REMOVED, as it was last."""
+    """entry: the new one; for REMOVED, the last one."""
 
     kind: DeltaKind
     path: str
@@ -81,14 +80,14 @@ class What(Enum):
 
 
 class Reader:
-    """Who is told of deltas; begins with all that the copy has."""
+    """Gets deltas; the first ones are all entries of the copy."""
 
     def __init__(self, entries: dict[str, Entry]) -> None:
         self._untold: dict[str, Entry | None] = dict.fromkeys(entries)
-        """Path -> what was told of it last."""
+        """Path -> the entry that was told last."""
 
     def __len__(self) -> int:
-        """Of how many paths there is something to tell, at most."""
+        """How many paths may have a delta."""
         return len(self._untold)
 
     def note(self, path: str, before: Entry | None, now: Entry | None) -> None:
@@ -97,7 +96,7 @@ class Reader:
             del self._untold[path]
 
     def take(self, entries: dict[str, Entry]) -> Delta | None:
-        """The next delta; None where everything was told."""
+        """The next delta; None if everything was told."""
         while self._untold:
             path = next(iter(self._untold))
             before, now = self._untold.pop(path), entries.get(path)
@@ -111,7 +110,7 @@ class Reader:
 
 
 class Copy:
-    """See the module. `signal` is given when there is something new: state, deltas, or the end (`reason`)."""
+    """signal: given when there is something new: state, deltas, or the end (`reason`)."""
 
     def __init__(self, zk: Client, root: str, depth: Depth) -> None:
         self.is_done = False
@@ -134,12 +133,12 @@ class Copy:
 
     @property
     def is_current(self) -> bool:
-        """All that was told of by a server has been read, and one is there."""
+        """A server is connected, and everything that it announced was read."""
         return self.is_there and not self.is_reading and self._zk.state.is_connected
 
     @property
     def is_reading(self) -> bool:
-        """Something that a server told of is not read yet: it may be half of a change."""
+        """Something that a server announced is not read yet: the copy may have half of a change."""
         return bool(self._to_read or self._asked)
 
     def reader(self) -> Reader:
@@ -149,14 +148,14 @@ class Copy:
 
     @property
     def readers_count(self) -> int:
-        """Those whom somebody holds."""
+        """How many readers are referenced."""
         return len(self._readers)
 
     def forget(self, reader: Reader) -> None:
         self._readers.discard(reader)
 
     async def begin(self) -> None:
-        """Returns when it is there. Raises why it never will be."""
+        """Returns when everything was read. Raises the reason if that cannot be."""
         self.raise_if_over()
         self._zk.undertake(self)
         while not self.is_there:
@@ -171,7 +170,7 @@ class Copy:
             raise RuntimeError(f"{self._root} is followed no more: it was closed")
 
     def stop(self) -> None:
-        """It is not needed any more."""
+        """Ends it."""
         if not self.is_done:
             self.is_done = True
             self._zk.release(self)
@@ -186,7 +185,7 @@ class Copy:
         if not self._is_watched:
             if self._asked:
                 return None
-            # The watch of children tells of each child, with its data.
+            # A recursive watch reports each child, and its data.
             mode = WatchMode.PERSISTENT if self._depth is Depth.ZNODE else WatchMode.PERSISTENT_RECURSIVE
             operation: Operation[Any] = self._zk.operations.add_watch(self._root, self, mode)
             self._asked[operation] = None
@@ -313,7 +312,7 @@ class Copy:
             self._read(new)
 
     def _remove(self, path: str) -> None:
-        """It and all below it, the deepest first."""
+        """Removes the path and all below it, the deepest first."""
         found = deque([path])
         order = []
         while found:
@@ -334,5 +333,5 @@ class Copy:
 
 
 def _parent(path: str) -> str:
-    """Of the root itself, what no path is."""
+    """The parent's path; that of the root is "", which no path is."""
     return "" if path == "/" else path.rpartition("/")[0] or "/"

@@ -5,12 +5,12 @@
     await counter.value()
     await counter.compare_and_set(5, 0)                 # False when it is not 5
 
-A change is made only to the version that was read; where somebody was faster, it is tried again: that is the only error
-that is answered by another try. What a lost connection leaves open is found out by a receipt (`receipts`), a child of
-the znode: so each `add` that returns has counted once.
+A change is made only to the version that was read; if another client was faster, it is tried again: that is the only
+error after which it is. After a lost connection a receipt (`receipts`), a child of the znode, tells whether the change
+was done: so each `add` that returns has counted once.
 
-Raised beside what requests raise: BadDataError where the znode holds no number. A number has `DIGITS_MAX` digits at
-most.
+Raises, besides the errors of requests: BadDataError if the znode holds no number. A number has at most `DIGITS_MAX`
+digits.
 """
 
 import re
@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile(rb"-?[0-9]{1,%d}" % DIGITS_MAX)
 
 
 class Counter:
-    """See the module. default: what it begins with, where it does not exist or is empty. acl: of the znodes."""
+    """default: the value while the znode does not exist or is empty. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, default: int = 0, acl: Iterable[Acl] = OPEN_ACL) -> None:
         checked(zk, path)
@@ -45,7 +45,7 @@ class Counter:
         self._receipts = Receipts(zk, path, acl)
 
     async def value(self) -> int:
-        """As this server has it; the default where the counter does not exist."""
+        """The value that this server has; the default if the counter does not exist."""
         try:
             data, _ = await self._steady.get(self.path)
         except NoNodeError:
@@ -59,7 +59,7 @@ class Counter:
         return value
 
     async def compare_and_set(self, expected: int, value: int) -> bool:
-        """Sets it to `value` where it is `expected`; whether it was."""
+        """Sets it to `value` if it is `expected`; returns whether it was."""
         return await self._change(lambda found: value if found == expected else None) is not None
 
     async def _change(self, change: Callable[[int], int | None]) -> int | None:
@@ -84,10 +84,10 @@ class Counter:
             try:
                 await self._receipts.commit(fill)
             except BadVersionError:
-                # Somebody was faster.
+                # Another client was faster.
                 continue
             except NoNodeError as error:
-                # Somebody removed it, where it was a part of the transaction.
+                # Another client removed it while it was part of the transaction.
                 if error.index is None:
                     raise
                 attempts.again(error)
@@ -99,7 +99,7 @@ class Counter:
         try:
             await self._zk.create(self.path, b"%d" % self._default, self._acl)
         except (NodeExistsError, NoNodeError, ConnectionLossError):
-            # Somebody did, or nobody knows: who called this looks again.
+            # It exists, or that is unknown: the caller looks again.
             return
 
     def _number(self, data: bytes | None) -> int:

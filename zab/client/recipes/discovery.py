@@ -9,18 +9,18 @@
 
     /services/web/host-7      an ephemeral: {"name": "web", "id": "host-7", "address": …, "port": …, "payload": …, …}
 
-The JSON is that of Curator's service discovery, so that its programs see ours, and we theirs. White space behind it
-is a mark of the registration. What is no such JSON is left out of lists.
+The JSON is that of Curator's service discovery, so that its programs see our instances, and we theirs. White space
+after it is a mark of the registration. Znodes with other data are left out of lists.
 
-*An id is registered once.* Where a znode with it is there already, of another session or another block, the new
-registration takes its place: a process that was restarted need not wait until its old session has expired. The one that
-was replaced does not remove it when it ends. (But where it is replaced at the very moment in which it ends, by a znode
-that is made between its last look and its delete: a delete can name a version, and both have the first.)
+*An id is registered once.* If another session or another block has registered it, the new registration replaces that
+one: a restarted process need not wait until its old session has expired. The registration that was replaced does not
+remove the new one when it ends. (Except if it is replaced between its last read and its delete: a delete can name a
+version, and both znodes have the first.)
 
-*It stays registered for the length of its block*: where its znode is deleted it is made again, and where it was
-replaced it comes back when the other one has ended. Where the servers refuse to make it again, `lost` tells.
+*It stays registered for the length of its block*: if its znode is deleted it is created again, and if it was replaced
+it comes back when the other registration has ended. If the servers refuse to create it again, `lost` returns.
 
-Raised beside what requests raise: ValueError for a name or an id that is no name of a znode.
+Raises, besides the errors of requests: ValueError for a name or an id that cannot be the name of a znode.
 """
 
 import json
@@ -47,7 +47,7 @@ PORT_MAX: Final = 65_535
 
 @frozen(kw_only=True)
 class Instance:
-    """One instance of a service. id "": one is made up. payload: whatever JSON has."""
+    """One instance of a service. id "": `register` makes one up. payload: anything that JSON has."""
 
     id: str = ""
     address: str = ""
@@ -55,7 +55,7 @@ class Instance:
     payload: Any = None
 
     def encode(self, name: str) -> bytes:
-        """Raises ValueError where the payload is no JSON."""
+        """Raises ValueError if JSON cannot hold the payload."""
         try:
             return json.dumps(
                 {
@@ -75,7 +75,7 @@ class Instance:
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Instance | None":
-        """None for what is no instance."""
+        """None if the data is not that of an instance."""
         try:
             found = json.loads(data or b"")
         except (ValueError, RecursionError):
@@ -90,7 +90,7 @@ class Instance:
 
 
 class Discovery:
-    """See the module. path: below it are the services. acl: of the znodes."""
+    """path: the parent of the services. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self.path = checked(zk, path)
@@ -98,11 +98,11 @@ class Discovery:
         self._steady = zk.retrying()
         self._acl = tuple(acl)
         self._registered: dict[str, Presence] = {}
-        """By their paths; the last one of each."""
+        """Path -> the last registration there."""
 
     @asynccontextmanager
     async def register(self, name: str, instance: Instance) -> AsyncIterator[Instance]:
-        """The instance is there for the length of the block, as it is given out."""
+        """Registers the instance for the length of the block, and gives it with its id."""
         if not instance.id:
             instance = evolve(instance, id=self._zk.nonce())
         for part in (name, instance.id):
@@ -122,27 +122,27 @@ class Discovery:
             await presence.leave()
 
     async def lost(self, name: str, instance: Instance) -> ZabError | None:
-        """Returns the error with which it ceased to be registered against its will: the servers refuse to make its
-        znode again, or the session is over. None once its block has ended. Raises RuntimeError outside of it."""
+        """Waits until the registration is lost, and returns the error: the servers refuse to create its znode again, or
+        the session is over. Returns None once its block has ended. Raises RuntimeError outside of it."""
         presence = self._registered.get(f"{self.path}/{name}/{instance.id}")
         if presence is None:
             raise RuntimeError(f"{self.path}: {name}/{instance.id} is not registered here: use it within the block")
         return await presence.lost()
 
     async def names(self) -> list[str]:
-        """Of all services that ever had an instance, sorted."""
+        """The names of all services that ever had an instance, sorted."""
         try:
             return await self._steady.get_children(self.path or "/")
         except NoNodeError:
             return []
 
     async def instances(self, name: str) -> list[Instance]:
-        """Those that are registered now, by their ids."""
+        """The instances that are registered now, ordered by id."""
         _, found = await instances_of(self._steady, f"{self.path}/{name}", None)
         return found
 
     def following(self, name: str) -> Following[list[Instance]]:
-        """`async for instances in discovery.following(name)`: those that are registered now, and after each change."""
+        """`async for instances in discovery.following(name)`: the registered instances now, and after each change."""
         return _Instances(self._zk, f"{self.path}/{name}")
 
     async def _enter(self, presence: Presence) -> None:
@@ -154,7 +154,7 @@ class Discovery:
                 await self._remove(presence.path, attempts)
 
     async def _remove(self, path: str, attempts: Attempts) -> None:
-        """What is there, whoever left it. Once, or not at all: who calls it looks again."""
+        """Deletes the znode at the path, of any registration, or fails to: the caller looks again."""
         try:
             stat = await self._steady.exists(path)
             if stat is not None:
@@ -166,7 +166,7 @@ class Discovery:
 
 
 def in_white_space(digits: str) -> bytes:
-    """Hex digits as what may stand behind JSON: so two registrations differ that say the same."""
+    """Hex digits as white space to append to JSON, so that equal registrations have different data."""
     return "".join(f"{int(digit, 16):04b}" for digit in digits).translate({ord("0"): " ", ord("1"): "\t"}).encode()
 
 
@@ -178,7 +178,7 @@ class _Instances(Following[list[Instance]]):
 async def instances_of(
     steady: Retrying, path: str, watcher: Watcher | None
 ) -> tuple[tuple[tuple[str, int], ...], list[Instance]]:
-    """The instances at a service's path, behind what tells these from others: names and mzxids."""
+    """The instances at a service's path, preceded by their names and mzxids, which differ when they have changed."""
     while True:
         try:
             names = await steady.get_children(path, watch=watcher)
@@ -191,7 +191,7 @@ async def instances_of(
         try:
             data, stat = await steady.get(f"{path}/{name}", watch=watcher)
         except NoNodeError:
-            # It left meanwhile.
+            # It has left meanwhile.
             continue
         instance = Instance.decode(data)
         if instance is not None:

@@ -6,13 +6,13 @@
         await leadership.lost()
 
     await election.leader()                             # "host-7", or None
-    async for leader in election.leaders(): ...         # now, and whenever it is another one
+    async for leader in election.leaders(): ...         # now, and after each change
 
-A candidate stands in the queue of a lock (`lock`), and leads when its number is the lowest; the znodes are named as
-those of Curator's LeaderLatch. What a leader has to know is in `holding`: the token, which tells a leader from the
-ones before it, and that a leader may cease to lead at any time.
+A candidate waits in the queue of a lock (`lock`), and leads when its number is the lowest; the znodes are named like
+those of Curator's LeaderLatch. `holding` has what a leader must know: the token, which distinguishes a leader from its
+predecessors, and that a leader may lose its leadership at any time.
 
-Raised beside what requests raise: WaitOverError, LostError.
+Raises, besides the errors of requests: WaitOverError, LostError.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -35,7 +35,7 @@ _KINDS: Final = ("latch-",)
 
 
 class Election:
-    """See the module. name: of this candidate, for the others. acl: of the znodes."""
+    """name: shown to the other candidates. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class Election:
         return await self._lock.contenders()
 
     async def leader(self) -> str | None:
-        """The leader's name; None where nobody leads."""
+        """The leader's name; None if there is none."""
         return next(iter(await self.candidates()), None)
 
     def leaders(self) -> "Leaders":
@@ -63,9 +63,9 @@ class Election:
 
 
 class Leaders(Following[str | None]):
-    """Made by `Election.leaders`. Of leaders that follow each other fast some may be left out; the last one is not.
+    """Made by `Election.leaders`. If leaders change quickly, some may be skipped, but never the last one.
 
-    Two leaders of one name that follow each other are two. Iteration ends when the client is closed.
+    Successive leaders of the same name are two leaders. Iteration ends when the client is closed.
     """
 
     async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, str | None]:
@@ -79,6 +79,6 @@ class Leaders(Following[str | None]):
                 if not rivals(await steady.get_children(self._path, watch=watcher), _KINDS):
                     return None, None
             except NoNodeError:
-                # The leader left meanwhile, or nobody was ever here.
+                # The leader has left meanwhile, or there never was one.
                 if await steady.exists(self._path, watch=watcher) is None:
                     return None, None

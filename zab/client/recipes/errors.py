@@ -1,4 +1,4 @@
-"""What a recipe raises beside the errors of its requests."""
+"""What a recipe raises besides the errors of its requests."""
 
 from zab.client.core.exceptions import ZabError
 
@@ -6,7 +6,7 @@ __all__ = ["BadDataError", "LostError", "WaitOverError"]
 
 
 class WaitOverError(ZabError, TimeoutError):
-    """What was waited for did not come within `wait_s`. Nothing of the attempt is left."""
+    """The wait was longer than `wait_s`. Nothing remains of the attempt."""
 
     def __init__(self, path: str, wait_s: float | None) -> None:
         super().__init__(f"{path}: it did not come within {wait_s} s")
@@ -15,9 +15,9 @@ class WaitOverError(ZabError, TimeoutError):
 
 
 class LostError(ZabError):
-    """What was held, or waited in its queue, is lost though the session may live: the text says why.
+    """What was held, or the place in its queue, is lost although the session may live: the text says why.
 
-    Somebody else deleted the znode, or no server was heard for as long as the session allows.
+    Another client deleted the znode, or no server answered for as long as the session allows.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -27,7 +27,7 @@ class LostError(ZabError):
 
 
 class BadDataError(ZabError, ValueError):
-    """The znode's data is not what the recipe keeps there: the path may belong to something else."""
+    """The znode's data is not that of the recipe: the path may be used for something else."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

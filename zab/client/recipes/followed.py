@@ -1,4 +1,4 @@
-"""What is made of a `Copy`, which is followed for as long as a block: a cache, a configuration."""
+"""The base of a cache and a configuration: a `Copy` that is kept up to date for the length of a block."""
 
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
@@ -11,16 +11,16 @@ __all__ = ["Followed"]
 
 
 class Followed(ABC):
-    """See the module."""
+    """`async with`: starts it, and closes it at the end."""
 
     _copy: Copy
 
     @abstractmethod
     async def start(self) -> None:
-        """Returns when all of it is there."""
+        """Returns when all of it was read."""
 
     def close(self) -> None:
-        """Keeps what it has, and follows nothing any more."""
+        """Stops following changes, and keeps what it has."""
         self._copy.stop()
 
     async def __aenter__(self) -> Self:

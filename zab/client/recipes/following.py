@@ -1,15 +1,15 @@
-"""What is there, and how it changes, as iterators: of a znode's data, and of its children.
+"""A znode's data, and its children, as iterators that follow the changes.
 
-    async for found in data_of(zk, "/config"):          # (data, stat) now, and after each change; None where it is gone
+    async for found in data_of(zk, "/config"):          # (data, stat) now, and after each change; None: no znode
         ...
-    async for names in children_of(zk, "/workers"):     # sorted; None where the parent is gone
+    async for names in children_of(zk, "/workers"):     # sorted; None: no parent
         ...
 
-Between two of them the caller may take its time: what is given out is read when it is asked for, and it is the last
-that there is. So changes that follow each other fast are told as one, and nothing piles up.
+The caller may take its time between two items: each is read when it is requested, and is the newest. So quick changes
+are merged, and nothing piles up.
 
-Iteration goes on while connections come and go, raises the error of a session that is over (SessionExpiredError), and
-ends quietly when the client is closed.
+Iteration continues across lost connections, raises the error of a session that is over (SessionExpiredError), and ends
+quietly when the client is closed.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ _NOTHING: Any = object()
 
 
 class Following(ABC, Generic[T]):
-    """See the module. A watch is not believed: after every event it looks again."""
+    """A watch event is only a hint: after every event it looks again."""
 
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
@@ -58,7 +58,8 @@ class Following(ABC, Generic[T]):
 
     @abstractmethod
     async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, T]:
-        """What is there, behind what tells it from another; the watcher hears when it may have changed."""
+        """What is there, preceded by a value that differs when it has changed; the watcher is told of a possible
+        change."""
 
 
 class _Data(Following[tuple[bytes | None, Stat] | None]):
@@ -86,10 +87,10 @@ class _Children(Following[list[str] | None]):
 
 
 def data_of(zk: Client, path: str) -> Following[tuple[bytes | None, Stat] | None]:
-    """`async for found in data_of(zk, path)`: see the module. Like kazoo's DataWatch."""
+    """`async for found in data_of(zk, path)`: (data, stat) now, and after each change. Like kazoo's DataWatch."""
     return _Data(zk, path)
 
 
 def children_of(zk: Client, path: str) -> Following[list[str] | None]:
-    """`async for names in children_of(zk, path)`: see the module. Like kazoo's ChildrenWatch."""
+    """`async for names in children_of(zk, path)`: sorted, now and after each change. Like kazoo's ChildrenWatch."""
     return _Children(zk, path)

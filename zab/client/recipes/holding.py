@@ -1,23 +1,24 @@
-"""What a client holds by an ephemeral znode of its session: `Held` for its holder, and `Hold`, the job behind it.
+"""What a client holds with an ephemeral znode of its session: `Held` for its holder, and `Hold`, the job that watches
+it.
 
     async with Lock(zk, "/locks/a") as held:
         store.write(data, token=held.token)
         ...
         await held.lost()
 
-The token is the znode's czxid. Those of successive holders grow, so whoever is handed one, together with a request, can
-refuse what comes from a holder before the last: that is what makes a lock safe, since no client can know in time that
-its session has ended. What `Held` can say is this:
+The token is the znode's czxid. The tokens of successive holders grow, so a service that gets one with each request can
+refuse requests of earlier holders: that is what makes a lock safe, since no client can know in time that its session
+has ended. What `Held` can say is this:
 
-- `is_held` is True while the session surely lives, by this client's own clock: it counts from the moment when the last
-  thing was sent that a server has answered. And the znode is there, as far as this client was told.
-- `lost` returns when that is over. Once it is, it stays so, even should the session turn out to have lived on.
+- `is_held` is True while the session surely lives by this client's clock, counted from the time at which the last
+  message was sent that a server has answered, and the znode exists as far as this client was told.
+- `lost` returns when that is over. It stays lost even if the session turns out to have lived on.
 
-A `Held` is the ownership itself: whoever has it may use it and give it back (`release`), in any task or thread.
+A `Held` is the ownership itself: any task or thread that has it may use it and give it back (`release`).
 
 Invariants:
-- A watch is not believed: after every event the znode is read again, and compared by its czxid.
-- A hold that is lost or let go of asks for nothing more.
+- A watch event is only a hint: after every event the znode is read again, and its czxid is compared.
+- A hold that is lost or given back sends no more requests.
 """
 
 from typing import Any
@@ -27,8 +28,8 @@ from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabErro
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent
 from zab.client.recipes.errors import LostError
+from zab.client.recipes.removable import Removable
 from zab.client.recipes.signal import Signal
-from zab.client.recipes.standing import Standing
 
 __all__ = ["Held", "Hold"]
 
@@ -54,13 +55,13 @@ class Hold:
         return self.is_done
 
     async def lost(self) -> None:
-        """Returns when it is lost, or let go of."""
+        """Returns when it is lost or given back."""
         while not self.is_lost:
-            # Whatever is heard meanwhile moves the end of the session: then this looks again.
+            # Each answer meanwhile moves the end of the session: then this looks again.
             await self._signal.wait(self._zk.session_lives_until - self._zk.now())
 
     def stop(self) -> None:
-        """Its holder lets go of it."""
+        """Its holder gives it back."""
         self.is_done = True
         self._signal.give()
 
@@ -104,16 +105,16 @@ class Hold:
 
 
 class Held:
-    """What its holder has of it; see the module.
+    """The ownership.
 
-    path: of the holder's znode. token: grows from one holder to the next. is_released: it was given back.
+    path: that of the holder's znode. token: grows from one holder to the next. is_released: it was given back.
     """
 
-    def __init__(self, hold: Hold, standing: Standing, token: int | None = None) -> None:
+    def __init__(self, hold: Hold, removable: Removable, token: int | None = None) -> None:
         self.path = hold.path
         self.token = hold.czxid if token is None else token
         self.is_released = False
-        self.standing = standing
+        self.removable = removable
         self._hold = hold
 
     def __repr__(self) -> str:
@@ -125,27 +126,27 @@ class Held:
         return not self._hold.is_lost
 
     async def release(self) -> None:
-        """Gives it back, whichever task or thread calls this. It is free when this returns; while no server is there,
-        as soon as one is. What was given back already stays so."""
+        """Gives it back, from any task or thread. It is free when this returns; without a server, as soon as one is
+        connected. Further calls do nothing."""
         if not self.is_released:
             self._stop()
-            await self.standing.leave()
+            await self.removable.leave()
 
     def _let_go(self) -> None:
-        """As `release`, and waits for nothing, so that no cancellation comes in between: for other recipes."""
+        """Like `release`, but does not wait, so that it cannot be cancelled: for other recipes."""
         if not self.is_released:
             self._stop()
-            self.standing.abandon()
+            self.removable.abandon()
 
     def _stop(self) -> None:
         self.is_released = True
         self._hold.stop()
 
     async def lost(self) -> None:
-        """Returns when it may be lost: stop what needs it. Returns as well once it is released."""
+        """Returns when it may be lost: then stop the work that needs it. Also returns once it is released."""
         await self._hold.lost()
 
     def check(self) -> None:
-        """Raises LostError when it may be lost, or is released."""
+        """Raises LostError if it may be lost, or is released."""
         if not self.is_held:
             raise LostError(self.path, self._hold.reason or "it is released")

@@ -1,15 +1,15 @@
-"""`Keeping`: the job that makes a presence again where somebody else removed its znode. Pure.
+"""`Keeping`: the job that creates the znode of a presence again if another client has removed it. Pure.
 
-    LOOK --it is there--> WATCHED --an event--> LOOK
-    LOOK --it is not--> CREATE --made, or another one's is there--> LOOK
-    CREATE --its parent is not there--> the parent is created before
+    LOOK --it exists--> WATCHED --an event--> LOOK
+    LOOK --it does not--> CREATE --created, or another owner's exists--> LOOK
+    CREATE --its parent does not exist--> the parent is created before
 
-Where another one's znode has the path, the presence waits, and comes back when that goes. A create that is refused is
-tried again after the next event there; until then `refusal` says why, and `signal` rings. With that event the refusal
-ends: only what is answered after it tells whether the presence can be there.
+If another owner's znode has the path, the presence waits, and comes back when that znode goes. A create that is refused
+is tried again after the next event there; until then `refusal` says why, and `signal` is given. That event ends the
+refusal: only an answer after it tells whether the znode can be created.
 
 Invariants:
-- Nothing is created once its owner left; a create that is under way then is known to the cleanup of leaving, by `asks`.
+- Nothing is created once its owner has left; the owner's cleanup knows of a create that is in flight then, by `asks`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ __all__ = ["Keeping"]
 
 
 class Keeping:
-    """See the module. asks: called before each create. made: called with the Stat of what was created."""
+    """asks: called before each create. made: called with the Stat of what was created."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Keeping:
     ) -> None:
         self.is_done = False
         self.refusal: ZabError | None = None
-        """Why it is not there, and will not be unless something changes there; the error of a session that is over."""
+        """Why the znode does not exist and cannot be created for now; or the error of a session that is over."""
         self.signal = Signal(zk)
         self._zk = zk
         self._path = path
@@ -49,7 +49,7 @@ class Keeping:
         self._is_watched = False
         self._asked: Operation[Any] | None = None
         self._missing: list[str] = []
-        """What is created, the last one first."""
+        """What is to be created, in reverse order."""
 
     def stop(self) -> None:
         self.is_done = True
@@ -88,7 +88,7 @@ class Keeping:
         if error is None and path == self._path:
             self._made(result[1])
         elif error is not None and not isinstance(error, NodeExistsError):
-            # Refused: the watch tells when something happens there.
+            # Refused: the watch reports the next event there.
             self._missing = []
             self._refused(error)
             return

@@ -1,25 +1,26 @@
-"""A lease: a lock that ends after a time unless its holder renews it, even where the holder's session lives on.
+"""A lease: a lock that ends after a time unless its holder renews it, even if the holder's session lives on.
 
     lease = Lease(zk, "/leases/a", seconds=10)
     async with lease as held:
         while work(token=held.token):
             await held.renew()
 
-A lock is lost with its session; but a client may be alive and stuck. Whoever is next in the queue looks at the holder's
-znode, and where it does not change for as long as the holder's lease, deletes it. The queue is a lock's (`contender`).
+A lock is lost with its session; but a client may be alive and stuck. The next client in the queue watches the holder's
+znode, and deletes it if it does not change for as long as the holder's lease. The queue is that of a lock
+(`contender`).
 
-- *The holder counts from before* it sent what began or renewed its lease, by its own clock; the next in line counts
-  from when it read that, by its own clock. So the holder knows first, if the clocks run alike: the next in line waits
-  longer by `CLOCK_DRIFT` of the time.
-- *The lease begins with a write*, not with the turn: of that its holder might hear later than the next in line does.
-  Each renewal is a write, too, and who deletes does so only at the version that did not change. So a renewal that was
-  answered is never too late, and one that is too late is refused.
+- *The holder counts from before* it sent the write that began or renewed its lease, by its own clock; the next in line
+  counts from when it read that write, by its own clock. So the holder knows first, if the clocks run at the same speed:
+  the next in line waits longer by `CLOCK_DRIFT` of the time.
+- *The lease begins with a write*, not with the turn, of which its holder might learn later than the next in line. Each
+  renewal is a write as well, and the next in line deletes only the version that did not change. So a renewal that was
+  answered is in time, and one that is too late is refused.
 - Only the first in the queue is measured, and only by the second.
 
-The znode's data is JSON: {"name": …, "seconds": …}. Where it is something else, the lease of the one who waits counts.
+The znode's data is JSON: {"name": …, "seconds": …}. If it is something else, the next in line uses its own lease time.
 
-All ways to take it and to give it back are in `owning`. Raised beside what requests raise: WaitOverError; LostError by
-`renew`, when the lease is over or its znode was deleted; RuntimeError as `owning` says.
+`owning` has all ways to take it and to give it back. Raises, besides the errors of requests: WaitOverError; LostError
+from `renew`, if the lease is over or its znode was deleted; RuntimeError as `owning` says.
 """
 
 import json
@@ -44,7 +45,7 @@ _KINDS: Final = ("lease-",)
 
 
 class Leased(Held):
-    """As `Held`, until `ends_at` (seconds of `zk.now()`) at the latest."""
+    """A `Held` that ends at `ends_at` (seconds of `zk.now()`) at the latest."""
 
     def __init__(self, zk: Client, hold: Hold, contender: Contender, seconds: float, data: bytes) -> None:
         super().__init__(hold, contender)
@@ -61,18 +62,18 @@ class Leased(Held):
         return super().is_held
 
     async def lost(self) -> None:
-        """Returns when it may be lost, or its time is over; also once it is released."""
+        """Returns when it may be lost, when its time is over, or once it is released."""
         while self.is_held:
             async with self._zk.move_on_after(self.ends_at - self._zk.now()):
                 await super().lost()
 
     async def renew(self) -> None:
-        """It ends `seconds` after this was called. Raises LostError when it is over already."""
+        """Extends it to `seconds` after this was called. Raises LostError if it is over already."""
         self.check()
         await self._write()
 
     async def _write(self) -> None:
-        """The next version of its znode, which others measure."""
+        """Makes the next version of its znode, which others measure."""
         began, attempts = self._zk.now(), Attempts()
         while True:
             try:
@@ -93,7 +94,7 @@ class Leased(Held):
         self.check()
 
     async def _is_written(self) -> bool:
-        """Whether the write was done whose answer was lost. Nobody else writes."""
+        """Whether the write was done whose answer was lost. No other client writes."""
         steady = self._zk.retrying()
         await steady.sync(self.path)
         stat = await steady.exists(self.path)
@@ -101,7 +102,7 @@ class Leased(Held):
 
 
 class Lease(Owned[Leased]):
-    """See the module. `seconds`: how long it lasts without being renewed; it may be less than the session timeout."""
+    """seconds: how long it lasts without being renewed; it may be less than the session timeout."""
 
     def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if not (isfinite(seconds) and seconds > 0):
@@ -120,7 +121,7 @@ class Lease(Owned[Leased]):
         return leased
 
     async def _attempt(self) -> Leased | None:
-        """Waits for the turn, and begins the lease. None where that came too late: then another attempt."""
+        """Waits for the turn, and begins the lease. None if that was too late: then another attempt follows."""
         contender = Contender(self._zk, self.path, _KINDS, self._data, self._acl)
         leased = None
         try:
@@ -144,7 +145,7 @@ class Lease(Owned[Leased]):
         return leased
 
     async def _outlast(self, holder: Rival) -> None:
-        """Returns when the holder may be gone, or did something; where it did nothing for too long, it is gone."""
+        """Returns when the holder may be gone, or has renewed; deletes its znode if it did not renew in time."""
         path = f"{self.path.rstrip('/')}/{holder.name}"
         steady = self._zk.retrying()
         watcher = self._zk.watcher()
@@ -156,7 +157,7 @@ class Lease(Owned[Leased]):
             if scope.is_over:
                 await self._zk.delete(path, stat.version)
         except (NoNodeError, BadVersionError, ConnectionLossError):
-            # Gone, or renewed, or nobody knows: who called this looks again.
+            # Gone, renewed, or unknown: the caller looks again.
             return
         finally:
             watcher.close()

@@ -4,23 +4,23 @@
     async with lock as held:
         write(data, token=held.token)
 
-    async with lock.hold(wait_s=5) as held: ...         # WaitOverError when it did not come in time
-    held = await lock.try_acquire()                     # None when somebody has it
+    async with lock.hold(wait_s=5) as held: ...         # WaitOverError if that takes longer
+    held = await lock.try_acquire()                     # None if it is not free
     await held.release()
 
-Whose number is the lowest holds it; every other waits for the one before it to leave (`contender`). What the holder has
-to know is in `holding`: the token, and that it may lose the lock. All ways to take it and to give it back are in
-`owning`: callers of the same object are rivals, as those of other processes are, and nothing is re-entrant.
+The contender with the lowest number holds the lock; every other one waits for the one before it to leave (`contender`).
+`holding` has what the holder must know: the token, and that it may lose the lock. `owning` has all ways to take it and
+to give it back: callers of the same object are rivals, like those of other processes, and nothing is re-entrant.
 
-- *A lock that may be lost is not given again* within the block that lost it: LostError, until the block is left.
-- *Read and write*: a reader waits for the writers before it, a writer for everybody before it. So no writer starves.
-  Who holds the write lock may `downgrade` it to the read lock. The other way is refused within a block: two readers
+- *A lock that may be lost is not acquired again* within the block that lost it: LostError, until the block is left.
+- *Read and write*: a reader waits for the writers before it, a writer for all before it. So no writer starves. The
+  holder of the write lock may `downgrade` it to the read lock. The other way is refused within a block: two readers
   that both want to write would wait for each other.
 
-The znodes are named as Curator's, and kazoo's are rivals too: with `extra_lock_patterns=["-lock-"]` kazoo's `Lock`
-counts ours.
+The znodes are named like Curator's, and kazoo's are rivals as well: with `extra_lock_patterns=["-lock-"]` kazoo's
+`Lock` counts ours.
 
-Raised beside what requests raise: WaitOverError, LostError; RuntimeError as `owning` says.
+Raises, besides the errors of requests: WaitOverError, LostError; RuntimeError as `owning` says.
 """
 
 from collections.abc import Iterable
@@ -42,11 +42,8 @@ _WRITE_KINDS = ("__WRIT__", "__lock__")
 
 
 class Lock(Owned[Held]):
-    """See the module.
-
-    name: says who waits or holds, in `contenders`. acl: of the znodes. kinds: of the znodes in the queue, its own
-    first.
-    """
+    """name: shown by `contenders`. acl: the ACL of the znodes. kinds: those of the znodes in the queue, its own
+    first."""
 
     def __init__(
         self,
@@ -64,12 +61,12 @@ class Lock(Owned[Held]):
         self._kinds = kinds
 
     async def try_acquire(self) -> Held | None:
-        """Waits for nobody: None when it is not free."""
+        """Does not wait: None if it is not free."""
         held = await self._take(None, only_look=True)
         return None if held is None else self._given(held)
 
     async def contenders(self) -> list[str]:
-        """The names of those who hold it or wait, in their order."""
+        """The names of those that hold it or wait, in order."""
         return await names_of_rivals(self._zk, self.path, self._kinds)
 
     async def _take(self, wait_s: float | None, *, only_look: bool = False) -> Held | None:
@@ -108,15 +105,15 @@ class _ReadLock(Lock):
         self._write = write
 
     async def beside(self, writing: Held) -> Held:
-        """Stands at the number of the write lock, before all writers that wait, and has its token."""
+        """The read lock with the number of the write lock, before all writers that wait, and with its token."""
         writing.check()
-        assert isinstance(writing.standing, Contender)
+        assert isinstance(writing.removable, Contender)
         contender = self._contender()
         held = None
         try:
-            await contender.enter_beside(writing.standing.number)
-            # Where it was gone before, another writer may have had its turn already.
-            if not await writing.standing.is_there():
+            await contender.enter_beside(writing.removable.number)
+            # If it was gone before, another writer may have had its turn already.
+            if not await writing.removable.is_there():
                 raise LostError(self.path, "its znode went before the read lock came")
             held = self._held(contender, writing.token)
         finally:
@@ -134,7 +131,7 @@ class _ReadLock(Lock):
 
 
 class _WriteLock(Lock):
-    """Waits for everybody before it."""
+    """Waits for all before it."""
 
     def __init__(self, zk: Client, path: str, *, name: str, acl: Iterable[Acl]) -> None:
         super().__init__(zk, path, name=name, acl=acl, kinds=_WRITE_KINDS + _READ_KINDS)
@@ -148,7 +145,7 @@ class _WriteLock(Lock):
 
 
 class ReadWriteLock:
-    """See the module. `read` and `write` are locks, each with all that `Lock` has."""
+    """`read` and `write` are locks, each with everything that `Lock` has."""
 
     def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         self.path = path
@@ -165,10 +162,11 @@ class ReadWriteLock:
         return self._write
 
     async def downgrade(self, writing: Held) -> Held:
-        """From what `write` gave to the read lock, which this returns. No writer comes in between.
+        """Exchanges the write lock, as `write` gave it, for the read lock, which is returned. No writer comes in
+        between.
 
-        Where it raises, the write lock is held as before. A block of the write lock that is left afterwards gives
-        nothing back any more.
+        If it raises, the write lock is held as before. A block of the write lock that ends afterwards gives nothing
+        back.
         """
         if writing.is_released:
             raise RuntimeError(f"{self.path}: the write lock is given back already")
@@ -178,7 +176,7 @@ class ReadWriteLock:
 
 
 async def names_of_rivals(zk: Client, path: str, kinds: tuple[str, ...]) -> list[str]:
-    """What stands in the znodes of the queue at `path`, in their order."""
+    """The names in the znodes of the queue at `path`, in order."""
     steady = zk.retrying()
     try:
         queue = rivals(await steady.get_children(path), kinds)
@@ -189,7 +187,7 @@ async def names_of_rivals(zk: Client, path: str, kinds: tuple[str, ...]) -> list
         try:
             data, _ = await steady.get(f"{path.rstrip('/')}/{rival.name}")
         except NoNodeError:
-            # It left meanwhile.
+            # It has left meanwhile.
             continue
         names.append((data or b"").decode("utf-8", "replace"))
     return names

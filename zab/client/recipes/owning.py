@@ -1,21 +1,21 @@
-"""What can be held, in all its ways: `Owned`, of which locks, leases and semaphores are made.
+"""All ways to take and give back what can be held: `Owned`, the base of locks, leases and semaphores.
 
     held = await lock.acquire(wait_s=5)                 # the ownership is this value
-    await held.release()                                # whoever has it gives it back: any task, any thread
+    await held.release()                                # from any task or thread that has it
 
     async with lock as held: ...                        # for the length of a block
-    async with lock.hold(wait_s=5) as held: ...         # so, with a limit; its block may end in another task
+    async with lock.hold(wait_s=5) as held: ...         # with a time limit; its block may end in another task
 
-Nothing depends on who called: an identity of a thread is given to a later one, and asyncio runs what it waits for in
-tasks of its own (`wait_for`, `gather`). So
+Nothing depends on the calling task or thread: a later thread may get the identity of an earlier one, and asyncio runs
+what it waits for in tasks of its own (`wait_for`, `gather`). So
 
-- each `acquire` is a contender of its own, also of the same object: it is never given to two callers;
-- `release` of the object gives back what `acquire` gave out where that is one thing, and refuses where it is several;
-- a block ends what it began. `async with lock` has nothing to remember that by but the caller: where an exit stack
-  leaves it in a task that has entered none, it ends the oldest block of this object. `hold` remembers it by itself.
+- each `acquire` is a separate contender, also of the same object: two callers never get the same;
+- `release` of the object gives back what `acquire` returned if that is one thing, and refuses if it is several;
+- a block gives back what it took. `async with lock` knows that only by its caller: if an exit stack leaves the block in
+  a task that has entered none, it ends the oldest block of this object. `hold` remembers what it took.
 
-*Who would wait for itself is told*: RuntimeError where a caller that is within a block of an object enters it again
-without a limit of time, if that cannot be shared. Nothing is re-entrant: hand `held` on to what needs it.
+*A caller that would wait for itself gets an error*: RuntimeError if a caller within a block of an object enters it
+again without a time limit, unless it can be shared. Nothing is re-entrant: pass `held` on to the code that needs it.
 """
 
 from abc import ABC, abstractmethod
@@ -37,11 +37,11 @@ class _Block(NamedTuple):
     caller: Hashable
     held: Held
     is_named: bool
-    """Of `hold`, which remembers it by itself."""
+    """Made by `hold`, which remembers what it took."""
 
 
 class Owned(ABC, Generic[H]):
-    """See the module."""
+    """path: that of the znode below which its contenders wait."""
 
     def __init__(self, zk: Client, path: str) -> None:
         self.path = path
@@ -50,16 +50,16 @@ class Owned(ABC, Generic[H]):
         self._blocks: list[_Block] = []
 
     async def acquire(self, wait_s: float | None = None) -> H:
-        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError. Give it back by `release`
-        of what this returns."""
+        """Waits for it. wait_s: at most so long, then WaitOverError; None: as long as the session lives. To give it
+        back, call `release` of the result."""
         held = await self._take(wait_s)
         if held is None:
             raise WaitOverError(self.path, wait_s)
         return self._given(held)
 
     async def release(self) -> None:
-        """Gives back what this object gave out; RuntimeError where that is nothing, or several things: then give back
-        each by its own `release`. It is free when this returns; while no server is there, as soon as one is."""
+        """Gives back what this object gave out; RuntimeError if that is nothing, or more than one: then call `release`
+        of each. It is free when this returns; without a server, as soon as one is connected."""
         out = [held for held in self._out if not held.is_released]
         if not out:
             raise RuntimeError(f"{self.path} is not held by this object")
@@ -71,7 +71,7 @@ class Owned(ABC, Generic[H]):
 
     @asynccontextmanager
     async def hold(self, wait_s: float | None = None) -> AsyncIterator[H]:
-        """It is held for the length of the block."""
+        """Holds it for the length of the block."""
         if wait_s is None:
             self._refuse_nesting()
         held = await self.acquire(wait_s)
@@ -102,18 +102,18 @@ class Owned(ABC, Generic[H]):
 
     @property
     def held_by_caller(self) -> Held | None:
-        """What the blocks that this caller is in hold, the last of them."""
+        """What the last block that this caller is in holds."""
         inside = [block.held for block in self._blocks if block.caller == self._zk.caller]
         return inside[-1] if inside and not inside[-1].is_released else None
 
     def _given(self, held: H) -> H:
-        """What is given out, and not given back, is known to `release`."""
+        """Remembers what is given out, for `release`."""
         self._out = [one for one in self._out if not one.is_released]
         self._out.append(held)
         return held
 
     def _refuse_nesting(self) -> None:
-        """Raises where this caller would wait for itself; LostError where it lost what it is in a block of."""
+        """Raises RuntimeError if this caller would wait for itself; LostError if its block has lost what it held."""
         held = self.held_by_caller
         if held is not None:
             held.check()
@@ -121,4 +121,4 @@ class Owned(ABC, Generic[H]):
 
     @abstractmethod
     async def _take(self, wait_s: float | None) -> H | None:
-        """None where the time is over; then nothing of the attempt is left."""
+        """None if the time is over; then nothing remains from the attempt."""

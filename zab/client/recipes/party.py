@@ -1,12 +1,12 @@
-"""Who is there: a party that clients join and leave, and whose members everybody sees. Also called group membership.
+"""Group membership: a party that clients join and leave, and whose members all clients see.
 
     party = Party(zk, "/parties/a", name="host-7")
     async with party:                                   # a member for the length of the block
         await party.members()                           # ["host-3", "host-7"], in the order in which they came
-    async for members in party.following(): ...         # now, and whenever somebody came or left
+    async for members in party.following(): ...         # now, and after each change
 
-A member is an ephemeral znode, so it leaves with its session. Where somebody else deletes the znode, it is made again
-until the member leaves; where the servers refuse that, `lost` tells. Names need not differ.
+A member is an ephemeral znode, so it leaves with its session. If another client deletes the znode, it is created again
+until the member leaves; if the servers refuse that, `lost` returns. Names need not differ.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ _KIND: Final = "member"
 
 
 class Party:
-    """See the module. name: what the others see of this member. acl: of the znodes."""
+    """name: shown to the other members. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self.path = checked(zk, path)
@@ -43,7 +43,7 @@ class Party:
         self._joined = Signal(zk)
 
     async def join(self) -> None:
-        """A member when this returns. Who is one already stays one."""
+        """Makes this client a member. No error if it is one already."""
         while self._is_joining:
             await self._joined.wait()
         if self._presence is not None:
@@ -62,14 +62,14 @@ class Party:
                 presence.abandon()
 
     async def leave(self) -> None:
-        """No member when this returns; while no server is there, as soon as one is."""
+        """Ends the membership; without a server, as soon as one is connected."""
         presence, self._presence = self._presence, None
         if presence is not None:
             await presence.leave()
 
     async def lost(self) -> ZabError | None:
-        """Returns the error with which it ceased to be a member against its will: the servers refuse to make its znode
-        again, or the session is over. None once it has left. Raises RuntimeError where it is no member."""
+        """Waits until the membership is lost, and returns the error: the servers refuse to create its znode again, or
+        the session is over. Returns None once it has left. Raises RuntimeError if it is no member."""
         if self._presence is None:
             raise RuntimeError(f"{self.path}: this is no member: join() comes first")
         return await self._presence.lost()
@@ -95,7 +95,7 @@ class Party:
                 try:
                     data, stat = await self._steady.get(f"{self.path}/{name}")
                 except NoNodeError:
-                    # It left meanwhile.
+                    # It has left meanwhile.
                     continue
                 found.append((stat.czxid, (data or b"").decode("utf-8", "replace")))
         return [name for _, name in sorted(found)]
@@ -106,7 +106,7 @@ class Party:
 
 
 class Members(Following[list[str]]):
-    """Made by `Party.following`. Changes that follow each other fast may be told as one. Ends with the client."""
+    """Made by `Party.following`. Quick changes may be merged. Ends with the client."""
 
     def __init__(self, zk: Client, party: Party) -> None:
         super().__init__(zk, party.path or "/")

@@ -1,8 +1,8 @@
-"""An ephemeral znode of this client at a path that is known beforehand: there from `enter` to `leave`.
+"""An ephemeral znode of this client at a given path: it exists from `enter` to `leave`.
 
-As a contender's (`contender`) it is created once though answers are lost, and always removed when it is not wanted any
-more. Since its path is known, a lost answer is found out by what is there. Where others use the path, too
-(`is_shared`), only the own znode is removed: its data has a mark that no other one has, of this session neither.
+Like that of a contender (`contender`), it is created once even if answers are lost, and always removed when it is no
+longer needed. Since its path is known, after a lost answer a read tells whether it exists. If other clients use the
+path as well (`is_shared`), only its znode is removed: its data has a mark that is unique, also within this session.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoN
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.recipes.keeping import Keeping
 from zab.client.recipes.paths import checked
-from zab.client.recipes.standing import Standing
+from zab.client.recipes.removable import Removable
 
 __all__ = ["Presence"]
 
 
-class Presence(Standing):
-    """See the module. `czxid` is that of the znode when it has been entered."""
+class Presence(Removable):
+    """czxid: that of the znode, once it was entered."""
 
     def __init__(
         self, zk: Client, path: str, data: bytes = b"", acl: Iterable[Acl] = OPEN_ACL, *, is_shared: bool = False
@@ -34,11 +34,11 @@ class Presence(Standing):
         self._is_shared = is_shared
         self._may_exist = False
         self._is_sure = False
-        """No create of it can be under way."""
+        """No create of it can be in flight."""
         self._keeping: Keeping | None = None
 
     async def enter(self) -> None:
-        """Raises NodeExistsError when it is somebody else's, or another one's of this session."""
+        """Raises NodeExistsError if the znode at the path has another owner, in this session or another."""
         was_lost, attempts = False, Attempts()
         self._may_exist, self._is_sure = True, False
         while True:
@@ -62,13 +62,13 @@ class Presence(Standing):
             return
 
     def keep(self) -> None:
-        """From now on it is made again where somebody else removed it, until its owner leaves (`keeping`)."""
+        """From now on it is created again if another client removes it, until its owner leaves (`keeping`)."""
         self._keeping = Keeping(self._zk, self.path, self.data, self._acl, self._asks, self._made)
         self._zk.undertake(self._keeping)
 
     async def lost(self) -> ZabError | None:
-        """Of one that is kept: why it is not there any more and is not made again, once that is so: the servers refuse
-        it, or the session is over. None once its owner has left."""
+        """Waits until a kept presence is lost, and returns why: the servers refuse to create it again, or the session
+        is over. Returns None once its owner has left."""
         keeping = self._keeping
         assert keeping is not None
         while keeping.refusal is None and not keeping.is_done:
@@ -76,14 +76,14 @@ class Presence(Standing):
         return keeping.refusal
 
     def _asks(self) -> None:
-        """Whether it will be made, only an answer tells."""
+        """A create is sent; only its answer tells whether it is done."""
         self.czxid, self._is_sure = 0, False
 
     def _made(self, stat: Stat) -> None:
         self.czxid = stat.czxid
 
     async def _own(self) -> Stat | None:
-        """What is there, where it is this one's."""
+        """The Stat of the znode, if it is that of this presence."""
         try:
             data, stat = await self._steady.get(self.path)
         except NoNodeError:
@@ -91,10 +91,10 @@ class Presence(Standing):
         return stat if Sign(self._zk.session_id, self.data, 0).is_on(data, stat) else None
 
     def forget(self) -> None:
-        """It was removed by other means."""
+        """It was removed by another operation."""
         self._may_exist = False
 
-    def _owed(self) -> Cleanup | None:
+    def _cleanup(self) -> Cleanup | None:
         if self._keeping is not None:
             self._keeping.stop()
         if not self._may_exist:

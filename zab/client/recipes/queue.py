@@ -2,27 +2,27 @@
 
     queue = Queue(zk, "/queues/a")
     await queue.put(b"work", priority=10)
-    data = await queue.get()                            # it is gone: no one else gets it
+    data = await queue.get()                            # it is gone: no other client gets it
 
     queue = LockingQueue(zk, "/queues/b")
     async with queue.take() as item:                    # others do not get it meanwhile
         work(item.data, token=item.token)
-        await item.consume()                            # now it is gone; without it, another one gets it
+        await item.consume()                            # now it is gone; otherwise another client gets it
 
     …/entries/entry-100-0000000007      an item: its priority (0 to 999, lower ones first) and its number
-    …/taken/entry-100-0000000007        LockingQueue: who holds it, an ephemeral: a mark, and the name
-    …/receipts, …/waiting               receipts of this recipe's transactions; who waits for an item
+    …/taken/entry-100-0000000007        LockingQueue: its holder's ephemeral: a mark, and the name
+    …/receipts, …/waiting               receipts of this recipe's transactions; clients that wait for an item
 
 The layout is that of kazoo's LockingQueue.
 
-- *An item is put once and taken once*, whatever answers are lost: each is a transaction with a receipt (`receipts`), or
-  found out by the holder's znode.
-- *A holder's item comes back* when it is released, or when the holder's session ends. Then `consume` is refused. Since
-  the next one may have it by then, the work itself needs the token (`holding`), or has to bear being done twice.
-- *One waits, the others wait for their turn*, in a lock's queue: so an item wakes one of them.
-- An item that was taken by a `get` that is cancelled at that moment may be lost. `LockingQueue` has no such moment.
+- *An item is put once and taken once*, even if answers are lost: each is a transaction with a receipt (`receipts`), or
+  the holder's znode tells whether it was done.
+- *A held item returns to the queue* when it is released, or when the holder's session ends. Then `consume` is refused.
+  Since another client may hold it by then, the work has to use the token (`holding`), or be safe to do twice.
+- *One client waits for an item, the others for their turn*, in a lock's queue: so an item wakes one of them.
+- An item may be lost if the `get` that took it is cancelled at that moment. `LockingQueue` has no such moment.
 
-Raised beside what requests raise: WaitOverError; LostError by `consume`.
+Raises, besides the errors of requests: WaitOverError; LostError from `consume`.
 """
 
 import re
@@ -54,7 +54,7 @@ _ENTRY: Final = re.compile(r"entry-([0-9]{3})-(-?[0-9]+)")
 
 
 class _Items(Generic[T]):
-    """What both queues have in common; `T` is what is given to who takes an item."""
+    """What both queues have in common. T: what a caller that takes an item gets."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self.path = checked(zk, path)
@@ -66,11 +66,11 @@ class _Items(Generic[T]):
         self._turn = Lock(zk, f"{self.path}/waiting", acl=acl)
 
     async def put(self, data: bytes, priority: int = _DEFAULT_PRIORITY) -> None:
-        """Adds an item behind those of its priority. It is there when this returns."""
+        """Adds an item after those of its priority. It is in the queue when this returns."""
         await self.put_all([data], priority)
 
     async def put_all(self, items: Sequence[bytes], priority: int = _DEFAULT_PRIORITY) -> None:
-        """Adds all of them, in their order, or none."""
+        """Adds all items, in order, or none."""
         if not 0 <= priority <= PRIORITY_MAX:
             raise ValueError(f"a priority is from 0 to {PRIORITY_MAX}, not {priority}")
 
@@ -89,11 +89,11 @@ class _Items(Generic[T]):
                 await self._steady.ensure_path(self._entries, self._acl)
 
     async def count(self) -> int:
-        """Items that are in the queue, those that somebody holds included."""
+        """How many items are in the queue, including those that are held."""
         return len(await self._names())
 
     async def _wait(self, wait_s: float | None) -> T:
-        """An item; waits for one. What limits the wait does not cut off what takes an item."""
+        """Waits for an item. The time limit ends the wait, and never the taking of an item."""
         taken = await self._take()
         if taken is not None:
             return taken
@@ -115,26 +115,26 @@ class _Items(Generic[T]):
                     raise WaitOverError(self.path, wait_s)
         finally:
             watcher.close()
-            # Waiting here, who is cancelled would lose what it took.
+            # A caller that is cancelled while it waits here would lose what it took.
             turn._let_go()
 
     async def _names(self) -> list[str]:
-        """The items, the first one first."""
+        """The names of the items, in order."""
         try:
             return in_order(await self._steady.get_children(self._entries))
         except NoNodeError:
             return []
 
     async def _take(self) -> T | None:
-        """The first item that can be had."""
+        """Takes the first available item."""
         raise NotImplementedError
 
     async def _watch(self, watcher: Watcher) -> None:
-        """The watcher hears of what may be an item to take."""
+        """Sets watches that report a possible item."""
         await self._watch_children(self._entries, watcher)
 
     async def _watch_children(self, path: str, watcher: Watcher) -> None:
-        """Makes the znode, where it does not exist."""
+        """Watches the children; creates the znode if it does not exist."""
         attempts = Attempts()
         while True:
             try:
@@ -146,14 +146,14 @@ class _Items(Generic[T]):
 
 
 class Queue(_Items[bytes]):
-    """See the module. acl: of the znodes."""
+    """acl: the ACL of the znodes."""
 
     async def get(self, wait_s: float | None = None) -> bytes:
-        """Takes the first item; waits for one where there is none. Raises WaitOverError."""
+        """Takes the first item; waits for one if there is none. Raises WaitOverError."""
         return await self._wait(wait_s)
 
     async def try_get(self) -> bytes | None:
-        """Takes the first item; None where there is none."""
+        """Takes the first item; None if there is none."""
         return await self._take()
 
     async def _take(self) -> bytes | None:
@@ -167,14 +167,14 @@ class Queue(_Items[bytes]):
                 data, _ = await self._steady.get(path)
                 await self._receipts.commit(fill)
             except NoNodeError:
-                # Somebody was faster.
+                # Another client was faster.
                 continue
             return data or b""
         return None
 
 
 class Taken(Held):
-    """An item that is held: `data`, and what `Held` has."""
+    """A held item: a `Held` with `data`."""
 
     def __init__(self, queue: "LockingQueue", hold: Hold, claim: Presence, data: bytes) -> None:
         super().__init__(hold, claim)
@@ -183,7 +183,8 @@ class Taken(Held):
         self._claim = claim
 
     async def consume(self) -> None:
-        """The item is done, and gone. Raises LostError where it is not held any more: another one may have it."""
+        """Removes the item, whose work is done. Raises LostError if it is no longer held: another client may have
+        it."""
         self.check()
         await self._queue._consume(self._claim)
         self._claim.forget()
@@ -191,7 +192,7 @@ class Taken(Held):
 
 
 class LockingQueue(_Items[Taken]):
-    """See the module. name: says who holds an item. acl: of the znodes."""
+    """name: that of the holder, in its znode. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         super().__init__(zk, path, acl=acl)
@@ -199,19 +200,19 @@ class LockingQueue(_Items[Taken]):
         self._name = name.encode()
 
     async def get(self, wait_s: float | None = None) -> Taken:
-        """Holds the first item that nobody holds; waits for one. Raises WaitOverError. Then `consume`, or `release`.
+        """Holds the first item that is not held; waits for one. Raises WaitOverError. Then `consume`, or `release`.
 
-        What is returned is the only way to give it back. If that is lost, as when another part of a `gather` fails, the
+        The result is the only way to give the item back. If it is lost, as when another part of a `gather` fails, the
         item is held until the session ends: `take` gives it back in any case."""
         return await self._wait(wait_s)
 
     async def try_get(self) -> Taken | None:
-        """Holds the first item that nobody holds; None where there is none."""
+        """Holds the first item that is not held; None if there is none."""
         return await self._take()
 
     @asynccontextmanager
     async def take(self, wait_s: float | None = None) -> AsyncIterator[Taken]:
-        """An item for the length of the block; it is given back where it was not consumed. Raises WaitOverError."""
+        """Holds an item for the length of the block; releases it unless it was consumed. Raises WaitOverError."""
         item = await self.get(wait_s)
         try:
             yield item
@@ -238,8 +239,8 @@ class LockingQueue(_Items[Taken]):
                 return
 
     async def _is_consumed(self, claim: Presence, entry: str) -> bool:
-        """Whether the lost transaction was done. As long as the session lives nobody else removes the claim; once it is
-        gone, whoever has not heard of that may claim what is no more, for a moment."""
+        """Whether the lost transaction was done. As long as the session lives no other client removes the claim; once
+        the item is gone, a client that does not know that yet may claim it for a moment."""
         await self._steady.sync(entry)
         found = await self._steady.exists(claim.path)
         if found is not None and found.czxid == claim.czxid:
@@ -258,7 +259,7 @@ class LockingQueue(_Items[Taken]):
         return None
 
     async def _claim(self, name: str) -> Taken | None:
-        """The item, held; None where somebody was faster."""
+        """Holds the item; None if another client was faster."""
         mark = mark_of(self._zk).encode()
         claim = Presence(self._zk, f"{self._taken}/{name}", mark + self._name, self._acl, is_shared=True)
         taken = None
@@ -269,7 +270,7 @@ class LockingQueue(_Items[Taken]):
             self._zk.undertake(hold)
             taken = Taken(self, hold, claim, data or b"")
         except (NodeExistsError, NoNodeError):
-            # Held by another one, or consumed since the list was read.
+            # Held by another client, or consumed since the list was read.
             return None
         finally:
             if taken is None:
@@ -288,7 +289,7 @@ class LockingQueue(_Items[Taken]):
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """The names of items, lower priorities first, then lower numbers, which are compared on a circle."""
+    """The names of items, ordered by priority and then by number, which may wrap around."""
     found = []
     for name in names:
         match = _ENTRY.fullmatch(name)

@@ -1,18 +1,18 @@
-"""Receipts: by which a client finds out whether a transaction of its was done whose answer was lost, on any server.
+"""Receipts: they tell a client whether a transaction was done whose answer was lost, on any server.
 
     receipts = Receipts(zk, "/counters/a")
     await receipts.commit(lambda transaction: transaction.set(path, data, version))
 
-Each transaction writes its number into an ephemeral znode of this client, beside what it is for: so all of it was
-done, or the znode has an earlier number. After a lost connection the znode is read, behind a sync. A transaction that
-was not done is sent again.
+Each transaction also writes its number into an ephemeral znode of this client: so all of it was done, or the znode has
+an earlier number. After a lost connection the znode is read, after a sync. A transaction that was not done is sent
+again.
 
 Invariants:
 - A `commit` that returns was done, exactly once. One that raises an error of its operations was not done.
-- The znode is the client's own (its name has a mark) and goes with its session; no other client touches it.
+- The znode belongs to this client (its name has a mark) and ends with its session; no other client touches it.
 
-One transaction at a time for an object: others wait. What stays unknown is only what a session that is over had under
-way (SessionExpiredError).
+An object has one transaction at a time: others wait. An outcome stays unknown only if the session is over
+(SessionExpiredError).
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ __all__ = ["Receipts"]
 
 
 class Receipts:
-    """See the module. parent: of the znode; it is made where it does not exist."""
+    """parent: that of the znode; it is created if it does not exist."""
 
     def __init__(self, zk: Client, parent: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self._zk = zk
@@ -44,9 +44,9 @@ class Receipts:
         self._free = Signal(zk)
 
     async def commit(self, fill: Callable[[Transaction], object]) -> None:
-        """Does what `fill` puts into a transaction. It is called again where that is sent again.
+        """Commits what `fill` puts into a transaction; `fill` is called again if that is sent again.
 
-        Raises ConnectionLossError only where somebody deleted the receipt: then it stays unknown.
+        Raises ConnectionLossError only if another client deleted the receipt: then the outcome stays unknown.
         """
         while self._is_busy:
             await self._free.wait()

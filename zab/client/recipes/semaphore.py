@@ -2,18 +2,18 @@
 
     async with Semaphore(zk, "/semaphores/a", permits=3) as held: ...
 
-    /semaphores/a           "3": how many permits there are, for all
+    /semaphores/a           "3": how many permits there are, for all clients
     /semaphores/a/locks     a queue: whose turn it is to wait for a permit
-    /semaphores/a/leases    one znode for each permit that is held, and one of the first in the queue
+    /semaphores/a/leases    one znode for each permit that is held, and one for the first in the queue
 
-Of the leases, those with the lowest numbers hold a permit: so the rule needs no lock, and losing one breaks nothing.
-Which leases leave cannot be told by looking at one of them. So only the first in the queue looks at the list of leases,
-and the others wait for their turn in the queue; nobody wakes in vain. The form is that of Curator's semaphore.
+The leases with the lowest numbers hold a permit: so the rule needs no lock, and losing one breaks nothing. Which leases
+leave cannot be seen from one of them. So only the first in the queue watches the list of leases, and the others wait
+for their turn in the queue; no client wakes in vain. The layout is that of Curator's semaphore.
 
-The token is the czxid of the holder's lease: those of later holders grow, but several hold it at once.
+The token is the czxid of the holder's lease: the tokens of later holders are greater, but there are several holders.
 
-Each `acquire`, and each block, is a further permit; all ways to take and give back are in `owning`. Raised beside what
-requests raise: WaitOverError, LostError; BadDataError when the semaphore was made with another number of permits;
+Each `acquire`, and each block, takes another permit; `owning` has all ways to take and give back. Raises, besides the
+errors of requests: WaitOverError, LostError; BadDataError if the semaphore was made with a different number of permits;
 RuntimeError as `owning` says.
 """
 
@@ -37,7 +37,7 @@ _KINDS: Final = ("lease-",)
 
 
 class Semaphore(Owned[Held]):
-    """See the module. name: says who waits or holds, in `holders`. acl: of the znodes."""
+    """name: shown by `holders`. acl: the ACL of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if permits < 1:
@@ -51,7 +51,7 @@ class Semaphore(Owned[Held]):
         self._is_agreed = False
 
     async def holders(self) -> list[str]:
-        """The names of those who hold a permit, in the order in which they came."""
+        """The names of those that hold a permit, in the order in which they came."""
         return (await names_of_rivals(self._zk, self._leases, _KINDS))[: self.permits]
 
     async def _take(self, wait_s: float | None) -> Held | None:
@@ -78,7 +78,7 @@ class Semaphore(Owned[Held]):
         return held
 
     def _refuse_nesting(self) -> None:
-        """Each block is a further permit."""
+        """Each block takes another permit, so nesting is allowed."""
 
     async def _wait(self, contender: Contender) -> None:
         """Returns when fewer leases than permits are before this one."""
@@ -86,14 +86,14 @@ class Semaphore(Owned[Held]):
             watcher = self._zk.watcher()
             try:
                 await self._zk.retrying().get_children(self._leases, watch=watcher)
-                # Read again with the watch set: what left before it is not told of any more.
+                # Read again with the watch set: it does not report what left before.
                 if len(await contender.ahead()) >= self.permits:
                     await watcher.receive()
             finally:
                 watcher.close()
 
     async def _agree(self) -> None:
-        """All have the same number of permits: that which stands in the znode."""
+        """Makes all clients agree on the number of permits, which is in the znode."""
         if self._is_agreed:
             return
         steady, attempts = self._zk.retrying(), Attempts()
@@ -113,8 +113,8 @@ class Semaphore(Owned[Held]):
             try:
                 await self._zk.set(self.path, wanted, stat.version)
             except BadVersionError:
-                # Somebody else said it: look again.
+                # Another client wrote it: look again.
                 continue
             except ConnectionLossError as error:
-                # This may have said it, and the answer was lost.
+                # This client may have written it, and the answer was lost.
                 attempts.again(error)

@@ -1,4 +1,4 @@
-"""A signal: each caller that waits for it goes on when it is given, and looks for itself what has happened."""
+"""A signal: each waiting caller continues when it is given, and looks what has happened."""
 
 from zab.client.client import Client
 from zab.client.core.backends import Waiter
@@ -7,7 +7,7 @@ __all__ = ["Signal"]
 
 
 class Signal:
-    """Given between two steps of the client, by a job for instance; any number of callers wait for it."""
+    """Given between two steps of the client, for example by a job; any number of callers wait for it."""
 
     def __init__(self, zk: Client) -> None:
         self._zk = zk

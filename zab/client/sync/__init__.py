@@ -5,11 +5,11 @@
     data, stat = zk.get("/app")
     zk.close()
 
-The names, arguments, results and errors are those of `zab.client`; only nothing is awaited. A client may be used by any
-number of threads at once: each waits for its own answers, and their requests share the connection. All that is done is
-what `zab.client` does: the same coroutines, run to their end in the calling thread (`zab.client.on_threads`).
+The names, arguments, results and errors are those of `zab.client`, but nothing is awaited. A client may be used by any
+number of threads at once: each waits for its own answers, and their requests share the connection. The coroutines of
+`zab.client` do the work: they run to their end in the calling thread (`zab.client.on_threads`).
 
-What is raised, and the types that are taken and given, are in `zab.client`.
+Exceptions and types are in `zab.client`.
 """
 
 from zab.client.sync.client import Client, Scope, connect

@@ -30,10 +30,10 @@ W = TypeVar("W")
 
 
 class Runner(Protocol):
-    """Who runs code of a client in the calling thread."""
+    """Runs code of a client in the calling thread."""
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """To its end."""
+        """Runs the coroutine to its end."""
 
     def alone(self) -> AbstractContextManager[None]:
         """No other thread runs code of the client within the block."""
@@ -129,7 +129,7 @@ def context(
         try:
             yield give(self._runner, entered)
         finally:
-            # What ended the block leaves it as it was raised.
+            # The exception that ended the block is raised unchanged.
             self._runner.run(_leave(block))
 
     return _told(call, GenericAlias(AbstractContextManager, (give if isinstance(give, type) else Any,)))
@@ -153,14 +153,14 @@ _AWAITED: Final = (("async for", "for"), ("async with", "with"), ("await ", ""))
 
 
 def _told(call: Callable[..., Any], result: object) -> Callable[..., Any]:
-    """With what `help` says of it. result: the class of what it returns, where that is another one."""
+    """Adds what `help` shows. result: the class that it returns, if it is not that of the awaited method."""
     if isinstance(result, type | GenericAlias):
         vars(call)["__signature__"] = signature(call).replace(return_annotation=result)
     return documented(call)(call)
 
 
 def documented(method: Callable[..., Any]) -> Callable[[F], F]:
-    """Gives a method that is written out the docstring of the one that is awaited."""
+    """Gives a method the docstring of the one that is awaited."""
     text = method.__doc__ or ""
     for awaited, blocks in _AWAITED:
         text = text.replace(awaited, blocks)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 def connect(hosts: str, **options: Unpack[Options]) -> "Client":
     """A client whose session lives until it is closed: by `close`, or at the end of its `with` block.
 
-    `Options` (`zab.client.building`) says what there is, and what is raised.
+    See `Options` (`zab.client.building`) for the keywords and what is raised.
     """
     backend = OnThreads(context_of(options))
     runtime = new_runtime(backend, hosts, options)
@@ -53,7 +53,7 @@ class Client(Znodes):
     def close(self) -> None:
         """Closes the session, so that its ephemerals are gone. A second call does nothing, nor does a call in a fork of
         the process that made the client."""
-        if self._backend.origin.is_elsewhere:
+        if self._backend.origin.is_forked:
             return
         if not self._runtime.is_over or self.state is not State.CLOSED:
             self._backend.run(self._runtime.close())
@@ -68,7 +68,7 @@ class Client(Znodes):
         self.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs what awaits nothing but this client, such as a recipe's coroutine, to its end in this thread."""
+        """Runs a coroutine that awaits nothing but this client, such as a recipe's, to its end in this thread."""
         return self._backend.run(coroutine)
 
     def alone(self) -> AbstractContextManager[None]:
@@ -76,7 +76,7 @@ class Client(Znodes):
         return self._backend.alone()
 
     def with_chroot(self, path: str) -> "Client":
-        """The same session, whose paths are all below `path` now."""
+        """A view of this session whose paths are all below `path`."""
         return Client(self._backend, self._runtime, self.waiting.with_chroot(path))
 
     retrying = immediate(awaited.Client.retrying, Znodes)

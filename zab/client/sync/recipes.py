@@ -1,8 +1,8 @@
-"""The recipes for threads that block: as those of `zab.client.recipes`, but nothing is awaited.
+"""The recipes of `zab.client.recipes` for threads that block: nothing is awaited.
 
     with Lock(zk, "/locks/a") as held: ...
 
-What each promises, its module there says.
+Each recipe's module there says what it promises.
 """
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
@@ -84,7 +84,7 @@ def _check(zk: Client) -> None:
 
 
 class Held(Blocking[awaited.Held]):
-    """What its holder sees of it: see `zab.client.recipes.holding`."""
+    """See `zab.client.recipes.holding`."""
 
     @property
     def path(self) -> str:
@@ -175,7 +175,8 @@ class ReadWriteLock(_Recipe[awaited.ReadWriteLock]):
         return self.waiting.path
 
     def downgrade(self, writing: Held) -> Held:
-        """From what `write` gave to the read lock, which this returns. No writer comes in between."""
+        """Exchanges the write lock, as `write` gave it, for the read lock, which is returned. No writer comes in
+        between."""
         return Held(self._runner, self._runner.run(self.waiting.downgrade(writing.waiting)))
 
 
@@ -395,7 +396,7 @@ class Configuration(_Recipe[awaited.Configuration[T]], Entered[awaited.Configura
 
     @property
     def value(self) -> T:
-        """The last good value, as far as this client has heard."""
+        """The last good value that this client has read."""
         with self._runner.alone():
             return self.waiting.value
 
@@ -403,18 +404,18 @@ class Configuration(_Recipe[awaited.Configuration[T]], Entered[awaited.Configura
     close = immediate(awaited.Configuration.close)
 
     def following(self) -> Following[T]:
-        """`for value in config.following()`: the value now, and each that is another one."""
+        """`for value in config.following()`: the value now, and each different one."""
         with self._runner.alone():
             return Following(self._runner, self.waiting.following())
 
 
 def data_of(zk: Client, path: str) -> Following[tuple[bytes | None, Stat] | None]:
-    """`for found in data_of(zk, path)`: (data, stat) now, and after each change; None where it is gone."""
+    """`for found in data_of(zk, path)`: (data, stat) now, and after each change; None if there is no znode."""
     _check(zk)
     return Following(zk, awaited.data_of(zk.waiting, path))
 
 
 def children_of(zk: Client, path: str) -> Following[list[str] | None]:
-    """`for names in children_of(zk, path)`: sorted; None where the parent is gone."""
+    """`for names in children_of(zk, path)`: sorted; None if there is no parent."""
     _check(zk)
     return Following(zk, awaited.children_of(zk.waiting, path))

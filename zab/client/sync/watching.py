@@ -1,4 +1,4 @@
-"""What a client gives out that is read or filled step by step, for threads: watchers, states, changes, transactions."""
+"""Watchers, states, changes, names of children and transactions for threads that block."""
 
 from types import TracebackType
 from typing import Self
@@ -40,7 +40,7 @@ class Changes(Iterated[Change]):
 
     @property
     def place(self) -> Place | None:
-        """After the last change given out. None until it is known where a `since` of None begins."""
+        """After the last change given out. None until the start of a `since` of None is known."""
         return self.waiting.place
 
     receive = blocking(awaited_changes.Changes.receive)
@@ -51,7 +51,7 @@ class ChildNames(Iterated[str]):
 
 
 class Transaction(Parts):
-    """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
+    """Made by `Client.transaction`. `results` is set by `commit`: one value per operation, in order."""
 
     def __init__(self, runner: Runner, operations: Operations, perform: Perform) -> None:
         super().__init__(operations)
@@ -59,7 +59,7 @@ class Transaction(Parts):
         self._perform = perform
 
     def commit(self) -> list[str | Stat | None]:
-        """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
+        """Sends it. Raises what the first refused operation would raise alone, or what any request may raise."""
         return self._runner.run(self.send(self._perform))
 
     def __enter__(self) -> Self:

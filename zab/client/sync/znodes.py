@@ -1,6 +1,6 @@
-"""The operations of the service, each as a method that blocks: those of `zab.client.znodes`.
+"""The operations of `zab.client.znodes`, as methods that block.
 
-Written out are those with a `watch`, which is a `Watcher` that blocks here, and what is overloaded.
+Only those with a `watch` are written out, since it is a blocking `Watcher` here, and those with overloads.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ __all__ = ["Znodes"]
 
 
 class Znodes(Blocking[awaited.Znodes]):
-    """See the module docstring."""
+    """The operations of `zab.client.znodes.Znodes`."""
 
     create = blocking(awaited.Znodes.create)
     create2 = blocking(awaited.Znodes.create2)
