@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from bench.machine import commit, system
 from tests.rigs.zab_server import zab_servers
-from zab.member.settings.admin import PROMETHEUS
+from zab.member.settings.commands import PROMETHEUS
 from zab.testing.ports import free_ports
 
 BOUND_MS = 10.0

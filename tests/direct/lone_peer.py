@@ -34,6 +34,7 @@ from tests.direct.ports import DirectClients, DirectLinks
 from zab.member.events import Answer, Input, MemberEffect
 from zab.member.membership.restore import restored_of, tree_of
 from zab.member.ports import Ports
+from zab.member.settings.storage import StorageSettings
 from zab.member.state.metrics import Metrics
 from zab.member.storage.events import (
     ChooseSnapshot,
@@ -203,10 +204,10 @@ class Dirty:
 
 
 @attrs.define
-class Purging:
+class Unpurged:
     """What a turn asks of a configuration: retention is off, tests remove files themselves."""
 
-    purge_interval_hours: int = 0
+    storage = StorageSettings(data_dir="", purge_interval_hours=0)
 
 
 class LonePeer:
@@ -215,7 +216,7 @@ class LonePeer:
     Time passes when the test says so, by a `TimePassed` of its own, and not whenever a deadline is over."""
 
     clients = Dirty()
-    config = Purging()
+    config = Unpurged()
     may_have_more = has_more = is_between_states = False
     awaits_durable = True
 

@@ -74,8 +74,8 @@ class Client:
         """`subject`: of the certificate that TLS verified; empty: there is none."""
         self.server = server
         config = server.member.config
-        longs = LongRequests(config.jute_max_buffer_bytes, config.oversize_request_bytes)
-        frames = FrameReader(config.jute_max_buffer_bytes, longs)
+        longs = LongRequests(config.requests.jute_max_buffer_bytes, config.requests.oversize_request_bytes)
+        frames = FrameReader(config.requests.jute_max_buffer_bytes, longs)
         self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, frames)
         self.connection.identify(*identities_of_subject(config, subject))
         self.received: list[tuple[Any, ...]] = []
@@ -206,7 +206,7 @@ class Server(DirectClients):
         recovered = recover(self.disk, self.sid)
         # Each batch has a file of its own, so that a test can take the oldest away.
         log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
-        space = DiskSpace(self.disk, config.disk_low_bytes, config.disk_reserve_bytes)
+        space = DiskSpace(self.disk, config.storage.disk_low_bytes, config.storage.disk_reserve_bytes)
         links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
         self.storage = Storage(
             self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason), space=space

@@ -19,6 +19,7 @@ import yaml
 
 from tests.rigs.waiting import until
 from tests.tidy.sources import ROOT
+from zab.configuration.fields import settings_of
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse
 from zab.server import admin
@@ -62,10 +63,10 @@ def of_compose(my_id: int = 1) -> Config:
 def ports_of(config: Config) -> dict[str, int]:
     line = config.own_line
     assert line is not None
-    assert config.client_port is not None
-    ports = {"client": config.client_port, "quorum": line.quorum_port, "election": line.election_port}
-    ports |= {"admin": config.admin_port} if config.admin_enabled else {}
-    return ports | ({"metrics": config.metrics_port} if config.exports_metrics else {})
+    assert config.clients.port is not None
+    ports = {"client": config.clients.port, "quorum": line.quorum_port, "election": line.election_port}
+    ports |= {"admin": config.admin.port} if config.admin.enabled else {}
+    return ports | ({"metrics": config.metrics.port} if config.commands.exports_metrics else {})
 
 
 # ----------------------------------------------------------------------------------------------------------- Kubernetes
@@ -108,8 +109,8 @@ def test_ports_are_those_of_the_configuration() -> None:
 
 def test_probes_ask_what_the_admin_server_answers() -> None:
     config = of_kubernetes()
-    assert config.admin_enabled
-    assert config.admin_address == "0.0.0.0"
+    assert config.admin.enabled
+    assert config.admin.address == "0.0.0.0"
     paths = set(re.findall(r'Route\("(/health/\w+)"', Path(admin.__file__).read_text(encoding="utf-8")))
     for name, path in {"readiness": "/health/ready", "liveness": "/health/live", "startup": "/health/live"}.items():
         probe = MEMBER[f"{name}Probe"]["httpGet"]
@@ -123,10 +124,10 @@ def test_what_the_member_reads_and_writes_is_mounted_and_nothing_else_may_be_wri
     volumes = {each["name"] for each in POD["volumes"]}
     volumes |= {each["metadata"]["name"] for each in one("StatefulSet")["spec"]["volumeClaimTemplates"]}
     assert {each["name"] for each in (*mounts.values(), *PREPARE["volumeMounts"])} <= volumes
-    assert mounts[config.data_dir]["name"] == "data"
-    assert config.quorum_secret_file is not None
-    assert str(Path(config.quorum_secret_file).parent) in mounts
-    assert config.quorum_secret_file in PREPARE["command"][-1]
+    assert mounts[config.storage.data_dir]["name"] == "data"
+    assert config.quorum.secret_file is not None
+    assert str(Path(config.quorum.secret_file).parent) in mounts
+    assert config.quorum.secret_file in PREPARE["command"][-1]
     assert _options(MEMBER["args"]).file == "/etc/zab/zoo.cfg"
     assert mounts["/etc/zab"]["name"] == "config"
     for container in (MEMBER, PREPARE):
@@ -178,15 +179,15 @@ def test_members_of_compose_are_those_of_its_configuration() -> None:
         service = COMPOSE["services"][line.host]
         assert service["environment"] == {"MYID": str(sid)}
         assert service["ports"] == [f"127.0.0.1:{ports['client'] + sid - 1}:{ports['client']}"]
-        assert f"data-{sid}:{of_compose().data_dir}" in service["volumes"]
+        assert f"data-{sid}:{of_compose().storage.data_dir}" in service["volumes"]
         assert "./zoo.cfg:/etc/zab/zoo.cfg:ro" in service["volumes"]
         assert service["entrypoint"][-1].endswith("exec python -m zab.server /etc/zab/zoo.cfg")
         assert (
-            f"http://{of_compose().admin_address}:{ports['admin']}/health/ready" in service["healthcheck"]["test"][-1]
+            f"http://{of_compose().admin.address}:{ports['admin']}/health/ready" in service["healthcheck"]["test"][-1]
         )
     assert set(COMPOSE["services"]) == {line.host for line in servers.values()} | {"secret"}
     made = shlex.split(COMPOSE["services"]["secret"]["entrypoint"][-1])
-    assert made[-3:] == ["zab", "secret", of_compose().quorum_secret_file]
+    assert made[-3:] == ["zab", "secret", of_compose().quorum.secret_file]
 
 
 def test_image_has_what_the_package_is_made_of_and_the_ports_of_the_configuration() -> None:
@@ -307,9 +308,7 @@ def test_logrotate_takes_its_file(tmp_path: Path) -> None:
 
 
 def test_keys_and_files_of_the_page_are_there() -> None:
-    from attrs import fields
-
-    keys = {field.metadata["key"] for field in fields(Config) if "key" in field.metadata}
+    keys = {setting.key for setting in settings_of(Config)}
     named = set(re.findall(r"`(log\.\w+|audit\.\w+|data(?:Log)?Dir|syncLimit)`", PAGE))
     assert named >= {"log.file", "dataDir", "dataLogDir"}
     assert named <= keys

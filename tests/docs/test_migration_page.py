@@ -23,7 +23,7 @@ from zab.cli.arguments import arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET
 from zab.client.sync import connect
-from zab.configuration.fields import fields_with_keys
+from zab.configuration.fields import settings_of
 from zab.member.settings.config import Config
 from zab.testing.ports import free_ports_in_a_row
 
@@ -147,7 +147,7 @@ def test_what_stands_beside_the_scripts_of_zookeeper_is_there() -> None:
     named = {arrange(words.split()[1:])[0] for words in re.findall(r"`(zab [^`]+)`", table)}
     assert named == {"server", "service", "status", "4lw", "shell", "ls", "snapshot", "log"}
     assert named <= COMMANDS.keys()
-    keys = {each.metadata["key"] for each in fields_with_keys(Config)}
+    keys = {each.key for each in settings_of(Config)}
     assert set(re.findall(r"`((?:log|autopurge)\.\w+)`", table)) <= keys
 
 

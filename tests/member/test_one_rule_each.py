@@ -221,7 +221,7 @@ def test_a_container_with_children_is_left_alone() -> None:
     tree.install([(b"/full", b"", None, stat, CONTAINER_OWNER, 1)])
     tree.install([(b"/full/child", b"", None, stat, 0, 0)])
     tree.install([(b"/empty", b"", None, stat, CONTAINER_OWNER, 1)])
-    due = CONFIG.container_check_interval_ms
+    due = CONFIG.tree.container_check_interval_ms
     assert Cleanup(CONFIG, 0).due(tree, due) == [b"/empty"]
 
 

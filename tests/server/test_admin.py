@@ -18,7 +18,7 @@ from tests.rigs.certificates import Certificates, client_store_lines, quorum_sto
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import LOOPBACK, ZooKeeperEnsemble
 from tests.tidy.sources import ROOT
-from zab.member.settings.admin import PROMETHEUS
+from zab.member.settings.commands import PROMETHEUS
 from zab.member.words.admin_rights import NOT_AUTHORIZED
 from zab.testing.ports import free_ports
 

@@ -50,7 +50,7 @@ def test_the_file_names_what_is_in_force_and_keeps_all_other_lines(file: Path) -
     assert config.ensemble == ensemble
     assert config.ensemble.version == 0x1_0000_0007
     assert config.client_address == ("127.0.0.1", 4001)
-    assert config.tick_time_ms == 500
+    assert config.timing.tick_time_ms == 500
     text = file.read_text()
     assert "# Of the operator\n" in text
     assert "# The end\n" in text

@@ -155,7 +155,7 @@ async def test_an_open_server_moves_to_no_address_that_others_reach(tmp_path: Pa
     quorum, election, client, new_client = free_ports(4)
     async with running(tmp_path, [quorum, election, client]) as server:
         own = server.own
-        own._config = attrs.evolve(own._config, quorum_insecure=False)
+        own._config = attrs.evolve(own._config, quorum=attrs.evolve(own._config.quorum, insecure=False))
         elsewhere = ensemble_of(
             str(ensemble(7, quorum, election, new_client)).replace("127.0.0.1:1:", "192.0.2.1:1:").encode()
         )

@@ -112,7 +112,7 @@ def test_clients_and_those_who_shake_hands_leave_the_reserve_alone(
 ) -> None:
     monkeypatch.setattr(server, "raise_limit", lambda: LIMIT_MIN)
     config = server._with_room(parse(f"dataDir=/d\nclientPort=2181\n{lines}", "zoo.cfg"))
-    assert (config.max_connections, config.outstanding_handshake_limit_count) == (clients, newcomers)
+    assert (config.limits.max_connections, config.clients.outstanding_handshake_limit_count) == (clients, newcomers)
 
 
 def test_store_that_cannot_be_used_ends_the_start_with_exit_code_2(tmp_path: Path) -> None:

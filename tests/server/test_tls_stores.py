@@ -22,8 +22,8 @@ from tests.host.tls.holders import certificates, holder, member
 from tests.host.tls.test_tls import FAR, Client, shake
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.java_key_stores import with_java_stores
+from zab.configuration.blocks.cipher_suites import TLS_1_2, TLS_1_3
 from zab.host.tls.engine import TlsError, TlsSide
-from zab.member.settings.cipher_suites import TLS_1_2, TLS_1_3
 from zab.member.settings.zoo_cfg import parse
 from zab.server.http_ports import admin_stores
 from zab.server.tls_stores import client_port_context, client_port_stores

@@ -1,9 +1,17 @@
-"""The fields of a service's settings: one frozen attrs class, whose fields carry what a key of the file means for them.
+"""The settings of a service: one frozen attrs class of blocks, whose fields say which key of the file sets them.
 
-    clientPort: int = setting("clientPort", None, integer(0, 65535), "port", "Where clients connect.")
+    @frozen(kw_only=True)
+    class JournalSettings:
+        level: str = setting("level", "info", choice(...), "level", "What is below it is not in the journal.")
 
-The metadata of such a field is `key`, `read`, `unit`, `reason`, `shown` and `raised_to`: a parser reads the value with
-it, and the table in the documentation is compared with it. A field without a key comes from elsewhere.
+    @frozen(kw_only=True)
+    class Config:
+        journal: JournalSettings = block(JournalSettings, "log.")      # config.journal.level, `log.level=info`
+
+A block knows no other one. A service chooses the prefix of a block's keys in its file.
+
+    settings_of(Config) -> tuple[Setting, ...]      every key with the field that it sets
+    built(Config, {setting: value}, **others)       a Config of these values and of the defaults
 
 Not here: which fields there are (each service has its own), the files' syntax (`properties`), rules between fields.
 """
@@ -11,8 +19,9 @@ Not here: which fields there are (each service has its own), the files' syntax (
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final, TypeVar
 
 import attrs
 from attrs import frozen
@@ -76,6 +85,11 @@ def text_of(text: str) -> str:
     return text
 
 
+def host_name(text: str) -> str:
+    """A host name or address; brackets around an IPv6 address are taken off."""
+    return text_of(text.removeprefix("[").removesuffix("]"))
+
+
 def words(text: str) -> frozenset[str]:
     """Words between commas; `*` is every one."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
@@ -105,7 +119,9 @@ def setting(
     raised_to: int | None = None,
     secret: bool = False,
 ) -> Any:
-    """A field that a key sets; one that ends in `*` stands for all keys that begin so, and its field has their values.
+    """A field that a key sets. A key that ends in `*` stands for all keys that begin so; the field has their values.
+
+    key: without the prefix of its block.
 
     shown: the default as the documentation writes it. raised_to: smaller values are lifted to it, with a warning,
     because ZooKeeper does. secret: no text that is made of the settings has it.
@@ -131,7 +147,78 @@ def _shown(default: object) -> str:
     return str(default)
 
 
-def fields_with_keys(settings: type[attrs.AttrsInstance]) -> list[attrs.Attribute[Any]]:
-    """The fields of a class of settings that a key sets, in their order; its own come before those it inherits."""
-    fields = sorted(attrs.fields(settings), key=lambda attribute: attribute.inherited)
-    return [attribute for attribute in fields if "key" in attribute.metadata]
+def block(kind: type[attrs.AttrsInstance], prefix: str = "", **keys: str) -> Any:
+    """A field of a service's settings that is a block of them.
+
+    prefix: what the keys of the block begin with. keys: whole keys of fields that have another one here.
+    """
+    return attrs.field(factory=kind, metadata={_BLOCK: kind, "prefix": prefix, "keys": keys})
+
+
+_BLOCK: Final = "block"
+
+
+@frozen
+class Setting:
+    """A key of the file, and the field that it sets."""
+
+    key: str
+    block: str
+    """The name of the block in the settings of the service."""
+    name: str
+    """The name of the field in the block."""
+    default: object
+    read: Read
+    unit: str
+    reason: str
+    shown: str
+    """The default, as the documentation writes it."""
+    raised_to: int | None
+    is_secret: bool
+
+    def of(self, settings: object) -> Any:
+        """Its value in these settings."""
+        return getattr(getattr(settings, self.block), self.name)
+
+
+@cache
+def settings_of(kind: type[attrs.AttrsInstance]) -> tuple[Setting, ...]:
+    """Everything that a key sets, block by block, in the order of the classes."""
+    return tuple(
+        _setting(of_block, attribute)
+        for of_block in attrs.fields(kind)
+        if _BLOCK in of_block.metadata
+        for attribute in attrs.fields(of_block.metadata[_BLOCK])
+    )
+
+
+def _setting(of_block: attrs.Attribute[Any], attribute: attrs.Attribute[Any]) -> Setting:
+    details = attribute.metadata
+    key = of_block.metadata["keys"].get(attribute.name, of_block.metadata["prefix"] + details["key"])
+    return Setting(
+        key=key,
+        block=of_block.name,
+        name=attribute.name,
+        default=attribute.default,
+        read=details["read"],
+        unit=details["unit"],
+        reason=details["reason"],
+        shown=details["shown"],
+        raised_to=details["raised_to"],
+        is_secret=not attribute.repr,
+    )
+
+
+_Settings = TypeVar("_Settings", bound=attrs.AttrsInstance)
+
+
+def built(kind: type[_Settings], values: Mapping[Setting, object], **others: object) -> _Settings:
+    """Settings with these values; what is not among them has its default.
+
+    others: fields of the class itself, which are no blocks.
+    """
+    blocks: dict[str, dict[str, object]] = {}
+    for setting_, value in values.items():
+        blocks.setdefault(setting_.block, {})[setting_.name] = value
+    made = {name: attrs.fields_dict(kind)[name].metadata[_BLOCK](**chosen) for name, chosen in blocks.items()}
+    return kind(**made, **others)

@@ -126,16 +126,16 @@ class Member:
     ) -> None:
         self.config = config
         self.metrics = Metrics()
-        self.clients = Clients(per_host_count_max=config.max_client_connections, total_count_max=config.max_connections)
+        self.clients = Clients(config.limits)
         self.peer = make_peer(settings_of(config), restored_of(recovered), rng)
         ids = SessionIds(config.server_id, wall)
-        self.auditor = Auditor() if config.audit_enabled else None
+        self.auditor = Auditor() if config.audit.enabled else None
         self.sessions = Sessions(config, self.clients, self.metrics, ids, lambda: keys_of(self.peer), self.auditor)
-        self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
+        self.sessions.throttle = ConnectionThrottle.of(config.connection_throttle, rng, now)
         tree, proofs = tree_of(recovered), Authentication(config, rng)
         self.state = ReadState(config, tree, WatchTable(), self.clients, self.metrics, proofs, self.auditor)
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
-        self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
+        self.throttle = RequestThrottle.of(config.request_throttle, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
         voter_count = len(self.peer.quorum.voters)
         self.limits = Limits(self.state, self.throttle, self.processor.intake, self.sessions.touch, voter_count, now)
@@ -179,7 +179,7 @@ class Member:
         self.questions = Questions()
         self._peer_waits_until = 0
         """Before that the peer is not asked whether its time has come."""
-        self.look_at, self.lead_at, self.sequences = now, now, Sequences(config.tick_time_ms)
+        self.look_at, self.lead_at, self.sequences = now, now, Sequences(config.timing.tick_time_ms)
         """When the disk is looked at for room again; on a leader, when a session or a znode may be over."""
         self.may_have_more = False
         """After a turn: something waits that may have its turn next."""
@@ -202,7 +202,7 @@ class Member:
         config = self.config
         if self.read_only.is_on:
             return True
-        return self.serving and (config.leader_serves or config.is_standalone or self.peer.state != LEADING)
+        return self.serving and (config.membership.leader_serves or config.is_standalone or self.peer.state != LEADING)
 
     # ----------------------------------------------------------------------------------------------------------- a turn
 
@@ -475,8 +475,8 @@ class Member:
         """Replace the tree, by one that had this digest there. No client is served meanwhile."""
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
-        tree.past_acls.count_max = self.config.max_past_acls
-        if self.config.keeper_extensions_enabled:
+        tree.past_acls.count_max = self.config.requests.max_past_acls
+        if self.config.tree.keeper_extensions_enabled:
             show_features(tree)
         self.state.tree = tree
         self.state.listings.clear()

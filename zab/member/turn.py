@@ -51,6 +51,7 @@ from zab.member.clients.connection import ClientConnection
 from zab.member.clients.events import WriteAudit
 from zab.member.events import FOR_THE_TURN, Answer, ExportSpans, Input, MemberEffect, Warn
 from zab.member.ports import Ports
+from zab.member.settings.storage import StorageSettings
 from zab.member.state.metrics import Metrics
 from zab.member.storage.events import (
     ChooseSnapshot,
@@ -91,10 +92,10 @@ class Connections(Protocol):
 
 
 class Retention(Protocol):
-    """How often files are removed; 0 is never."""
+    """What says how often files are removed."""
 
     @property
-    def purge_interval_hours(self) -> int: ...
+    def storage(self) -> StorageSettings: ...
 
 
 class Stepped(Protocol):
@@ -232,7 +233,7 @@ class Turn:
         """Have removed what retention lets go, unless purging is off, or a snapshot is being chosen: after the next one
         there is time for it."""
         held = {link: zxid for link, zxid in self.offered.items() if zxid is not None}
-        if self.member.config.purge_interval_hours > 0 and len(held) == len(self.offered):
+        if self.member.config.storage.purge_interval_hours > 0 and len(held) == len(self.offered):
             self._tasks.purge(held)
 
     # ---------------------------------------------------------------------------------------------------------- answers

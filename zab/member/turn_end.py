@@ -104,11 +104,11 @@ def end_turn(member: Member) -> None:
     is_any_held = limits.loaded or limits.full or limits.large.waiting or member.throttle is not None
     if member.clients.dirty or processor.state.event_sender.waiting or is_any_held or now >= limits.next_deadline:
         limits.end_turn(now, processor.outstanding_count, member.is_stalled)
-    if now >= member.look_at and member.config.disk_low_bytes:
-        member.look_at = now + member.config.tick_time_ms
+    if now >= member.look_at and member.config.storage.disk_low_bytes:
+        member.look_at = now + member.config.timing.tick_time_ms
         member.want(LookAtSpace())
     nearing, leads = processor.state.tree.nearing, processor.proposing.prepare is not None
-    if nearing and now >= member.sequences.look_at and leads and not member.config.sequence_64_enabled:
+    if nearing and now >= member.sequences.look_at and leads and not member.config.tree.sequence_64_enabled:
         for text in member.sequences.look(nearing, now):
             member.want(Warn(text))
     if member.clients.ending:

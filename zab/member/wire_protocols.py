@@ -68,8 +68,8 @@ def client_protocol(config: Config) -> ClientProtocol[ClientConnection, Input]:
     numbers = count(1)
 
     def connect(host: str, port: int, subject: str) -> ClientConnection:
-        longs = LongRequests(config.jute_max_buffer_bytes, config.oversize_request_bytes)
-        frames = FrameReader(config.jute_max_buffer_bytes, longs)
+        longs = LongRequests(config.requests.jute_max_buffer_bytes, config.requests.oversize_request_bytes)
+        frames = FrameReader(config.requests.jute_max_buffer_bytes, longs)
         connection = ClientConnection(next(numbers), host, port, frames)
         connection.identify(*identities_of_subject(config, subject))
         return connection

@@ -53,21 +53,22 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
-    named = {"log_format": options.log_format, "log_level": options.log_level, "log_file": options.log_file}
-    config = attrs.evolve(config, **{name: value for name, value in named.items() if value is not None})
+    named = {"format": options.log_format, "level": options.log_level, "file": options.log_file}
+    told = {name: value for name, value in named.items() if value is not None}
+    config = attrs.evolve(config, journal=attrs.evolve(config.journal, **told))
     # What a member writes is of all its clients; nobody else on this machine may read it.
     os.umask(0o077)
     try:
         sink = _sink(config)
     except OSError as error:
-        print(f"log.file: {config.log_file} cannot be opened: {error.strerror or error}", file=sys.stderr)
+        print(f"log.file: {config.journal.file} cannot be opened: {error.strerror or error}", file=sys.stderr)
         return USAGE_ERROR
     try:
         supervisor = supervisor_of(os.environ, os.getpid())
     except (OSError, ValueError) as error:
         print(f"whoever started this server cannot be told how it is: {error}", file=sys.stderr)
         return USAGE_ERROR
-    writer = open_journal(LEVELS[config.log_level], sink=sink, as_json=config.log_format == "json")
+    writer = open_journal(LEVELS[config.journal.level], sink=sink, as_json=config.journal.format == "json")
     try:
         trio.run(_serve, config, options.stop_with_parent, supervisor)
     except ServerFailedError as failure:
@@ -97,9 +98,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _sink(config: Config) -> RotatingFile | None:
     """Raises OSError."""
-    if config.log_file is None:
+    if config.journal.file is None:
         return None
-    return RotatingFile(config.log_file, config.log_file_bytes_max, config.log_files_count)
+    return RotatingFile(config.journal.file, config.journal.file_bytes_max, config.journal.files_count)
 
 
 async def _serve(config: Config, stops_with_parent: bool, supervisor: Supervisor | None) -> None:
@@ -107,7 +108,7 @@ async def _serve(config: Config, stops_with_parent: bool, supervisor: Supervisor
     telling = _Telling(supervisor)
     async with trio.open_nursery() as nursery:
         await nursery.start(_stop_on_signal, nursery.cancel_scope, telling)
-        if config.log_file is not None:
+        if config.journal.file is not None:
             await nursery.start(_open_journal_anew)
         if stops_with_parent:
             nursery.start_soon(_stop_at_end_of_input, nursery.cancel_scope)

@@ -55,7 +55,7 @@ class AddressBook:
 
     def __init__(self, config: Config) -> None:
         self._own = config.server_id
-        self.takes_strangers = config.reconfig_enabled and not config.is_standalone
+        self.takes_strangers = config.membership.reconfig_enabled and not config.is_standalone
         self._of_file = config.ensemble.servers
         self.lines: Mapping[int, ServerLine] = self._of_file
         """What the newest of them says of each server."""
@@ -65,7 +65,7 @@ class AddressBook:
         """Where to dial for links and snapshots; always the same dictionary."""
         self.observer_masters: dict[ServerId, Address] = {}
         """The same, of observers to their masters; empty where there are none."""
-        self._master_port = config.observer_master_port
+        self._master_port = config.membership.observer_master_port
         self.meet: Callable[[Mapping[ServerId, Address]], None] = lambda _others: None
         """Told of the others' election ports when they are others than before."""
         self.in_force: Ensemble = config.ensemble

@@ -166,7 +166,7 @@ class Admin:
     _next_snapshot_at: float = attrs.field(default=float("-inf"), init=False)
 
     def application(self) -> Starlette:
-        url = self.member.config.admin_command_url
+        url = self.member.config.admin.command_url
         return Starlette(
             routes=[
                 Route(url, self._links, methods=["GET"]),
@@ -191,7 +191,7 @@ class Admin:
         strange = self._strange("commands", request)
         if strange is not None:
             return strange
-        url = html.escape(self.member.config.admin_command_url)
+        url = html.escape(self.member.config.admin.command_url)
         names = sorted([*COMMANDS, SNAPSHOT, LOG, RESTORE])
         return HTMLResponse("".join(f'<a href="{url}/{name}">{name}</a><br/>\n' for name in names))
 
@@ -228,7 +228,7 @@ class Admin:
 
     def _names(self) -> frozenset[str]:
         config = self.member.config
-        own = config.admin_address, socket.gethostname(), *config.admin_host_names
+        own = config.admin.address, socket.gethostname(), *config.admin.host_names
         ensembles = (config.ensemble, in_force(config, self.member.peer))
         lines = [line for ensemble in ensembles for line in ensemble.servers.values()]
         return frozenset(name.lower() for name in (*own, *(each.host for line in lines for each in line.addresses)))
@@ -268,7 +268,7 @@ class Admin:
         tree = self.member.tree
         root = tree.get(b"/")
         assert root is not None
-        if may_have_all(tree.acl(root), identities, skip_acl=config.skip_acl):
+        if may_have_all(tree.acl(root), identities, skip_acl=config.access.skip_acl):
             return None
         return _answer(name, 403, error=NOT_AUTHORIZED)
 
@@ -279,12 +279,12 @@ class Admin:
         if refused is not None:
             return refused
         config, metrics = self.member.config, self.member.metrics
-        if not config.admin_snapshot_enabled:
+        if not config.commands.snapshot_enabled:
             return _answer(SNAPSHOT, 503, error="Snapshot command is disabled")
         if trio.current_time() < self._next_snapshot_at:
             metrics.snapshot_rate_limited_count += 1
             return _too_soon(SNAPSHOT, self._next_snapshot_at)
-        self._next_snapshot_at = trio.current_time() + config.admin_rate_limiter_interval_ms / 1000
+        self._next_snapshot_at = trio.current_time() + config.commands.rate_limiter_interval_ms / 1000
         with trio.move_on_after(SNAPSHOT_SECONDS_MAX):
             zxid = await self.snapshots.take()
             if zxid is not None:
@@ -312,7 +312,7 @@ class Admin:
         refused = self._refused(LOG, request)
         if refused is not None:
             return refused
-        if not self.member.config.admin_snapshot_enabled:
+        if not self.member.config.commands.snapshot_enabled:
             return _answer(LOG, 503, error="Snapshot command is disabled, and log with it")
         wanted = request.query_params.get("after", "")
         if not re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,16}", wanted):
@@ -350,9 +350,9 @@ class Admin:
         refused = self._refused(RESTORE, request)
         if refused is not None:
             return refused
-        if not config.admin_restore_enabled:
+        if not config.commands.restore_enabled:
             return _answer(RESTORE, 503, error="Restore command is disabled")
-        next_at = self.restorer.begun_at + config.admin_rate_limiter_interval_ms / 1000
+        next_at = self.restorer.begun_at + config.commands.rate_limiter_interval_ms / 1000
         if self.restorer.is_busy or trio.current_time() < next_at:
             metrics.restore_rate_limited_count += 1
             return _too_soon(RESTORE, next_at)

@@ -154,10 +154,10 @@ def own_user() -> str:
 
 def open_audit(config: Config) -> AuditLog | None:
     """None where the configuration has none. Raises ServerFailedError."""
-    if not config.audit_enabled:
+    if not config.audit.enabled:
         return None
     try:
-        sink = RotatingFile(config.audit_file, config.audit_file_bytes_max, config.audit_files_count)
+        sink = RotatingFile(config.audit_file, config.audit.file_bytes_max, config.audit.files_count)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: audit.file={config.audit_file}: {reason}") from error

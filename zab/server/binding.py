@@ -57,26 +57,24 @@ async def bind(config: Config, addresses: Sequence[MemberAddress]) -> Sockets:
     sockets = Sockets()
     with contextlib.ExitStack() as undo:
         undo.callback(sockets.close)
-        tries = config.election_port_bind_retry_count
+        tries = config.membership.election_port_bind_retry_count
         await _listen_on_all(sockets.election, [(each.host, each.election_port) for each in addresses], tries)
         await _listen_on_all(sockets.quorum, [(each.host, each.quorum_port) for each in addresses], tries)
         await _listen_on_all(sockets.observer_master, observer_master_places(config, addresses), tries)
         if config.client_address is not None:
-            sockets.client[config.client_address] = await listen(
-                config.client_address, config.client_port_backlog_count
-            )
+            sockets.client[config.client_address] = await listen(config.client_address, config.clients.backlog_count)
         place = config.secure_client_address
         if place is not None:
-            sockets.secure_client[place] = await listen(place, config.client_port_backlog_count)
+            sockets.secure_client[place] = await listen(place, config.clients.backlog_count)
         undo.pop_all()
     return sockets
 
 
 def observer_master_places(config: Config, addresses: Sequence[MemberAddress]) -> list[Place]:
     """Where a server listens for observers; nowhere if it is one itself."""
-    if not config.observer_master_port or config.server_id not in config.ensemble.participants:
+    if not config.membership.observer_master_port or config.server_id not in config.ensemble.participants:
         return []
-    return list(dict.fromkeys((each.host, config.observer_master_port) for each in addresses))
+    return list(dict.fromkeys((each.host, config.membership.observer_master_port) for each in addresses))
 
 
 async def _listen_on_all(sockets: dict[Place, socket.socket], places: Sequence[Place], tries: int) -> None:

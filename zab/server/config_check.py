@@ -24,7 +24,7 @@ import trio
 from attrs import field, frozen
 
 from zab.configuration.dynamic import is_dynamic
-from zab.configuration.fields import ConfigWarning, fields_with_keys
+from zab.configuration.fields import ConfigWarning, settings_of
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.host.process.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.host.process.refusal import refusal
@@ -87,7 +87,7 @@ def check(path: str) -> Checked:
 
 
 def known_keys() -> frozenset[str]:
-    return frozenset(each.metadata["key"] for each in fields_with_keys(Config))
+    return frozenset(each.key for each in settings_of(Config))
 
 
 def public_keys() -> Callable[[str], bool]:
@@ -109,7 +109,7 @@ def secret_keys() -> Callable[[str], bool]:
 
 
 def _secret_keys() -> frozenset[str]:
-    return frozenset(each.metadata["key"] for each in fields_with_keys(Config) if not each.repr) | _HASHES
+    return frozenset(each.key for each in settings_of(Config) if each.is_secret) | _HASHES
 
 
 SUPER_DIGEST: Final = "DigestAuthenticationProvider.superDigest"
@@ -223,11 +223,11 @@ def _of_descriptors(config: Config) -> Fault | None:
 
 
 def _of_directories(config: Config) -> Fault | None:
-    for key, path in (("dataDir", config.data_dir), ("dataLogDir", config.data_log_dir)):
+    for key, path in (("dataDir", config.storage.data_dir), ("dataLogDir", config.storage.data_log_dir)):
         nearest = path
         while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
             nearest = os.path.dirname(nearest) or "."
-        if key == "dataDir" and not os.path.isdir(path) and not config.data_dir_autocreate:
+        if key == "dataDir" and not os.path.isdir(path) and not config.storage.data_dir_autocreate:
             reason = f"{key}: {path} does not exist, and datadir.autocreate=false: make it"
         elif not os.path.isdir(nearest):
             reason = f"{key}: {nearest} is no directory"

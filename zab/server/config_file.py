@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from zab.configuration.fields import ConfigWarning, fields_with_keys
+from zab.configuration.fields import ConfigWarning, settings_of
 from zab.member.settings.config import SERVER_ID_UNKNOWN
 from zab.member.settings.zoo_cfg import Config, ConfigError, entries_of, parse, plain_key
 from zab.tls.private import why_not_private
@@ -45,7 +45,7 @@ def _open_passwords(text: str, path: str) -> Iterator[ConfigWarning]:
         reason = why_not_private(path, os.stat(path))
     except OSError:
         return
-    keys = {field.metadata["key"]: not field.repr for field in fields_with_keys(Config)}
+    keys = {setting.key: setting.is_secret for setting in settings_of(Config)}
     for entry in entries_of(text, path) if reason is not None else ():
         key = plain_key(entry.key)
         if keys.get(key) and entry.value:

@@ -102,7 +102,7 @@ def registry_of(member: Inspected) -> CollectorRegistry:
     """Of one member: a process may have several, as in tests."""
     registry = CollectorRegistry()
     registry.register(Figures(member))
-    if member.config.exports_process:
+    if member.config.metrics.exports_process:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)

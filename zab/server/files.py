@@ -54,21 +54,21 @@ def files_of(config: Config) -> Files:
 def warnings_of(config: Config) -> tuple[ConfigWarning, ...]:
     """Of what is in them; nothing of one that cannot be read, which is refused where it is."""
     try:
-        says_nothing = config.jaas_file is not None and server_login(config) is None
+        says_nothing = config.login.jaas_file is not None and server_login(config) is None
     except PrivateFileError:
         return ()
     if not says_nothing:
         return ()
-    assert config.jaas_file is not None
-    reason = f"{no_section(config.jaas_section)}, so nobody can log in by SASL"
-    return (ConfigWarning(config.jaas_file, 1, "java.security.auth.login.config", reason),)
+    assert config.login.jaas_file is not None
+    reason = f"{no_section(config.login.jaas_section)}, so nobody can log in by SASL"
+    return (ConfigWarning(config.login.jaas_file, 1, "java.security.auth.login.config", reason),)
 
 
 def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:
-    if config.quorum_secret_file is None or config.is_standalone:
+    if config.quorum.secret_file is None or config.is_standalone:
         return None
     try:
-        return Watched(config.quorum_secret_file, read_secrets)
+        return Watched(config.quorum.secret_file, read_secrets)
     except PrivateFileError as error:
         raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
 
@@ -77,7 +77,7 @@ def _users(config: Config) -> Watched[Users] | None:
     try:
         return watched_users(config)
     except PrivateFileError as error:
-        key = "sasl.usersFile" if config.jaas_file is None else "java.security.auth.login.config"
+        key = "sasl.usersFile" if config.login.jaas_file is None else "java.security.auth.login.config"
         raise ServerFailedError(CONFIG_ERROR, f"{key}: {error}") from error
 
 
@@ -90,7 +90,7 @@ def _kerberos(config: Config) -> GssapiLogins | None:
 
 
 def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
-    if not config.has_tls_clients:
+    if not config.clients.has_tls:
         return None
     try:
         return client_port_stores(config)
@@ -99,7 +99,7 @@ def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
 
 
 def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
-    if not config.has_tls_admin:
+    if not config.admin.has_tls:
         return None
     try:
         return admin_stores(config)
@@ -108,7 +108,7 @@ def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
 
 
 def _quorum_tls(config: Config) -> QuorumTls | None:
-    if not config.has_tls_members or config.is_standalone:
+    if not config.quorum.has_tls or config.is_standalone:
         return None
     try:
         return QuorumTls(config)

@@ -43,11 +43,9 @@ def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
 
 def _context(config: Config) -> ssl.SSLContext:
     stores = stores_for_members(config)
-    context = context_that_speaks(
-        ssl.PROTOCOL_TLS_SERVER, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites
-    )
+    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.quorum_tls_versions, config.quorum_tls.cipher_suites)
     stores.load_key(context)
-    if config.admin_needs_client_auth:
+    if config.admin.needs_client_auth:
         context.verify_mode = ssl.CERT_REQUIRED
         stores.load_trusted(context)
     return context
@@ -114,7 +112,7 @@ class HttpPorts:
     async def open(self) -> None:
         """Bind what is wanted. A port that cannot be had is told, and is missing from then on."""
         config = self._config
-        if config.admin_enabled and config.admin_port:
+        if config.admin.enabled and config.admin.port:
             # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
             from zab.server.admin import Admin
             from zab.server.own_configuration import files_say
@@ -123,20 +121,20 @@ class HttpPorts:
             restorer = Restorer(
                 self._disk,
                 lambda: Before(self._member.peer.lineage, *self._member.peer.memberships.told()),
-                config.disk_low_bytes,
-                config.admin_idle_timeout_ms / 1000,
-                config.admin_restore_timeout_ms / 1000,
+                config.storage.disk_low_bytes,
+                config.admin.idle_timeout_ms / 1000,
+                config.commands.restore_timeout_ms / 1000,
                 self._begin_anew,
                 lambda: files_say(config, in_force(config, self._member.peer)),
             )
             admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed, restorer)
-            self._admin = await self._open("admin", config.admin_address, config.admin_port, admin.application)
+            self._admin = await self._open("admin", config.admin.address, config.admin.port, admin.application)
             self.take_new_stores()
-        if config.exports_metrics and config.metrics_port:
+        if config.commands.exports_metrics and config.metrics.port:
             from zab.server.exposition import application
 
             metrics = partial(application, self._member, self._look)
-            await self._open("metrics", config.metrics_host, config.metrics_port, metrics)
+            await self._open("metrics", config.metrics.host, config.metrics.port, metrics)
 
     async def _open(self, name: str, host: str, port: int, application: Callable[[], Any]) -> HttpServer | None:
         from zab.host.http.http_server import HttpServer
@@ -148,7 +146,7 @@ class HttpPorts:
             journal.warning("no HTTP server: cannot listen", name=name, host=host, port=port, reason=reason)
             return None
         config = self._config
-        server = HttpServer(application(), config.admin_idle_timeout_ms, config.admin_max_connections)
+        server = HttpServer(application(), config.admin.idle_timeout_ms, config.admin.max_connections)
         self._ports.append((server, sock))
         journal.info("HTTP server", name=name, host=host, port=port)
         return server
@@ -156,7 +154,7 @@ class HttpPorts:
     def take_new_stores(self) -> None:
         """Those that were read, for the connections from now on."""
         if self._admin is not None and self.stores is not None:
-            self._admin.context, self._admin.takes_plain = self.stores.content, not self._config.admin_force_https
+            self._admin.context, self._admin.takes_plain = self.stores.content, not self._config.admin.force_https
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -103,7 +103,7 @@ class OwnConfiguration:
 
     async def _listen_there(self, name: str, place: Place, sockets: dict[Place, socket.socket]) -> None:
         try:
-            sock = await listen(place, self._config.client_port_backlog_count if name == "client" else -1)
+            sock = await listen(place, self._config.clients.backlog_count if name == "client" else -1)
         except ServerFailedError as error:
             journal.error("a port of this server stays where it is", port=name, reason=error)
             return
@@ -133,7 +133,7 @@ class OwnConfiguration:
 
 def writes_files(config: Config, in_force: Ensemble) -> bool:
     """Whether the files of a server are to say what is in force."""
-    return config.reconfig_enabled and bool(config.file) and config.server_id in in_force.servers
+    return config.membership.reconfig_enabled and bool(config.file) and config.server_id in in_force.servers
 
 
 def files_say(config: Config, in_force: Ensemble) -> bool:

@@ -21,17 +21,17 @@ journal = Journal("server")
 
 def needs_no_secret(config: Config) -> bool:
     """Whether this member talks to others who have none of its secrets."""
-    return config.quorum_secret_file is None or not config.quorum_secret_required
+    return config.quorum.secret_file is None or not config.quorum.secret_required
 
 
 def is_open(config: Config) -> bool:
     """Whether this member believes others without proof: neither a secret nor a certificate is required."""
-    return needs_no_secret(config) and config.takes_plain_members
+    return needs_no_secret(config) and config.quorum.takes_plain
 
 
 def warn_if_open(config: Config) -> None:
     if not config.is_standalone and is_open(config):
-        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
+        journal.warning("members are believed without proof", secretFile=config.quorum.secret_file)
 
 
 async def quorum_addresses(config: Config) -> list[MemberAddress]:
@@ -41,19 +41,19 @@ async def quorum_addresses(config: Config) -> list[MemberAddress]:
     line = config.own_line
     if config.is_standalone or line is None:
         return []
-    if is_open(config) and not config.quorum_insecure:
+    if is_open(config) and not config.quorum.insecure:
         await refuse_strangers(config)
         return [attrs.evolve(each, host=(await local_addresses(each.host))[0]) for each in line.addresses]
-    if config.quorum_listen_on_all_ips:
+    if config.membership.quorum_listen_on_all_ips:
         return list(dict.fromkeys(attrs.evolve(each, host="") for each in line.addresses))
     return list(line.addresses)
 
 
 async def refuse_strangers(config: Config) -> None:
     """Raises ServerFailedError where members would be believed without proof, and one is not on this machine."""
-    if config.is_standalone or not is_open(config) or config.quorum_insecure:
+    if config.is_standalone or not is_open(config) or config.quorum.insecure:
         return
-    if config.quorum_listen_on_all_ips:
+    if config.membership.quorum_listen_on_all_ips:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
     for sid, line in config.ensemble.servers.items():
         try:

@@ -56,8 +56,8 @@ class QuorumTls:
         self._own_hosts = line.hosts
         self.certified: Callable[[Callable[[str], bool]], Collection[int]] = AddressBook(config).certified
         """Which servers a certificate is good for that is for these hosts."""
-        self.dials = config.ssl_quorum
-        self.takes_plain = config.takes_plain_members
+        self.dials = config.quorum.tls_enabled
+        self.takes_plain = config.quorum.takes_plain
         self._stores = stores_for_members(config)
         self.watched = self._stores.watched(self._read)
         self.policy = TlsPolicy(self.watched.content.accepting, self.takes_plain)
@@ -98,7 +98,7 @@ class QuorumTls:
         try:
             _shake_with_itself(contexts, self._own_hosts)
         except TlsError as error:
-            path = self._config.ssl_quorum_key_store
+            path = self._config.quorum_tls.key_store
             reason = f"the other members would refuse it, as this one does by its own trust store: {error}"
             raise StoreError(f"ssl.quorum.keyStore.location: {path}: {reason}") from None
         return contexts
@@ -106,7 +106,7 @@ class QuorumTls:
     def _context(self, protocol: int) -> tuple[ssl.SSLContext, frozenset[bytes]]:
         """And who is believed in it."""
         config = self._config
-        context = context_that_speaks(protocol, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
+        context = context_that_speaks(protocol, config.quorum_tls_versions, config.quorum_tls.cipher_suites)
         # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED

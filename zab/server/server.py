@@ -166,15 +166,15 @@ def _with_room(config: Config) -> Config:
         reason = f"a process may have {limit} file descriptors (RLIMIT_NOFILE), and a server needs {LIMIT_MIN}"
         raise ServerFailedError(CONFIG_ERROR, f"{reason}: raise the limit (`ulimit -n`, or LimitNOFILE= of systemd)")
     most = for_clients(limit)
-    if config.has_tls_clients:
-        newcomers = for_newcomers(most, config.outstanding_handshake_limit_count)
-        config = attrs.evolve(config, outstanding_handshake_limit_count=newcomers)
+    if config.clients.has_tls:
+        newcomers = for_newcomers(most, config.clients.outstanding_handshake_limit_count)
+        config = attrs.evolve(config, clients=attrs.evolve(config.clients, outstanding_handshake_limit_count=newcomers))
         most -= newcomers
-    if 0 < config.max_connections <= most:
+    if 0 < config.limits.max_connections <= most:
         return config
-    if config.max_connections > most:
+    if config.limits.max_connections > most:
         journal.warning("maxCnxns is more than this process has descriptors for", maxCnxns=most)
-    return attrs.evolve(config, max_connections=most)
+    return attrs.evolve(config, limits=attrs.evolve(config.limits, max_connections=most))
 
 
 async def open_server(
@@ -246,19 +246,19 @@ class Server:
         self.loop = Loop()
         self.mailbox: Mailbox[Answer] = Mailbox(self.loop.wake)
         self._cutting = threading.Lock()
-        self.log = TransactionLog(disk, recovered.log, segment_bytes=config.log_file_bytes)
-        space = DiskSpace(disk, config.disk_low_bytes, config.disk_reserve_bytes)
+        self.log = TransactionLog(disk, recovered.log, segment_bytes=config.storage.log_file_bytes)
+        space = DiskSpace(disk, config.storage.disk_low_bytes, config.storage.disk_reserve_bytes)
         self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting, space)
         self.log_thread = LogThread(
             self.storage,
             self.mailbox,
-            config.fsync_warning_threshold_ms,
+            config.storage.fsync_warning_threshold_ms,
             say_slow=_say_slow,
             timed=self._fsynced,
             failed=StorageFailed,
         )
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
-        room = room_bytes(config.disk_low_bytes, config.disk_reserve_bytes)
+        room = room_bytes(config.storage.disk_low_bytes, config.storage.disk_reserve_bytes)
         self.snapshotter = Snapshotter(
             disk,
             self.log,
@@ -279,10 +279,10 @@ class Server:
         self.clients = ClientSockets(
             self.loop,
             client_protocol(config),
-            keep_alive=config.client_tcp_keep_alive,
-            handshakes_max=config.outstanding_handshake_limit_count,
+            keep_alive=config.clients.tcp_keep_alive,
+            handshakes_max=config.clients.outstanding_handshake_limit_count,
         )
-        count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
+        count_max, stall_seconds = config.membership.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
         look = partial(look_around, config, self.clients.handshakes)
         self._asked = AskedSnapshots(self.member, disk, self.mailbox.put, self.transfers.being_read)
@@ -294,7 +294,7 @@ class Server:
     def _fsynced(self, took_ms: int) -> None:
         metrics = self.member.metrics
         metrics.fsynctime.add(took_ms)
-        metrics.fsync_threshold_exceed_count += took_ms >= self.config.fsync_warning_threshold_ms
+        metrics.fsync_threshold_exceed_count += took_ms >= self.config.storage.fsync_warning_threshold_ms
 
     def _snapshot_answered(self, answer: SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed) -> None:
         """In the thread that writes them: who asked for one is told in the loop's."""
@@ -316,7 +316,7 @@ class Server:
 
     @property
     def _stall_ms(self) -> int:
-        return self.config.sync_limit_ms or STANDALONE_STALL_MS
+        return self.config.timing.sync_limit_ms or STANDALONE_STALL_MS
 
     async def run(self, started: Callable[[], None] | None) -> None:
         """Run all tasks until cancelled, or until there is something to begin anew with: `filled`, or what was staged.
@@ -345,7 +345,7 @@ class Server:
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
-            if self.config.pre_alloc_size_kib:
+            if self.config.storage.pre_alloc_size_kib:
                 self.snapshotter.preallocate()
             if election is not None:
                 nursery.start_soon(election.run, *self._sockets.election.values())
@@ -354,22 +354,22 @@ class Server:
                 nursery.start_soon(own.run)
             if self.hole is not None:
                 nursery.start_soon(self._fill, self.hole, greeting)
-            if self.config.purge_interval_hours > 0:
+            if self.config.storage.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
-            if self.config.scrub_interval_seconds:
-                seconds, rate = self.config.scrub_interval_seconds, self.config.scrub_bytes_per_second
+            if self.config.storage.scrub_interval_seconds:
+                seconds, rate = self.config.storage.scrub_interval_seconds, self.config.storage.scrub_bytes_per_second
                 nursery.start_soon(Scrubber(self.storage, self.mailbox.put, seconds, rate).run)
             if self._secrets is not None:
                 tell = partial(self._tell_secrets, nursery)
                 nursery.start_soon(self._read_again, self._secrets, tell, _keep_secrets)
             if self._users is not None:
                 nursery.start_soon(self._read_again, self._users, self._tell_users, _keep_users)
-            if self._stores is not None and self.config.client_cert_reload:
+            if self._stores is not None and self.config.client_tls.reloads:
                 nursery.start_soon(self._read_again, self._stores, self._tell_stores, _keep_stores)
-            if self._quorum_tls is not None and self.config.ssl_quorum_reload_cert_files:
+            if self._quorum_tls is not None and self.config.quorum_tls.reloads:
                 watched = self._quorum_tls.watched
                 nursery.start_soon(self._read_again, watched, self._tell_quorum_stores, _keep_quorum_stores)
-            if self._http.stores is not None and self.config.ssl_quorum_reload_cert_files:
+            if self._http.stores is not None and self.config.quorum_tls.reloads:
                 stores, take_new = self._http.stores, self._http.take_new_stores
                 nursery.start_soon(self._read_again, stores, take_new, _keep_admin_stores)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
@@ -414,11 +414,11 @@ class Server:
             self.addresses.who_may_come,
             self._party,
             serve_snapshot,
-            is_insecure=self.config.quorum_insecure,
+            is_insecure=self.config.quorum.insecure,
             tls=self._quorum_tls,
             refused=self._member_refused,
             dial=self.dial,
-            next_address_after_seconds=self.config.next_address_after_seconds,
+            next_address_after_seconds=self.config.addresses.next_address_after_seconds,
         )
 
     def _member_refused(self, host: str, reason: str) -> None:
@@ -439,7 +439,7 @@ class Server:
         name = b""
         if self.config.is_standalone:
             name = ALONE
-        elif self._secrets is not None and self.config.quorum_secret_required:
+        elif self._secrets is not None and self.config.quorum.secret_required:
             name = self._secrets.content[0].name
         elif not is_open(self.config):
             assert self._quorum_tls is not None
@@ -499,7 +499,7 @@ class Server:
     def _election(self, greeting: Greeting) -> ElectionLinks | None:
         if self.config.is_standalone:
             return None
-        timeout_ms = self.config.election_connect_timeout_ms
+        timeout_ms = self.config.membership.election_connect_timeout_ms
         links = ElectionLinks(greeting, self.addresses.election, self.mailbox.put, connect_timeout_ms=timeout_ms)
         self.addresses.meet = links.meet
         return links
@@ -516,7 +516,8 @@ class Server:
             quorum_addresses=self.addresses.quorum,
             observer_addresses=self.addresses.observer_masters,
             greeting=greeting,
-            connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
+            connect_timeout_ms=config.timing.connect_to_leader_limit_ms
+            or config.membership.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
             look=partial(look_around, config, self.clients.handshakes),
@@ -563,7 +564,7 @@ class Server:
 
     def _policy(self, *, takes_plain: bool) -> TlsPolicy | None:
         """None: everybody comes in as he is."""
-        if self._stores is None or (takes_plain and not self.config.client_port_unification):
+        if self._stores is None or (takes_plain and not self.config.clients.port_unification):
             return None
         policy = TlsPolicy(self._stores.content, takes_plain=takes_plain)
         self._policies.append(policy)
@@ -571,7 +572,7 @@ class Server:
 
     async def _purge_regularly(self) -> None:
         while True:
-            await trio.sleep(self.config.purge_interval_hours * 3600)
+            await trio.sleep(self.config.storage.purge_interval_hours * 3600)
             self.turn.purge()
 
     def _purge(self, offered: Mapping[Link, Zxid]) -> None:
@@ -582,7 +583,7 @@ class Server:
         config = self.config
         try:
             count, withdrawn = self.storage.purge(
-                offered, being_read, config.snap_retain_count, config.max_pinned_log_bytes
+                offered, being_read, config.storage.snap_retain_count, config.storage.max_pinned_log_bytes
             )
         except OSError as error:
             journal.error("cannot remove old files", reason=str(error))

@@ -31,9 +31,9 @@ journal = Journal("server")
 
 def of_zookeeper(config: Config) -> str | None:
     """Why a start would begin empty beside data of ZooKeeper; None: it would not."""
-    if _has_files(os.path.join(config.data_dir, DIRECTORY)):
+    if _has_files(os.path.join(config.storage.data_dir, DIRECTORY)):
         return None
-    for directory in dict.fromkeys((config.data_dir, config.data_log_dir)):
+    for directory in dict.fromkeys((config.storage.data_dir, config.storage.data_log_dir)):
         theirs = os.path.join(directory, "version-2")
         if os.path.isdir(theirs) and any(name.startswith(("log.", "snapshot.")) for name in os.listdir(theirs)):
             return (
@@ -51,15 +51,15 @@ def _has_files(directory: str) -> bool:
 
 
 def open_disk(config: Config) -> RealDisk:
-    if not config.data_dir_autocreate and not os.path.isdir(config.data_dir):
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir} does not exist")
+    if not config.storage.data_dir_autocreate and not os.path.isdir(config.storage.data_dir):
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.storage.data_dir} does not exist")
     try:
         foreign = of_zookeeper(config)
         if foreign is not None:
             raise ServerFailedError(DATA_DIRECTORY_ERROR, foreign)
-        return RealDisk(config.data_dir, config.data_log_dir)
+        return RealDisk(config.storage.data_dir, config.storage.data_log_dir)
     except DirectoryInUseError as error:
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir}: {error.strerror}") from error
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.storage.data_dir}: {error.strerror}") from error
     except OSError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
 
@@ -69,7 +69,7 @@ def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[R
     fill."""
     began_ms = now_ms()
     try:
-        make_room(disk, config.disk_low_bytes)
+        make_room(disk, config.storage.disk_low_bytes)
         _take(disk, config)
         if filled is not None:
             _put(disk, filled)
@@ -109,7 +109,7 @@ def _take(disk: RealDisk, config: Config) -> None:
         reason = f"what was restored cannot be read: {error}; without that file the start goes on as before"
         raise ServerFailedError(DATA_DIRECTORY_ERROR, reason) from error
     with contextlib.suppress(OSError):
-        os.rmdir(os.path.join(config.data_dir, RESTORED))
+        os.rmdir(os.path.join(config.storage.data_dir, RESTORED))
     if taken is not None:
         journal.warning(
             "this member goes on with a snapshot that was restored",
@@ -130,6 +130,6 @@ def _put(disk: RealDisk, hole: Hole) -> None:
 def _way_out(config: Config) -> str:
     """What to do about a damaged history where nobody else has it. Nothing is set aside by itself."""
     return (
-        f"Nobody else has it, so nothing is changed: zab restore {config.data_dir} --to DIR makes a new directory out "
-        "of what can be read"
+        f"Nobody else has it, so nothing is changed: zab restore {config.storage.data_dir} --to DIR makes a new "
+        "directory out of what can be read"
     )

@@ -30,11 +30,11 @@ DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
     """All of it, now. What cannot be seen is 0, or missing."""
-    data_bytes = _size_of(config.data_dir)
+    data_bytes = _size_of(config.storage.data_dir)
     return Surroundings(
         data_bytes,
-        data_bytes if config.data_log_dir == config.data_dir else _size_of(config.data_log_dir),
-        *_newest_snapshot(config.data_dir),
+        data_bytes if config.storage.data_log_dir == config.storage.data_dir else _size_of(config.storage.data_log_dir),
+        *_newest_snapshot(config.storage.data_dir),
         open_descriptors(),
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         {**_machine(), **_memory()},

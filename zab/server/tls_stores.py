@@ -25,8 +25,8 @@ from typing import Final, TypeVar
 
 from attrs import field, frozen
 
+from zab.configuration.blocks.cipher_suites import TLS_1_2
 from zab.host.process.private_file import PrivateFileError, Watched, demand_private
-from zab.member.settings.cipher_suites import TLS_1_2
 from zab.member.settings.config import Config
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
@@ -97,38 +97,38 @@ def stores_for_clients(config: Config) -> NamedStores:
     """Of the client port."""
     key = NamedStore(
         "ssl.keyStore",
-        config.ssl_key_store,
-        config.ssl_key_store_type,
-        config.ssl_key_store_password,
-        config.ssl_key_store_password_path,
+        config.client_tls.key_store,
+        config.client_tls.key_store_type,
+        config.client_tls.key_store_password,
+        config.client_tls.key_store_password_path,
     )
     trust = NamedStore(
         "ssl.trustStore",
-        config.ssl_trust_store,
-        config.ssl_trust_store_type,
-        config.ssl_trust_store_password,
-        config.ssl_trust_store_password_path,
+        config.client_tls.trust_store,
+        config.client_tls.trust_store_type,
+        config.client_tls.trust_store_password,
+        config.client_tls.trust_store_password_path,
     )
-    return NamedStores(key, trust, config.ssl_crl)
+    return NamedStores(key, trust, config.client_tls.crl)
 
 
 def stores_for_members(config: Config) -> NamedStores:
     """Of the ports for other members, and of the admin server."""
     key = NamedStore(
         "ssl.quorum.keyStore",
-        config.ssl_quorum_key_store,
-        config.ssl_quorum_key_store_type,
-        config.ssl_quorum_key_store_password,
-        config.ssl_quorum_key_store_password_path,
+        config.quorum_tls.key_store,
+        config.quorum_tls.key_store_type,
+        config.quorum_tls.key_store_password,
+        config.quorum_tls.key_store_password_path,
     )
     trust = NamedStore(
         "ssl.quorum.trustStore",
-        config.ssl_quorum_trust_store,
-        config.ssl_quorum_trust_store_type,
-        config.ssl_quorum_trust_store_password,
-        config.ssl_quorum_trust_store_password_path,
+        config.quorum_tls.trust_store,
+        config.quorum_tls.trust_store_type,
+        config.quorum_tls.trust_store_password,
+        config.quorum_tls.trust_store_password_path,
     )
-    return NamedStores(key, trust, config.ssl_quorum_crl)
+    return NamedStores(key, trust, config.quorum_tls.crl)
 
 
 def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
@@ -139,9 +139,9 @@ def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
 def client_port_context(config: Config) -> ssl.SSLContext:
     """Raises StoreError."""
     stores = stores_for_clients(config)
-    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.tls_versions, config.ssl_cipher_suites)
+    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.client_tls_versions, config.client_tls.cipher_suites)
     stores.load_key(context)
-    context.verify_mode = _CLIENT_AUTH[config.ssl_client_auth]
+    context.verify_mode = _CLIENT_AUTH[config.clients.certificates]
     if context.verify_mode != ssl.CERT_NONE:
         stores.load_trusted(context)
     return context

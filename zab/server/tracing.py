@@ -91,7 +91,7 @@ class Tracer:
 
 def refuse_without_library(config: Config) -> None:
     """Raises ServerFailedError where spans are asked for and nothing here could send them."""
-    if not config.tracing_sample_ratio:
+    if not config.tracing.sample_ratio:
         return
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
@@ -104,7 +104,7 @@ def refuse_without_library(config: Config) -> None:
 def open_tracing(config: Config) -> Tracer | None:
     """None where the configuration has none. Raises ServerFailedError."""
     refuse_without_library(config)
-    if not config.tracing_sample_ratio:
+    if not config.tracing.sample_ratio:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -118,5 +118,5 @@ def open_tracing(config: Config) -> Tracer | None:
     resource = Resource.create({"service.name": "zab", "service.instance.id": str(config.server_id)})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    journal.info("writes are traced", ratio=config.tracing_sample_ratio)
+    journal.info("writes are traced", ratio=config.tracing.sample_ratio)
     return Tracer(provider)

@@ -31,12 +31,12 @@ FILE_BYTES_MAX: Final = 1 << 20
 
 def watched_users(config: Config) -> Watched[Users] | None:
     """Those that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
-    if config.sasl_users_file is not None:
-        return Watched(config.sasl_users_file, _read_users)
+    if config.login.users_file is not None:
+        return Watched(config.login.users_file, _read_users)
     module = server_login(config)
-    if config.jaas_file is None or module is None or module.name == KERBEROS_LOGIN:
+    if config.login.jaas_file is None or module is None or module.name == KERBEROS_LOGIN:
         return None
-    return Watched(config.jaas_file, partial(_read_jaas, config.jaas_section, config.sasl_super_password))
+    return Watched(config.login.jaas_file, partial(_read_jaas, config.login.jaas_section, config.login.super_password))
 
 
 def kerberos_login(config: Config) -> Krb5Login | None:
@@ -46,26 +46,26 @@ def kerberos_login(config: Config) -> Krb5Login | None:
         return None
     try:
         if module.name != KERBEROS_LOGIN:
-            if config.removes_kerberos_host or config.removes_kerberos_realm:
+            if config.login.removes_kerberos_host or config.login.removes_kerberos_realm:
                 raise UsersError(f"line {module.line}: kerberos.* is set, but this is another login module")
             return None
-        if config.sasl_super_password is not None:
+        if config.login.super_password is not None:
             raise UsersError(f"line {module.line}: SASLAuthenticationProvider.superPassword is not of Kerberos")
         return krb5_login_of(module)
     except UsersError as error:
-        raise PrivateFileError(f"{config.jaas_file}: {error}") from None
+        raise PrivateFileError(f"{config.login.jaas_file}: {error}") from None
 
 
 def server_login(config: Config) -> LoginModule | None:
     """What the JAAS file has for the server; None: there is no such file, or nothing for the server in it. That is no
     error where nobody has to log in, as in ZooKeeper. Raises `PrivateFileError`."""
-    path = config.jaas_file
+    path = config.login.jaas_file
     if path is None:
         return None
     try:
-        module = login_module(_text(path), config.jaas_section)
-        if module is None and (SASL in config.required_schemes or config.sasl_super_password is not None):
-            raise UsersError(no_section(config.jaas_section))
+        module = login_module(_text(path), config.login.jaas_section)
+        if module is None and (SASL in config.access.required_schemes or config.login.super_password is not None):
+            raise UsersError(no_section(config.login.jaas_section))
     except UsersError as error:
         raise PrivateFileError(f"{path}: {error}") from None
     return module

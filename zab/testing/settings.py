@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from zab.configuration.fields import fields_with_keys
+from zab.configuration.fields import settings_of
 from zab.configuration.properties import escaped
 from zab.member.settings.zoo_cfg import UNKNOWN_KEY, Config, ConfigError, parse
 
@@ -88,7 +88,7 @@ def configuration(place: Place, places: list[Place], secret_path: Path, keys: Ma
     for warning in parsed.warnings:
         if warning.reason.startswith(UNKNOWN_KEY):
             # A member passes over it, for the sake of files that were written for others. Here it is a mistake.
-            known = [field.metadata["key"] for field in fields_with_keys(Config)]
+            known = [setting.key for setting in settings_of(Config)]
             near = get_close_matches(warning.key, ["size", "observers", *known], 1)
             hint = f". Did you mean {near[0]}?" if near else ""
             raise ValueError(f"{warning.key} is no argument of an ensemble, and no key of zoo.cfg{hint}")

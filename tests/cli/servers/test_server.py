@@ -230,9 +230,9 @@ def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
     for member in ensemble.members:
         ensemble._write_files(member, "super:x")
     config = load(ensemble.members[1].config_path)
-    assert config.data_dir == str(directory / "2")
+    assert config.storage.data_dir == str(directory / "2")
     assert config.server_id == 2
-    assert config.extended_types_enabled, "containers and TTLs"
+    assert config.tree.extended_types_enabled, "containers and TTLs"
     assert config.client_address == ("127.0.0.1", ensemble.members[1].client_port)
     assert not config.warnings
     assert len({port for m in ensemble.members for port in (m.client_port, m.quorum_port, m.election_port)}) == 9

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import attrs
 import pytest
 
+from zab.configuration.blocks.cipher_suites import TLS_1_3
 from zab.configuration.dynamic import Role
-from zab.configuration.fields import fields_with_keys
+from zab.configuration.fields import settings_of
 from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT, REFUSED
-from zab.member.settings.admin import PROMETHEUS
-from zab.member.settings.cipher_suites import TLS_1_3
+from zab.member.settings.commands import PROMETHEUS
 from zab.member.settings.config import SERVER_ID_UNKNOWN
 from zab.member.settings.zoo_cfg import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
 from zab.server.config_file import load
@@ -46,14 +47,18 @@ TROUBLE = DOCS / "how-to" / "troubleshoot.md"
 
 def test_the_defaults_are_zookeepers_except_for_retention() -> None:
     config = parse(STANDALONE, "zoo.cfg")
-    assert (config.tick_time_ms, config.min_session_timeout_ms, config.max_session_timeout_ms) == (3000, 6000, 60000)
-    assert config.data_log_dir == "/data"
-    assert config.max_client_connections == 60
-    assert config.snap_count == 100_000
-    assert config.global_outstanding_limit_count == 1000
-    assert config.jute_max_buffer_bytes == 0xFFFFF
-    assert config.four_letter_words == {"srvr"}
-    assert config.purge_interval_hours == 1
+    assert (config.timing.tick_time_ms, config.timing.min_session_timeout_ms, config.timing.max_session_timeout_ms) == (
+        3000,
+        6000,
+        60000,
+    )
+    assert config.storage.data_log_dir == "/data"
+    assert config.limits.max_connections_per_address == 60
+    assert config.storage.snap_count == 100_000
+    assert config.requests.global_outstanding_limit_count == 1000
+    assert config.requests.jute_max_buffer_bytes == 0xFFFFF
+    assert config.commands.four_letter_words == {"srvr"}
+    assert config.storage.purge_interval_hours == 1
     assert config.client_address == ("0.0.0.0", 2181)
     assert config.warnings == ()
 
@@ -65,7 +70,11 @@ def test_an_ensemble_file_gives_members_limits_and_own_id() -> None:
     assert config.ensemble.participants == {1, 2, 3}
     assert config.own_line is not None
     assert (config.own_line.host, config.own_line.quorum_port, config.own_line.election_port) == ("zoo2", 2888, 3888)
-    assert (config.init_limit_ms, config.sync_limit_ms, config.connect_to_leader_limit_ms) == (20000, 10000, 20000)
+    assert (config.timing.init_limit_ms, config.timing.sync_limit_ms, config.timing.connect_to_leader_limit_ms) == (
+        20000,
+        10000,
+        20000,
+    )
     assert config.role is Role.PARTICIPANT
 
 
@@ -134,8 +143,8 @@ COMPANIONS = {
 
 
 def test_every_key_sets_its_field_and_no_other() -> None:
-    for field in fields_with_keys(Config):
-        key, unit = field.metadata["key"], field.metadata["unit"]
+    for setting in settings_of(Config):
+        key, unit = setting.key, setting.unit
         is_quorum = key.startswith("ssl.quorum.") or "Quorum" in key or key == "portUnification"
         is_tls = not is_quorum and key.startswith(("ssl.", "secureClient", "client.", "X509"))
         text = STANDALONE + COMPANIONS.get(key, "") + (TLS if is_tls else "")
@@ -149,35 +158,31 @@ def test_every_key_sets_its_field_and_no_other() -> None:
         written = key.replace("*", "1")
         configs = [parse(f"{text}{prefix}{written}={value}", "zoo.cfg") for value in given]
         if unit not in ONLY_ONE and key not in ONLY_ONE:
-            assert any(getattr(config, field.name) != getattr(plain, field.name) for config in configs), key
-        allowed = {field.name} | ({"min_session_timeout_ms", "max_session_timeout_ms"} if key == "tickTime" else set())
+            assert any(setting.of(config) != setting.of(plain) for config in configs), key
+        allowed = {key} | ({"minSessionTimeout", "maxSessionTimeout"} if key == "tickTime" else set())
         for config in configs:
-            changed = {
-                other.name
-                for other in fields_with_keys(Config)
-                if getattr(config, other.name) != getattr(plain, other.name)
-            }
+            changed = {other.key for other in settings_of(Config) if other.of(config) != other.of(plain)}
             assert changed <= allowed, key
 
 
 @pytest.mark.parametrize(
     ("line", "name", "value"),
     [
-        ("jute.maxbuffer=0x9fffff", "jute_max_buffer_bytes", 0x9FFFFF),
-        ("zookeeper.jute.maxbuffer=4096", "jute_max_buffer_bytes", 4096),
-        ("minSessionTimeout=-1", "min_session_timeout_ms", 6000),
-        ("maxSessionTimeout=90000", "max_session_timeout_ms", 90000),
-        ("4lw.commands.whitelist=stat, ruok ,", "four_letter_words", {"stat", "ruok"}),
-        ("clientPortAddress=[::1]", "client_port_address", "::1"),
-        ("skipACL=YES", "skip_acl", True),
-        ("counterLimit=200", "counter_limit", 200),
-        ("snapCount=1", "snap_count", 2),
-        ("autopurge.snapRetainCount=1", "snap_retain_count", 3),
-        ("maxClientCnxns=0", "max_client_connections", 0),
+        ("jute.maxbuffer=0x9fffff", "requests.jute_max_buffer_bytes", 0x9FFFFF),
+        ("zookeeper.jute.maxbuffer=4096", "requests.jute_max_buffer_bytes", 4096),
+        ("minSessionTimeout=-1", "timing.min_session_timeout_ms", 6000),
+        ("maxSessionTimeout=90000", "timing.max_session_timeout_ms", 90000),
+        ("4lw.commands.whitelist=stat, ruok ,", "commands.four_letter_words", {"stat", "ruok"}),
+        ("clientPortAddress=[::1]", "clients.address", "::1"),
+        ("skipACL=YES", "access.skip_acl", True),
+        ("counterLimit=200", "batches.counter_limit", 200),
+        ("snapCount=1", "storage.snap_count", 2),
+        ("autopurge.snapRetainCount=1", "storage.snap_retain_count", 3),
+        ("maxClientCnxns=0", "limits.max_connections_per_address", 0),
     ],
 )
 def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
-    assert getattr(parse(STANDALONE + line, "zoo.cfg"), name) == value
+    assert attrgetter(name)(parse(STANDALONE + line, "zoo.cfg")) == value
 
 
 @pytest.mark.parametrize(
@@ -306,11 +311,11 @@ def test_a_member_has_an_address_on_each_network() -> None:
     ]
     assert own.role is Role.OBSERVER
     assert str(own) == "server.4=[fe80::1]:1:2|b:3:4:observer;0.0.0.0:2181"
-    assert config.next_address_after_seconds == 1.0
+    assert config.addresses.next_address_after_seconds == 1.0
     more = "\nmultiAddress.reachabilityCheckTimeoutMs=250"
-    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).next_address_after_seconds == 0.25
+    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).addresses.next_address_after_seconds == 0.25
     more += "\nmultiAddress.reachabilityCheckEnabled=false"
-    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).next_address_after_seconds == 0.0
+    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).addresses.next_address_after_seconds == 0.0
 
 
 def test_secure_client_port_in_a_server_line_is_refused() -> None:
@@ -417,7 +422,7 @@ def test_tls_between_members_is_as_it_is_said_or_refused(lines: str, line: int, 
     "lines", ["sslQuorumReloadCertFiles=true", "admin.needClientAuth=true\nssl.quorum.crl=true"], ids=["reload", "crl"]
 )
 def test_what_of_tls_concerns_the_admin_server_too(lines: str) -> None:
-    assert parse(f"{STANDALONE}admin.forceHttps=true\n{QUORUM_TLS}{lines}", "zoo.cfg").has_tls_admin
+    assert parse(f"{STANDALONE}admin.forceHttps=true\n{QUORUM_TLS}{lines}", "zoo.cfg").admin.has_tls
 
 
 @pytest.mark.parametrize(
@@ -429,7 +434,7 @@ def test_what_of_tls_concerns_the_admin_server_too(lines: str) -> None:
     ],
 )
 def test_versions_of_tls_between_members(lines: str, versions: set[str]) -> None:
-    assert parse(f"{STANDALONE}sslQuorum=true\n{QUORUM_TLS}{lines}", "zoo.cfg").quorum_versions_of_tls == versions
+    assert parse(f"{STANDALONE}sslQuorum=true\n{QUORUM_TLS}{lines}", "zoo.cfg").quorum_tls_versions == versions
 
 
 @pytest.mark.parametrize(
@@ -485,8 +490,8 @@ def test_key_of_security_that_is_switched_off_is_none(line: str) -> None:
 def test_port_for_tls_and_who_is_believed_there() -> None:
     config = parse(STANDALONE + TLS + "ssl.clientAuth=WANT\nssl.enabledProtocols=TLSv1.3\n", "zoo.cfg")
     assert config.secure_client_address == ("0.0.0.0", 2281)
-    assert config.ssl_client_auth == "want"
-    assert config.ssl_enabled_protocols == {"TLSv1.3"}
+    assert config.clients.certificates == "want"
+    assert config.client_tls.enabled_protocols == {"TLSv1.3"}
     assert config.warnings == ()
     alone = parse(f"dataDir=/d\n{TLS}", "zoo.cfg")
     assert (alone.client_address, alone.secure_client_address) == (None, ("0.0.0.0", 2281))
@@ -593,7 +598,7 @@ def test_what_is_asked_of_clients_and_cannot_be_is_refused(lines: str, line: int
 )
 def test_what_is_required_of_clients(lines: str, required: set[str]) -> None:
     config = parse(STANDALONE + SASL_USERS + lines, "zoo.cfg")
-    assert config.required_schemes == required
+    assert config.access.required_schemes == required
     assert config.warnings == ()
 
 
@@ -614,7 +619,7 @@ def test_requiring_what_everybody_has_is_warned_of() -> None:
 def test_keys_of_a_family_count_all() -> None:
     text = STANDALONE + SASL_USERS + "superUser=a\nsuperUser.x=b\nsuperUser.y=c\nsuperUser.x=d\n"
     config = parse(text, "zoo.cfg")
-    assert (config.sasl_super_user, set(config.sasl_super_users)) == ("a", {"c", "d"})
+    assert (config.access.sasl_super_user, set(config.access.sasl_super_users)) == ("a", {"c", "d"})
     assert [warning.key for warning in config.warnings] == ["superUser.x"]
     with pytest.raises(ConfigError, match=r"zoo.cfg:4: zookeeper.superUser.x: in a file it is written superUser.x"):
         parse(STANDALONE + SASL_USERS + "zookeeper.superUser.x=b", "zoo.cfg")
@@ -623,14 +628,14 @@ def test_keys_of_a_family_count_all() -> None:
 def test_secret_in_the_file_is_in_no_text_made_of_it() -> None:
     lines = "java.security.auth.login.config=/j\nSASLAuthenticationProvider.superPassword=hidden"
     config = parse(STANDALONE + lines, "zoo.cfg")
-    assert config.sasl_super_password == "hidden"
+    assert config.login.super_password == "hidden"
     assert "hidden" not in repr(config)
 
 
 def test_passwords_of_stores_are_in_no_text_made_of_the_file() -> None:
     lines = f"{TLS}ssl.keyStore.password=hidden\nssl.trustStore.password=hidden\n"
     config = parse(STANDALONE + lines, "zoo.cfg")
-    assert (config.ssl_key_store_password, config.ssl_trust_store_password) == ("hidden", "hidden")
+    assert (config.client_tls.key_store_password, config.client_tls.trust_store_password) == ("hidden", "hidden")
     assert "hidden" not in repr(config)
 
 
@@ -650,7 +655,7 @@ BOTH = (
     ],
 )
 def test_versions_of_tls_are_those_that_are_named(lines: str, versions: set[str]) -> None:
-    assert parse(STANDALONE + TLS + lines, "zoo.cfg").tls_versions == versions
+    assert parse(STANDALONE + TLS + lines, "zoo.cfg").client_tls_versions == versions
 
 
 @pytest.mark.parametrize(
@@ -704,7 +709,7 @@ def test_switching_off_what_is_not_built_needs_no_warning() -> None:
 
 def test_a_key_set_twice_has_its_last_value_and_a_warning() -> None:
     config = parse(STANDALONE + "tickTime=1000\nzookeeper.tickTime=2000\n", "zoo.cfg")
-    assert config.tick_time_ms == 2000
+    assert config.timing.tick_time_ms == 2000
     assert [str(warning) for warning in config.warnings] == [
         "zoo.cfg:3: tickTime: it is set again in line 4, which counts"
     ]
@@ -839,7 +844,7 @@ def test_a_standalone_server_needs_no_myid(tmp_path: Path) -> None:
     file = tmp_path / "zoo.cfg"
     file.write_bytes(f"dataDir={tmp_path}/\xe9\nclientPort=2181\n".encode("latin-1"))
     config = load(file)
-    assert (config.server_id, config.data_dir) == (STANDALONE_SERVER_ID, f"{tmp_path}/é")
+    assert (config.server_id, config.storage.data_dir) == (STANDALONE_SERVER_ID, f"{tmp_path}/é")
 
 
 @pytest.mark.parametrize(
@@ -876,7 +881,7 @@ def test_four_letter_words_are_allowed_by_the_list_or_by_the_star() -> None:
 def test_a_configuration_cannot_be_changed() -> None:
     config = parse(STANDALONE, "zoo.cfg")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        config.tick_time_ms = 1  # type: ignore[misc]
+        config.timing.tick_time_ms = 1  # type: ignore[misc]
     assert isinstance(config, Config)
 
 
@@ -892,13 +897,13 @@ def test_the_operations_page_lists_every_key_with_unit_default_and_reason() -> N
         tuple(
             cell.replace("|", r"\|")
             for cell in (
-                f"`{field.metadata['key']}`",
-                field.metadata["unit"],
-                field.metadata["shown"],
-                field.metadata["reason"],
+                f"`{setting.key}`",
+                setting.unit,
+                setting.shown,
+                setting.reason,
             )
         )
-        for field in fields_with_keys(Config)
+        for setting in settings_of(Config)
     ]
     assert table_rows(OPERATIONS.read_text(), "Configuration keys") == expected
 

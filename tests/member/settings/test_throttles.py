@@ -14,12 +14,17 @@ from tests.direct.members import Client, Ensemble
 from zab.member.clients.connection import Hold
 from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.settings.config import Config
+from zab.member.settings.throttles import ConnectionThrottleSettings
 from zab.member.settings.zoo_cfg import parse
 
 
-def settings(**lines: object) -> Config:
+def config_of(**lines: object) -> Config:
     text = "".join(f"connection_throttle_{key}={value}\n" for key, value in lines.items())
     return parse(f"dataDir=/d\nclientPort=1\n{text}", "zoo.cfg")
+
+
+def settings(**lines: object) -> ConnectionThrottleSettings:
+    return config_of(**lines).connection_throttle
 
 
 class Chance(Random):
@@ -354,12 +359,15 @@ def test_large_read_is_answered_at_once_and_takes_no_place() -> None:
 
 
 def test_settings_of_the_throttles_are_off_by_default_and_zookeepers() -> None:
-    config = settings()
-    assert (config.connection_throttle_tokens, config.request_throttle_max_requests) == (0, 0)
-    assert (config.throttled_op_wait_time_ms, config.large_request_threshold_bytes) == (0, -1)
-    assert config.large_requests_bytes_max == 104_857_600
-    assert (config.request_throttle_drop_stale, config.request_stale_connection_check) == (True, True)
-    assert attrs.fields(Config).connection_throttle_drop_increase.default == 0.02
+    config = config_of()
+    assert (config.connection_throttle.tokens, config.request_throttle.max_requests) == (0, 0)
+    assert (
+        config.request_throttle.throttled_op_wait_time_ms,
+        config.request_throttle.large_request_threshold_bytes,
+    ) == (0, -1)
+    assert config.request_throttle.large_requests_bytes_max == 104_857_600
+    assert (config.request_throttle.drop_stale, config.request_throttle.stale_connection_check) == (True, True)
+    assert attrs.fields(ConnectionThrottleSettings).drop_increase.default == 0.02
 
 
 def test_bad_frame_among_those_that_wait_ends_its_connection() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.zookeeper_server import ZooKeeperError, jars_directory
-from zab.configuration.fields import fields_with_keys
+from zab.configuration.fields import settings_of
 from zab.member.settings.zoo_cfg import Config, ConfigError, parse
 
 STANDALONE = "dataDir=/data\nclientPort=2181\n"
@@ -94,7 +94,7 @@ def keys() -> set[str]:
 
 
 def is_honoured(key: str) -> bool:
-    own = [field.metadata["key"] for field in fields_with_keys(Config)]
+    own = [setting.key for setting in settings_of(Config)]
     return any(
         key == each or (each.endswith("*") and (key + ".").startswith(each[:-1].rstrip(".") + ".")) for each in own
     )

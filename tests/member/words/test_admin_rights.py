@@ -6,7 +6,9 @@ import pytest
 from attrs import evolve
 
 from datatree.acl import ADMIN, ALL, READ, SUPER, AclList, digest_identity
+from zab.member.settings.access import AccessSettings
 from zab.member.settings.config import Config
+from zab.member.settings.storage import StorageSettings
 from zab.member.words.admin_commands import COMMANDS
 from zab.member.words.admin_rights import identities_of, is_own_name, is_own_page, may_have_all
 
@@ -14,7 +16,7 @@ BOB = digest_identity(b"bob:pw")
 ROOT_OF_BOB = ((ALL, *BOB),)
 ANYONE = (b"world", b"anyone")
 SUPER_DIGEST = digest_identity(b"super:wire")[1].decode()
-CONFIG = Config(data_dir="/data", super_digest=SUPER_DIGEST)
+CONFIG = Config(storage=StorageSettings(data_dir="/data"), access=AccessSettings(super_digest=SUPER_DIGEST))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_what_a_header_proves() -> None:
     assert identities_of("digest super:wire", CONFIG) == (digest_identity(b"super:wire"), SUPER)
     for proves_nothing in ("", "digest", "digest  bob:pw", "digest bob:pw more", "Basic bob:pw", "ip 127.0.0.1"):
         assert identities_of(proves_nothing, CONFIG) == ()
-    assert identities_of("digest bob:pw", evolve(CONFIG, digest_enabled=False)) == ()
+    assert identities_of("digest bob:pw", evolve(CONFIG, access=evolve(CONFIG.access, digest_enabled=False))) == ()
 
 
 @pytest.mark.parametrize(

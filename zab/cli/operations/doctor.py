@@ -97,7 +97,7 @@ async def _examine(checked: Checked, ports: list[AdminPort], seconds: float, syn
     skews = {f"server.{each.view.member}": each.skew_seconds for each in told}
     found += checks.of_clocks({name: skew for name, skew in skews.items() if skew is not None})
     limit = probes.descriptors()
-    found += checks.of_limits(limit, for_clients(limit), config.max_connections)
+    found += checks.of_limits(limit, for_clients(limit), config.limits.max_connections)
     found += await trio.to_thread.run_sync(_disks, checked, syncs)
     found += checks.of_certificates(_certificates(checked))
     versions = {f"server.{each.view.member}": each.version for each in told}
@@ -165,13 +165,13 @@ def _disks(checked: Checked, syncs: int) -> Iterator[Check]:
     assert checked.config is not None
     config = checked.config
     found: list[Check] = []
-    for path in dict.fromkeys((config.data_log_dir, config.data_dir)):
+    for path in dict.fromkeys((config.storage.data_log_dir, config.storage.data_dir)):
         if not os.path.isdir(path):
             found.append(Check("disk", Verdict.SKIPPED, path, "there is no such directory yet"))
             continue
-        count = syncs if path == config.data_log_dir else min(syncs, 1)
+        count = syncs if path == config.storage.data_log_dir else min(syncs, 1)
         disk = probes.measured(path, syncs=count)
-        found += checks.of_disk(disk if count > 1 else _without_syncs(disk), config.disk_low_bytes)
+        found += checks.of_disk(disk if count > 1 else _without_syncs(disk), config.storage.disk_low_bytes)
     return iter(found)
 
 
@@ -184,16 +184,16 @@ def _certificates(checked: Checked) -> dict[str, float | str]:
     config = checked.config
     stores = (
         (
-            config.ssl_key_store,
-            config.ssl_key_store_type,
-            config.ssl_key_store_password,
-            config.ssl_key_store_password_path,
+            config.client_tls.key_store,
+            config.client_tls.key_store_type,
+            config.client_tls.key_store_password,
+            config.client_tls.key_store_password_path,
         ),
         (
-            config.ssl_quorum_key_store,
-            config.ssl_quorum_key_store_type,
-            config.ssl_quorum_key_store_password,
-            config.ssl_quorum_key_store_password_path,
+            config.quorum_tls.key_store,
+            config.quorum_tls.key_store_type,
+            config.quorum_tls.key_store_password,
+            config.quorum_tls.key_store_password_path,
         ),
     )
     found: dict[str, float | str] = {}

@@ -157,7 +157,7 @@ def support_command(
     for number, (file, each) in enumerate(checked.items(), 1):
         _of_configuration(f"{number}-{_safe(Path(file).name)}", file, each, found)
         _of_journals(str(number), each, log_bytes, found, with_audit=audit)
-        if not log and each.config is not None and each.config.log_file is None:
+        if not log and each.config is not None and each.config.journal.file is None:
             reason = "its journal is where its standard error goes, and not in this: --log FILE adds it"
             say(f"zab: {file} names no log.file: {reason}", sys.stderr)
     for number, path in enumerate(log or (), 1):
@@ -251,16 +251,16 @@ def _secrets(checked: dict[str, Checked]) -> Iterator[str]:
         config = each.config
         if config is None:
             continue
-        if config.quorum_secret_file is not None:
-            yield from _LONG.findall(_quietly(config.quorum_secret_file))
-        if config.sasl_users_file is not None:
-            for line in _quietly(config.sasl_users_file).splitlines():
+        if config.quorum.secret_file is not None:
+            yield from _LONG.findall(_quietly(config.quorum.secret_file))
+        if config.login.users_file is not None:
+            for line in _quietly(config.login.users_file).splitlines():
                 yield from {line.partition(":")[2].strip(), line.rpartition(":")[2].strip()}
-        if config.jaas_file is not None:
-            yield from _of_jaas(_quietly(config.jaas_file))
+        if config.login.jaas_file is not None:
+            yield from _of_jaas(_quietly(config.login.jaas_file))
         for path in (
-            *(config.ssl_key_store_password_path, config.ssl_trust_store_password_path),
-            *(config.ssl_quorum_key_store_password_path, config.ssl_quorum_trust_store_password_path),
+            *(config.client_tls.key_store_password_path, config.client_tls.trust_store_password_path),
+            *(config.quorum_tls.key_store_password_path, config.quorum_tls.trust_store_password_path),
         ):
             if path is not None:
                 yield from map(str.strip, _quietly(path).splitlines())
@@ -285,8 +285,8 @@ def _of_configuration(name: str, file: str, checked: Checked, found: _Found) -> 
     found.texts[f"configuration/{name}"] = redacted_configuration(text, is_public)
     found.values[f"check/{name}.json"] = list(checked.lines(file))
     config = checked.config
-    if config is not None and config.dynamic_config_file is not None:
-        text = found.text_of(config.dynamic_config_file, CONFIGURATION_BYTES_MAX)
+    if config is not None and config.membership.dynamic_config_file is not None:
+        text = found.text_of(config.membership.dynamic_config_file, CONFIGURATION_BYTES_MAX)
         found.texts[f"configuration/{name}.dynamic"] = redacted_configuration(text, is_public)
 
 
@@ -294,9 +294,9 @@ def _of_journals(name: str, checked: Checked, bytes_max: int, found: _Found, *, 
     config = checked.config
     if config is None:
         return
-    named = [(config.log_file, config.log_files_count)]
-    if with_audit and config.audit_enabled:
-        named.append((config.audit_file, config.audit_files_count))
+    named = [(config.journal.file, config.journal.files_count)]
+    if with_audit and config.audit.enabled:
+        named.append((config.audit_file, config.audit.files_count))
     for path, count in named:
         if path is None:
             continue

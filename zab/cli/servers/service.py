@@ -116,14 +116,14 @@ def _missing(config: Config) -> dict[str, str]:
 
 def _directories(config: Config) -> dict[str, str]:
     """Where a member writes, by the key that says it; each once."""
-    named = {"dataDir": config.data_dir, "dataLogDir": config.data_log_dir}
+    named = {"dataDir": config.storage.data_dir, "dataLogDir": config.storage.data_log_dir}
     named |= {key: os.path.dirname(path) for key, path in _files(config).items()}
     return {key: path for at, (key, path) in enumerate(named.items()) if path not in list(named.values())[:at]}
 
 
 def _files(config: Config) -> dict[str, str]:
-    files = {"log.file": config.log_file} if config.log_file is not None else {}
-    return files | ({"audit.file": config.audit_file} if config.audit_enabled else {})
+    files = {"log.file": config.journal.file} if config.journal.file is not None else {}
+    return files | ({"audit.file": config.audit_file} if config.audit.enabled else {})
 
 
 def _is_user(name: str) -> bool:
@@ -137,15 +137,15 @@ def _is_user(name: str) -> bool:
 def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
     """The text of the unit. Raises ValueError for a path that is not absolute, or cannot stand in one."""
     files = _files(config)
-    for key, path in {"dataDir": config.data_dir, "dataLogDir": config.data_log_dir, **files}.items():
+    for key, path in {"dataDir": config.storage.data_dir, "dataLogDir": config.storage.data_log_dir, **files}.items():
         if not path.startswith("/"):
             raise ValueError(f"{file}: {key}={path} is no absolute path: a service has no directory that it begins in")
-    in_force = [str(file.parent)] if config.reconfig_enabled else []
+    in_force = [str(file.parent)] if config.membership.reconfig_enabled else []
     written = dict.fromkeys([*_directories(config).values(), *in_force])
     everywhere = [*written, str(file), str(python)]
     hides_tmp = not any(path.startswith(f"{each}/") for path in everywhere for each in _SERVED_ELSEWHERE)
     low = any(0 < port < 1024 for port in _ports(config))
-    reload = ["ExecReload=/bin/kill -HUP $MAINPID"] if config.log_file is not None else []
+    reload = ["ExecReload=/bin/kill -HUP $MAINPID"] if config.journal.file is not None else []
     lines = [
         MARK,
         "[Unit]",
@@ -207,8 +207,8 @@ def _ports(config: Config) -> list[int]:
     ports = [address[1] for address in (config.client_address, config.secure_client_address) if address is not None]
     if config.own_line is not None:
         ports += [port for each in config.own_line.addresses for port in (each.quorum_port, each.election_port)]
-    ports += [config.admin_port] if config.admin_enabled else []
-    return ports + ([config.metrics_port] if config.exports_metrics else [])
+    ports += [config.admin.port] if config.admin.enabled else []
+    return ports + ([config.metrics.port] if config.commands.exports_metrics else [])
 
 
 def _word(text: str, *, in_command: bool = False) -> str:

@@ -61,10 +61,10 @@ _PROOFS = frozenset({int(OpCode.AUTH), int(OpCode.SASL)})
 
 def identities_of_subject(config: Config, subject: str) -> tuple[Identity, ...]:
     """What a client has from the start that proved a subject by its certificate; empty: it proved none."""
-    if not subject or not config.offers_x509:
+    if not subject or not config.clients.offers_x509:
         return ()
     identity = X509.encode(), subject.encode()
-    return (identity, SUPER) if subject == config.x509_super_user else (identity,)
+    return (identity, SUPER) if subject == config.access.x509_super_user else (identity,)
 
 
 class Verdict(Enum):
@@ -94,11 +94,11 @@ class Authentication:
         """Who may log in by SASL; nobody before it was said."""
         self.kerberos: Logins | None = None
         """With it, clients log in by GSSAPI, and not by DIGEST-MD5."""
-        self._required = frozenset(scheme.encode() for scheme in config.required_schemes)
+        self._required = frozenset(scheme.encode() for scheme in config.access.required_schemes)
         self.is_required = bool(self._required)
         """Whether not everybody may ask for everything."""
-        self._super_users = {*config.sasl_super_users, config.sasl_super_user}
-        super_digest = config.super_digest
+        self._super_users = {*config.access.sasl_super_users, config.access.sasl_super_user}
+        super_digest = config.access.super_digest
         self._super_digest = None if super_digest is None else super_digest.encode()
 
     def take(self, event: UsersRead) -> None:
@@ -121,9 +121,9 @@ class Authentication:
         return Verdict.ACCEPTED
 
     def _prove_digest(self, connection: ClientConnection, proof: bytes) -> Verdict:
-        if not self._config.digest_enabled:
+        if not self._config.access.digest_enabled:
             return Verdict.REFUSED
-        identity = digest_identity(proof, self._config.digest_algorithm)
+        identity = digest_identity(proof, self._config.access.digest_algorithm)
         proven = (identity, SUPER) if identity[1] == self._super_digest else (identity,)
         return Verdict.ACCEPTED if connection.identify(*proven) else Verdict.REFUSED
 
@@ -134,9 +134,9 @@ class Authentication:
 
     def _prove_ensemble(self, _connection: ClientConnection, proof: bytes) -> Verdict:
         """It proves nothing about the client: who asks for an ensemble by name wants to be refused by any other."""
-        if not self._config.asks_for_ensemble:
+        if not self._config.access.asks_for_ensemble:
             return Verdict.REFUSED
-        names = self._config.ensemble_names
+        names = self._config.access.ensemble_names
         is_other = proof and names and proof.decode("utf-8", "replace") not in names
         return Verdict.CLOSED if is_other else Verdict.ACCEPTED
 
@@ -148,7 +148,7 @@ class Authentication:
             self._begin_step(self.kerberos, connection, xid, token)
             return None
         nonce = connection.sasl_nonce
-        if not self._config.offers_sasl or nonce is None:
+        if not self._config.login.is_offered or nonce is None:
             raise self._failed()
         if not nonce:
             # A token that comes first says nothing in DIGEST-MD5: ZooKeeper passes over it, too.
@@ -193,14 +193,14 @@ class Authentication:
         identities = [(SASL.encode(), user.encode())]
         if user in self._super_users:
             identities.append(SUPER)
-        if self._config.any_sasl_user is not None:
-            identities.append((ANY_SASL, self._config.any_sasl_user.encode()))
+        if self._config.access.any_sasl_user is not None:
+            identities.append((ANY_SASL, self._config.access.any_sasl_user.encode()))
         return connection.identify(*identities)
 
     def _failed(self) -> SaslFailed:
         if SASL.encode() in self._required:
             return SaslFailed(ErrorCode.SESSIONCLOSEDREQUIRESASLAUTH)
-        keeps = self._config.keeps_sasl_failed and self._config.offers_sasl
+        keeps = self._config.access.keeps_sasl_failed and self._config.login.is_offered
         return SaslFailed(ErrorCode.OK if keeps else ErrorCode.AUTHFAILED)
 
 

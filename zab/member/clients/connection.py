@@ -34,6 +34,7 @@ import attrs
 
 from datatree.slices import ENDED
 from session.identity import NO_SESSION, SessionId
+from zab.configuration.blocks.limits import LimitSettings
 from zab.member.clients.kerberos import Login
 from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
 
@@ -227,8 +228,7 @@ class ClientConnection:
 class Clients:
     """All connections of this member, which of them serves which session, and the limits."""
 
-    def __init__(self, *, per_host_count_max: int, total_count_max: int) -> None:
-        """A limit of 0 is none."""
+    def __init__(self, limits: LimitSettings) -> None:
         self.all: dict[ClientConnection, None] = {}
         """In the order in which they came: sets of connections are dicts, so that a run can be repeated exactly."""
         self.by_session: dict[SessionId, ClientConnection] = {}
@@ -239,15 +239,14 @@ class Clients:
         self.waiting_words: list[ClientConnection] = []
         """Those whose four-letter word is answered once the surroundings were looked at."""
         self._per_host: Counter[str] = Counter()
-        self._per_host_count_max = per_host_count_max
-        self._total_count_max = total_count_max
+        self._limits = limits
 
     def admit(self, connection: ClientConnection) -> bool:
         """Count a new connection in; False: a limit is reached and it is to be closed at once."""
         assert not connection.is_ours
         if (
-            0 < self._total_count_max <= len(self.all)
-            or 0 < self._per_host_count_max <= self._per_host[connection.host]
+            0 < self._limits.max_connections <= len(self.all)
+            or 0 < self._limits.max_connections_per_address <= self._per_host[connection.host]
         ):
             self.close(connection)
             return False

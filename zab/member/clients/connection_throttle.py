@@ -16,30 +16,30 @@ from __future__ import annotations
 
 from random import Random
 
-from zab.member.settings.throttles import ThrottleSettings
+from zab.member.settings.throttles import ConnectionThrottleSettings
 
 
 class ConnectionThrottle:
     """Of one member. Clock and chance are handed in; `now` is in ms and never falls."""
 
-    def __init__(self, settings: ThrottleSettings, rng: Random, now: int) -> None:
-        assert settings.connection_throttle_tokens > 0, "else it is off"
+    def __init__(self, settings: ConnectionThrottleSettings, rng: Random, now: int) -> None:
+        assert settings.tokens > 0, "else it is off"
         self._settings = settings
         self._rng = rng
-        is_weighed = settings.connection_throttle_weight_enabled
-        self._cost_of_new = settings.connection_throttle_global_session_weight if is_weighed else 1
-        self._cost_of_local = settings.connection_throttle_local_session_weight if is_weighed else 1
-        self._cost_of_renewed = settings.connection_throttle_renew_session_weight if is_weighed else 1
-        self._size = settings.connection_throttle_tokens * self._cost_of_new
-        self._fill_count = settings.connection_throttle_fill_count * self._cost_of_new
+        is_weighed = settings.weight_enabled
+        self._cost_of_new = settings.global_session_weight if is_weighed else 1
+        self._cost_of_local = settings.local_session_weight if is_weighed else 1
+        self._cost_of_renewed = settings.renew_session_weight if is_weighed else 1
+        self._size = settings.tokens * self._cost_of_new
+        self._fill_count = settings.fill_count * self._cost_of_new
         self._tokens = self._size
         self._filled_at = self._adapted_at = now
         self.drop_probability = 0.0
 
     @staticmethod
-    def of(settings: ThrottleSettings, rng: Random, now: int) -> ConnectionThrottle | None:
+    def of(settings: ConnectionThrottleSettings, rng: Random, now: int) -> ConnectionThrottle | None:
         """None where it is off."""
-        return ConnectionThrottle(settings, rng, now) if settings.connection_throttle_tokens else None
+        return ConnectionThrottle(settings, rng, now) if settings.tokens else None
 
     @property
     def deficit(self) -> int:
@@ -51,7 +51,7 @@ class ConnectionThrottle:
         paid."""
         cost = self._cost_of_renewed if is_renewal else self._cost_of_local if is_local else self._cost_of_new
         self._fill(now)
-        if self._settings.connection_throttle_freeze_time_ms >= 0:
+        if self._settings.freeze_time_ms >= 0:
             self._adapt(now)
             if self._rng.random() < self.drop_probability:
                 return False
@@ -62,17 +62,17 @@ class ConnectionThrottle:
 
     def _fill(self, now: int) -> None:
         passed = now - self._filled_at
-        if passed > self._settings.connection_throttle_fill_time_ms:
-            back = passed * self._fill_count // self._settings.connection_throttle_fill_time_ms
+        if passed > self._settings.fill_time_ms:
+            back = passed * self._fill_count // self._settings.fill_time_ms
             self._tokens = min(self._size, self._tokens + back)
             self._filled_at = now
 
     def _adapt(self, now: int) -> None:
         settings = self._settings
-        if now - self._adapted_at <= settings.connection_throttle_freeze_time_ms:
+        if now - self._adapted_at <= settings.freeze_time_ms:
             return
         self._adapted_at = now
         if not self._tokens:
-            self.drop_probability = min(1.0, self.drop_probability + settings.connection_throttle_drop_increase)
-        elif self.deficit <= round(self._size * settings.connection_throttle_decrease_ratio):
-            self.drop_probability = max(0.0, self.drop_probability - settings.connection_throttle_drop_decrease)
+            self.drop_probability = min(1.0, self.drop_probability + settings.drop_increase)
+        elif self.deficit <= round(self._size * settings.decrease_ratio):
+            self.drop_probability = max(0.0, self.drop_probability - settings.drop_decrease)

@@ -97,5 +97,5 @@ def name_of(principal: str, realm: str, config: Config) -> str | None:
         return None
     if parts["realm"] != f"@{realm}":
         return principal
-    host = "" if config.removes_kerberos_host else parts["host"] or ""
-    return parts["name"] + host + ("" if config.removes_kerberos_realm else parts["realm"])
+    host = "" if config.login.removes_kerberos_host else parts["host"] or ""
+    return parts["name"] + host + ("" if config.login.removes_kerberos_realm else parts["realm"])

@@ -106,7 +106,7 @@ def config_in_force(config: Config, peer: PeerState) -> Config:
 
 def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
     """What makes the text of the next configuration, while this member leads."""
-    if not config.reconfig_enabled:
+    if not config.membership.reconfig_enabled:
         return None
 
     def reconfigure(
@@ -124,9 +124,9 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
             after = next_ensemble(in_force(config, peer), joining, leaving, members, zxid)
         except ChangeError:
             raise Refused(ErrorCode.BADARGUMENTS) from None
-        if not config.multi_address_enabled and any(line.others for line in after.servers.values()):
+        if not config.addresses.enabled and any(line.others for line in after.servers.values()):
             raise Refused(ErrorCode.BADARGUMENTS)
-        if len(after.participants) < (2 if config.standalone_enabled else 1):
+        if len(after.participants) < (2 if config.membership.standalone_enabled else 1):
             raise Refused(ErrorCode.BADARGUMENTS)
         text = str(after).encode()
         if not reconfiguration.has_quorum_of(peer, READER.of_text(text)):
@@ -176,7 +176,7 @@ class Heir:
 
 def lacks_first(config: Config, peer: Peer) -> bool:
     """Whether a leader that begins to serve is to ask for the first configuration of the history."""
-    return config.reconfig_enabled and not config.is_standalone and not peer.memberships.is_any_in_history
+    return config.membership.reconfig_enabled and not config.is_standalone and not peer.memberships.is_any_in_history
 
 
 def submit_first(config: Config, peer: Peer, processor: Processor) -> bool:

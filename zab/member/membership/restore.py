@@ -44,20 +44,20 @@ def settings_of(config: Config) -> Settings:
         quorum=quorum_of(config),
         servers=servers({config.server_id, *config.ensemble.servers}),
         observers=servers(config.ensemble.observers),
-        tick_ms=config.tick_time_ms,
-        init_limit=config.init_limit_ticks or _STANDALONE_INIT_TICKS,
-        sync_limit=config.sync_limit_ticks or _STANDALONE_SYNC_TICKS,
-        counter_limit=config.counter_limit,
-        batches_in_flight_max=config.max_batches_in_flight,
-        unsynced_bytes_max=config.max_unsynced_bytes,
-        session_timeout_max_ms=config.max_session_timeout_ms,
-        recent_bytes_max=config.max_recent_bytes,
+        tick_ms=config.timing.tick_time_ms,
+        init_limit=config.timing.init_limit_ticks or _STANDALONE_INIT_TICKS,
+        sync_limit=config.timing.sync_limit_ticks or _STANDALONE_SYNC_TICKS,
+        counter_limit=config.batches.counter_limit,
+        batches_in_flight_max=config.batches.max_batches_in_flight,
+        unsynced_bytes_max=config.batches.max_unsynced_bytes,
+        session_timeout_max_ms=config.timing.max_session_timeout_ms,
+        recent_bytes_max=config.batches.max_recent_bytes,
         reader=READER,
-        takes_strangers=config.reconfig_enabled,
-        has_observer_masters=config.observer_master_port > 0 and not config.is_standalone,
-        observer_bytes_max=config.observer_master_size_limit_bytes,
-        near_observer_masters=tuple(map(ServerId, config.observer_masters_near)),
-        reconnect_delay_ms=config.observer_reconnect_delay_ms,
+        takes_strangers=config.membership.reconfig_enabled,
+        has_observer_masters=config.membership.observer_master_port > 0 and not config.is_standalone,
+        observer_bytes_max=config.membership.observer_master_size_limit_bytes,
+        near_observer_masters=tuple(map(ServerId, config.membership.observer_masters_near)),
+        reconnect_delay_ms=config.membership.observer_reconnect_delay_ms,
     )
 
 
@@ -103,8 +103,10 @@ def newest_time_of(recovered: Recovered) -> int:
 
 def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
     """The snapshot schedule, with what the log holds after the newest snapshot already counted."""
-    size_kib = config.snap_size_limit_kib
-    schedule = SnapshotSchedule(count_max=config.snap_count, bytes_max=size_kib * 1024 if size_kib > 0 else _NO_LIMIT)
+    size_kib = config.storage.snap_size_limit_kib
+    schedule = SnapshotSchedule(
+        count_max=config.storage.snap_count, bytes_max=size_kib * 1024 if size_kib > 0 else _NO_LIMIT
+    )
     if not recovered.amnesiac:
         for batch in recovered.recent:
             if recovered.snapshot_zxid < batch.zxid <= recovered.mark:
@@ -117,20 +119,20 @@ def prepare_settings_of(
 ) -> PrepareSettings:
     """What the configuration says about writes."""
     return PrepareSettings(
-        extended_types=config.extended_types_enabled,
-        create_if_not_exists=config.create_if_not_exists_enabled or config.keeper_extensions_enabled,
-        keeper_extensions=config.keeper_extensions_enabled,
-        sequence_64=config.sequence_64_enabled,
-        enforce_quota=config.enforce_quota,
-        skip_acl=config.skip_acl,
+        extended_types=config.tree.extended_types_enabled,
+        create_if_not_exists=config.tree.create_if_not_exists_enabled or config.tree.keeper_extensions_enabled,
+        keeper_extensions=config.tree.keeper_extensions_enabled,
+        sequence_64=config.tree.sequence_64_enabled,
+        enforce_quota=config.tree.enforce_quota,
+        skip_acl=config.access.skip_acl,
         local_sessions=config.has_local_sessions,
         acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),
         reconfigure=reconfiguring.reconfigure_of(config, peer),
         hand_over=reconfiguring.hand_over_of(config, peer, tell_heir_later),
-        acl_bytes_max=config.jute_max_buffer_bytes,
-        acl_count_max=config.max_acl_entries,
-        multi_parts_max=config.multi_max_parts,
-        removed_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
+        acl_bytes_max=config.requests.jute_max_buffer_bytes,
+        acl_count_max=config.requests.max_acl_entries,
+        multi_parts_max=config.requests.multi_max_parts,
+        removed_bytes_max=max(1, config.requests.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
         is_removed_in_multis=lambda: peer.leading is not None and peer.leading.all_have(KEEPER_REMOVALS),
-        ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
+        ephemeral_path_bytes_max=max(1, config.requests.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
     )

@@ -135,11 +135,11 @@ class ChangeFeed:
         waiting_bytes = sum(_said_bytes(asked.history_id, asked.prefix) for asked in own.values())
         if xid > CHANGES_XID_MAX or xid in own or body.zxid < 0 or said_bytes > PREFIXES_BYTES_MAX:
             clients.send(connection, reply(xid, applied, ErrorCode.BADARGUMENTS))
-        elif len(own) >= config.max_changes_per_connection or said_bytes + waiting_bytes > PREFIXES_BYTES_MAX:
+        elif len(own) >= config.requests.max_changes_per_connection or said_bytes + waiting_bytes > PREFIXES_BYTES_MAX:
             clients.send(connection, reply(xid, applied, ErrorCode.THROTTLEDOP))
         else:
-            bytes_max = min(body.bytes_max, config.max_changes_page_bytes)
-            until = now + max(0, min(body.wait_ms, config.max_changes_wait_ms))
+            bytes_max = min(body.bytes_max, config.requests.max_changes_page_bytes)
+            until = now + max(0, min(body.wait_ms, config.requests.max_changes_wait_ms))
             place = body.zxid, body.part if body.zxid else WHOLE
             asked = Asked(connection, xid, place, body.history_id, body.prefix or ROOT, bytes_max, until)
             own[xid] = asked
@@ -293,7 +293,7 @@ class ChangeFeed:
     # --------------------------------------------------------------------------------------------------- who may see it
 
     def _sees_all(self, connection: ClientConnection) -> bool:
-        return self._state.config.skip_acl or SUPER in connection.identities
+        return self._state.config.access.skip_acl or SUPER in connection.identities
 
     def _known_from(self, asked: Asked) -> int:
         """The zxid from which on it is known what its client may see."""

@@ -142,7 +142,7 @@ def _filtered_list(state: ReadState, connection: ClientConnection, xid: int, fra
     if opcode == OpCode.FILTERED_LIST and body.which == ALL:
         return _listed(state, connection, xid, PathWatch(body.path, body.watch), OpCode.GET_CHILDREN2)
     zxid = state.tree.applied
-    found = filtered_of(state, connection, body, state.config.jute_max_buffer_bytes)
+    found = filtered_of(state, connection, body, state.config.requests.jute_max_buffer_bytes)
     if isinstance(found, ErrorCode):
         return reply(xid, zxid, found)
     if body.watch:
@@ -202,7 +202,7 @@ def list_recursive(state: ReadState, connection: ClientConnection, xid: int, fra
     znode, error = permitted_znode(state, connection, path, READ)
     if znode is None:
         return reply(xid, tree.applied, error)
-    paths, looked_at, room = [path], 0, state.config.jute_max_buffer_bytes
+    paths, looked_at, room = [path], 0, state.config.requests.jute_max_buffer_bytes
     for above in paths:
         below = tree.children.get(above, NO_CHILDREN) if len(paths) <= body.limit else ()
         looked_at += len(below)

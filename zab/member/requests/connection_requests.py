@@ -275,9 +275,9 @@ ANSWERS: Mapping[int, Answer] = {**READS, **LOCAL}
 
 def switched_off_by(config: Config) -> frozenset[int]:
     """The operations that are unknown opcodes to clients of a member with this configuration."""
-    if config.keeper_extensions_enabled:
+    if config.tree.keeper_extensions_enabled:
         return frozenset()
-    create_if_not_exists = () if config.create_if_not_exists_enabled else (OpCode.CREATE_IF_NOT_EXISTS,)
+    create_if_not_exists = () if config.tree.create_if_not_exists_enabled else (OpCode.CREATE_IF_NOT_EXISTS,)
     return frozenset(map(int, (*KEEPERS, *create_if_not_exists)))
 
 

@@ -134,15 +134,17 @@ class Limits:
         self._event_sender = state.event_sender
         self._throttle = throttle
         self._touch = touch
-        self._outstanding_count_of_all = config.global_outstanding_limit_count
+        self._outstanding_count_of_all = config.requests.global_outstanding_limit_count
         self.share(voter_count)
         self.loaded: dict[ClientConnection, None] = {}
         self.full: dict[ClientConnection, None] = {}
         """Whom load, and whom their output hold: each turn sees whether that is over."""
-        self._outputs = Together(config.total_output_limit_bytes, _output_of)
-        self.inputs = Together(config.total_input_limit_bytes, _counted_input_of)
-        self.large = LargeFrames(state.clients, intake, config.total_input_limit_bytes // 2, config.tick_time_ms)
-        self._silence_at = self.next_deadline = now + config.tick_time_ms
+        self._outputs = Together(config.limits.total_output_limit_bytes, _output_of)
+        self.inputs = Together(config.limits.total_input_limit_bytes, _counted_input_of)
+        self.large = LargeFrames(
+            state.clients, intake, config.limits.total_input_limit_bytes // 2, config.timing.tick_time_ms
+        )
+        self._silence_at = self.next_deadline = now + config.timing.tick_time_ms
         """When silence is looked for again; and when anything is."""
         self._unseen: Iterator[ClientConnection] | None = None
         """Whom the look for silence that is under way has not come to."""
@@ -167,7 +169,7 @@ class Limits:
 
     def has_room(self, connection: ClientConnection) -> bool:
         """Whether its unsent output is within the limit."""
-        return _output_of(connection) <= self._config.output_limit_bytes
+        return _output_of(connection) <= self._config.limits.output_limit_bytes
 
     def keep_waiting(self, connection: ClientConnection, came_bytes: int) -> None:
         """Some of what came waits for its turn."""
@@ -197,7 +199,7 @@ class Limits:
     def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
         """Hold, release and close whom this turn has brought to a limit, or back."""
         self.limit_output()
-        if self._watches.total_bytes > self._config.total_watch_limit_bytes:
+        if self._watches.total_bytes > self._config.requests.total_watch_limit_bytes:
             self._limit_watches()
         if self.loaded and not self.is_loaded(outstanding_count, is_stalled):
             for connection in self.loaded:
@@ -209,7 +211,7 @@ class Limits:
             if self._unseen is None:
                 self._close_unfinished()
             if not self._close_silent(now):
-                self._silence_at = now + self._config.tick_time_ms
+                self._silence_at = now + self._config.timing.tick_time_ms
             self.next_deadline = self._silence_at
         if self._throttle is not None:
             self.next_deadline = min(self._silence_at, self._throttle.next_deadline or self._silence_at)
@@ -229,7 +231,7 @@ class Limits:
         """At the end of a turn, or of a slice of a batch, which answers as it goes."""
         if self._event_sender.waiting:
             self._event_sender.send_some(self._clients.dirty)
-        limit = self._config.output_limit_bytes
+        limit = self._config.limits.output_limit_bytes
         note = self._outputs.note
         for connection in self._clients.dirty:
             count = len(connection.out)
@@ -264,7 +266,7 @@ class Limits:
         self._drop(connection)
 
     def _limit_watches(self) -> None:
-        watching = Together(self._config.total_watch_limit_bytes, self._watches.bytes_of)
+        watching = Together(self._config.requests.total_watch_limit_bytes, self._watches.bytes_of)
         watching.noted = dict.fromkeys(self._watches.holders(), 0)
         for connection in watching.beyond():
             self._metrics.connections_closed_for_watches += 1
@@ -292,8 +294,8 @@ class Limits:
                 continue
             connection.idle_ticks += 1
             served = connection.stage is Stage.SERVED
-            limit_ms = connection.timeout_ms if served else self._config.sessionless_timeout_ms
-            if (connection.idle_ticks - 1) * self._config.tick_time_ms > limit_ms:
+            limit_ms = connection.timeout_ms if served else self._config.sessions.sessionless_timeout_ms
+            if (connection.idle_ticks - 1) * self._config.timing.tick_time_ms > limit_ms:
                 if not served:
                     self._metrics.sessionless_connections_expired += 1
                 self._clients.close(connection)

@@ -59,11 +59,11 @@ def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: 
 
 def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> Steps:
     asked: list[tuple[int, PathWatch | FilteredList]] = []
-    reads = KEEPERS_MULTI_READS if state.config.keeper_extensions_enabled else MULTI_READS
+    reads = KEEPERS_MULTI_READS if state.config.tree.keeper_extensions_enabled else MULTI_READS
     for opcode, wanted, _ in parts_of(OpCode.MULTI_READ, frame, BODY_AT, reads):
         if not opcode:
             break
-        if len(asked) == state.config.multi_max_parts:
+        if len(asked) == state.config.requests.multi_max_parts:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         assert isinstance(wanted, PathWatch | FilteredList)
         asked.append((opcode, wanted))
@@ -88,7 +88,7 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
     if is_long:
         connection.answering_zxid = zxid
     pieces: list[bytes] = []
-    room, told_count = state.config.jute_max_buffer_bytes, 0
+    room, told_count = state.config.requests.jute_max_buffer_bytes, 0
     for part_found in found:
         if isinstance(part_found, bytes):
             piece = part_found
@@ -121,7 +121,7 @@ def _parts_found(
 ) -> list[_PartFound] | None:
     """All parts as they are in one state, in one slice: none of it is written down yet. None: it is too much for one
     answer, which is known before any of it is made."""
-    tree, room, children_left = state.tree, state.config.jute_max_buffer_bytes, FILTERED_COUNT_MAX
+    tree, room, children_left = state.tree, state.config.requests.jute_max_buffer_bytes, FILTERED_COUNT_MAX
     found: list[_PartFound] = []
     for opcode, wanted in asked:
         path = wanted.path or ROOT
@@ -173,6 +173,6 @@ def _part_told(opcode: int, path: bytes, znode: Znode, below: Sequence[bytes], d
 
 def _refused(state: ReadState, connection: ClientConnection, opcode: int, error: int) -> bytes:
     """A part that was not done. ClickHouse takes Keeper's shape alone, clients of ZooKeeper its own alone."""
-    if connection.is_of_keeper and state.config.keeper_extensions_enabled:
+    if connection.is_of_keeper and state.config.tree.keeper_extensions_enabled:
         return keepers_refused_part(opcode, error)
     return refused_part(error)

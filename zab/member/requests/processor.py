@@ -258,7 +258,7 @@ class Processor:
                 elif self._room(connection) < 0 or (state.spent > share_end and not before_write):
                     if not before_write:
                         self.choked[connection] = None
-                    elif self._own_room(connection) < -state.config.output_limit_bytes:
+                    elif self._own_room(connection) < -state.config.limits.output_limit_bytes:
                         self.clients.close(connection)
                     if not before_write or state.spent > ANSWERED_BYTES:
                         return
@@ -354,12 +354,12 @@ class Processor:
 
     def _room(self, connection: ClientConnection) -> int:
         """Bytes that its output may still take in this turn before its reads wait."""
-        own = self.state.config.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
+        own = self.state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
         of_turn = ANSWERED_BYTES - self.state.spent
         return own if own < of_turn else of_turn
 
     def _own_room(self, connection: ClientConnection) -> int:
-        return self.state.config.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
+        return self.state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
 
     def _end(self, connection: ClientConnection, end: ConnectionEnds) -> None:
         if end.last:

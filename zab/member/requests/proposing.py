@@ -150,7 +150,7 @@ class Proposing:
         intake, config, tree, prepare = self._intake, self._state.config, self._state.tree, self.prepare
         assert prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
-        count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
+        count_max, bytes_max = config.batches.max_batch_count, config.batches.max_batch_bytes
         said_over = self._sessions.said_over
         txns: list[Fields] = []
         connections: list[ClientConnection | None] = []

@@ -27,8 +27,8 @@ class ReadOnlyMode:
     """Of one member. `is_on`: clients that ask for it are served."""
 
     def __init__(self, config: Config, now: int) -> None:
-        self._is_enabled = config.read_only_mode_enabled and not config.is_standalone
-        self._looking_ms = max(LOOKING_MS_MIN, config.tick_time_ms)
+        self._is_enabled = config.sessions.read_only_mode_enabled and not config.is_standalone
+        self._looking_ms = max(LOOKING_MS_MIN, config.timing.tick_time_ms)
         self.due: int | None = None
         """When it may begin (monotonic ms); None: not now."""
         self.is_on = False

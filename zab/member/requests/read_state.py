@@ -94,11 +94,11 @@ class ReadState:
 
     @event_sender.default
     def _event_sender_of_config(self) -> EventSender:
-        return EventSender(self.config.total_output_limit_bytes // 2)
+        return EventSender(self.config.limits.total_output_limit_bytes // 2)
 
     @spans.default
     def _spans_of_config(self) -> Spans | None:
-        return Spans.of(self.config.tracing_sample_ratio)
+        return Spans.of(self.config.tracing.sample_ratio)
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""
@@ -115,7 +115,7 @@ Answer: TypeAlias = Callable[[ReadState, ClientConnection, int, bytes], bytes]
 def may(state: ReadState, connection: ClientConnection, znode: Znode, mask: int) -> bool:
     """Whether some identity of the connection has a permission of `mask` on the znode."""
     acl_id = acl_id_of(znode)
-    if acl_id == OPEN or state.config.skip_acl:
+    if acl_id == OPEN or state.config.access.skip_acl:
         return True
     return permits(state.tree.acl(znode), mask, connection.identities)
 
@@ -123,9 +123,9 @@ def may(state: ReadState, connection: ClientConnection, znode: Znode, mask: int)
 def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
     """Beyond maxWatchesPerConnection or watchLimitBytes the connection is closed: its client cannot be told
     otherwise."""
-    config, metrics, count = state.config, state.metrics, state.watches.count(connection)
+    limits, metrics, count = state.config.requests, state.metrics, state.watches.count(connection)
     metrics.most_watches = max(metrics.most_watches, count)
-    if count > config.max_watches_per_connection or state.watches.bytes_of(connection) > config.watch_limit_bytes:
+    if count > limits.max_watches_per_connection or state.watches.bytes_of(connection) > limits.watch_limit_bytes:
         metrics.connections_closed_for_watches += 1
         metrics.connection_drop_count += 1
         raise ConnectionEnds

@@ -30,7 +30,7 @@ from datatree.opcodes import OpCode
 from zab.member.clients.connection import ClientConnection, Clients, Hold, Waiting
 from zab.member.requests.connection_requests import THROTTLED
 from zab.member.requests.processor import Processor
-from zab.member.settings.throttles import ThrottleSettings
+from zab.member.settings.throttles import RequestThrottleSettings
 from zab.member.state.metrics import Metrics
 
 TAKEN_COUNT_MAX: Final = 1_000
@@ -43,7 +43,9 @@ _NEVER_THROTTLED: Final = (int(OpCode.PING), int(OpCode.CLOSE_SESSION))
 class RequestThrottle:
     """Of one member; it stands in front of its processor."""
 
-    def __init__(self, settings: ThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor) -> None:
+    def __init__(
+        self, settings: RequestThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor
+    ) -> None:
         self._settings = settings
         self._clients = clients
         self._metrics = metrics
@@ -61,10 +63,10 @@ class RequestThrottle:
 
     @staticmethod
     def of(
-        settings: ThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor
+        settings: RequestThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor
     ) -> RequestThrottle | None:
         """None where all of it is off."""
-        if settings.request_throttle_max_requests or settings.large_request_threshold_bytes > 0:
+        if settings.max_requests or settings.large_request_threshold_bytes > 0:
             return RequestThrottle(settings, clients, metrics, processor)
         return None
 
@@ -90,7 +92,7 @@ class RequestThrottle:
 
     @property
     def _is_full(self) -> bool:
-        return 0 < self._settings.request_throttle_max_requests <= self._processor.outstanding_count
+        return 0 < self._settings.max_requests <= self._processor.outstanding_count
 
     def turn(self, now: int) -> None:
         """Let those go on for which there is room."""
@@ -102,13 +104,13 @@ class RequestThrottle:
                 return
             connection = going.popleft()
             is_stale = self._is_late(connection, now)
-            if is_stale and self._settings.request_throttle_drop_stale:
+            if is_stale and self._settings.drop_stale:
                 self._drop(self._waiting.pop(connection))
                 self._clients.close(connection)
                 continue
             if self._is_full:
                 self._metrics.request_throttle_wait_count += 1
-                self.next_deadline = now + self._settings.request_throttle_stall_time_ms
+                self.next_deadline = now + self._settings.stall_time_ms
                 return
             self._metrics.stale_requests += is_stale
             if self._take(connection, now):
@@ -117,7 +119,7 @@ class RequestThrottle:
 
     def _is_late(self, connection: ClientConnection, now: int) -> bool:
         _, since = self._waiting[connection][0]
-        return self._settings.request_stale_latency_check and now - since > connection.timeout_ms
+        return self._settings.stale_latency_check and now - since > connection.timeout_ms
 
     def _take(self, connection: ClientConnection, now: int) -> bool:
         """The turn of its first request; whether another one waits behind it."""
@@ -145,12 +147,12 @@ class RequestThrottle:
         if frames is None:
             return
         settings = self._settings
-        if settings.request_throttle_drop_stale and settings.request_stale_connection_check:
+        if settings.drop_stale and settings.stale_connection_check:
             self._drop(frames)
             return
         self.is_due = True
         for frame, _ in frames:
-            self._metrics.stale_requests += settings.request_stale_connection_check
+            self._metrics.stale_requests += settings.stale_connection_check
             self._pass_on(connection, frame)
 
     def _drop(self, frames: Iterable[tuple[bytes, int]]) -> None:

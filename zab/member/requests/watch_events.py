@@ -31,7 +31,7 @@ def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generato
     watchers told."""
 
     def may_read(connection: ClientConnection, acl: AclList) -> bool:
-        return state.config.skip_acl or permits(acl, READ, connection.identities)
+        return state.config.access.skip_acl or permits(acl, READ, connection.identities)
 
     work = 0
     watchers: Iterable[ClientConnection] = ()
@@ -111,5 +111,5 @@ def _tell_later(state: ReadState, connection: ClientConnection, piece: bytes) ->
     """The answer that is being made tells an older state: what happened after that waits for it."""
     connection.later.append(piece)
     connection.later_bytes += len(piece)
-    if connection.later_bytes > state.config.output_limit_bytes:
+    if connection.later_bytes > state.config.limits.output_limit_bytes:
         state.clients.close(connection)

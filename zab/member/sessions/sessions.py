@@ -96,7 +96,7 @@ class Sessions:
         self._keys = keys
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
-        self.local = LocalSessions(config.tick_time_ms)
+        self.local = LocalSessions(config.timing.tick_time_ms)
         self.names_server = False
         """Whether the leader of this learner wants the id of its server as the cxid of a createSession."""
         self.may_be_local = True
@@ -126,7 +126,7 @@ class Sessions:
 
     def lead(self, sessions: Mapping[Any, int], now: int) -> None:
         """Serve as leader: every session of the tree (id -> timeout in ms) has its full timeout from now on."""
-        self.tracker = SessionTracker(self._config.tick_time_ms, now)
+        self.tracker = SessionTracker(self._config.timing.tick_time_ms, now)
         self.tracker.restart(sessions, now)
 
     def drop_role(self) -> None:
@@ -168,7 +168,7 @@ class Sessions:
             return
         connection.has_read_only_byte = request.has_read_only
         connection.timeout_ms = negotiate(
-            request.timeout_ms, self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
+            request.timeout_ms, self._config.timing.min_session_timeout_ms, self._config.timing.max_session_timeout_ms
         )
         connection.stage = Stage.CONNECTING
         self._clients.hold(connection, Hold.CONNECTING)
@@ -280,7 +280,7 @@ class Sessions:
     @property
     def upgrades(self) -> bool:
         """Whether a local session may become one of the ensemble."""
-        return self._config.local_sessions_upgrading_enabled or not self.may_be_local
+        return self._config.sessions.local_sessions_upgrading_enabled or not self.may_be_local
 
     def upgrade(self, connection: ClientConnection) -> None:
         """Have the ensemble begin the session of a connection, which is local; what comes meanwhile is held."""

@@ -1,19 +1,15 @@
-"""The keys of sessions that one server alone knows, as fields that every `Config` has.
-
-Not here: what they do (`local_sessions`, `read_only`).
-"""
+"""Sessions: those that one server alone knows, and connections that have none."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, setting
-from zab.member.settings.limits import LimitSettings
+from zab.configuration.fields import BOOLEAN, COUNT, setting
 
 
 @frozen(kw_only=True)
-class SessionSettings(LimitSettings):
-    """See the module."""
+class SessionSettings:
+    """Read-only mode, local sessions, and connections without a session."""
 
     read_only_mode_enabled: bool = setting(
         "readonlymode.enabled",
@@ -35,4 +31,7 @@ class SessionSettings(LimitSettings):
         BOOLEAN,
         "true/false",
         "The first ephemeral of a local session makes it one of the ensemble; false: it is refused.",
+    )
+    sessionless_timeout_ms: int = setting(
+        "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "A connection that never says who it is, is closed."
     )

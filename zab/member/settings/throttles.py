@@ -1,6 +1,6 @@
-"""The keys of the throttles, as fields that every `Config` has. Names, defaults and meaning are ZooKeeper's.
+"""The throttles. Names, defaults and meaning are ZooKeeper's.
 
-Not here: what they do (`connection_throttle`, `request_throttle`).
+Not here: what they do (`zab.member.clients.connection_throttle`, `zab.member.requests.request_throttle`).
 """
 
 from __future__ import annotations
@@ -8,84 +8,82 @@ from __future__ import annotations
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, BYTES, COUNT, COUNT_OR_0, INT_MAX, fraction, integer, setting
-from zab.member.settings.sessions import SessionSettings
 
 
 @frozen(kw_only=True)
-class ThrottleSettings(SessionSettings):
-    """See the module."""
+class ConnectionThrottleSettings:
+    """How many sessions may be asked for."""
 
-    connection_throttle_tokens: int = setting(
-        "connection_throttle_tokens",
+    tokens: int = setting(
+        "tokens",
         0,
         COUNT_OR_0,
         "sessions",
         "That may be asked for in a burst; a connection that asks beyond is closed. 0 is off.",
     )
-    connection_throttle_fill_time_ms: int = setting(
-        "connection_throttle_fill_time", 1, COUNT, "ms", "How long it takes until fill_count tokens are back."
-    )
-    connection_throttle_fill_count: int = setting(
-        "connection_throttle_fill_count", 1, COUNT, "tokens", "That come back in fill_time."
-    )
-    connection_throttle_freeze_time_ms: int = setting(
-        "connection_throttle_freeze_time",
+    fill_time_ms: int = setting("fill_time", 1, COUNT, "ms", "How long it takes until fill_count tokens are back.")
+    fill_count: int = setting("fill_count", 1, COUNT, "tokens", "That come back in fill_time.")
+    freeze_time_ms: int = setting(
+        "freeze_time",
         -1,
         integer(-1, INT_MAX),
         "ms",
         "How often the chance to be closed in spite of tokens is adapted to the load; -1: there is none.",
     )
-    connection_throttle_drop_increase: float = setting(
-        "connection_throttle_drop_increase", 0.02, fraction, "0 to 1", "Added to that chance while no token is left."
+    drop_increase: float = setting(
+        "drop_increase", 0.02, fraction, "0 to 1", "Added to that chance while no token is left."
     )
-    connection_throttle_drop_decrease: float = setting(
-        "connection_throttle_drop_decrease", 0.002, fraction, "0 to 1", "Taken from it while few tokens are missing."
+    drop_decrease: float = setting(
+        "drop_decrease", 0.002, fraction, "0 to 1", "Taken from it while few tokens are missing."
     )
-    connection_throttle_decrease_ratio: float = setting(
-        "connection_throttle_decrease_ratio", 0, fraction, "0 to 1", "Of the tokens, how many missing are few."
-    )
-    connection_throttle_weight_enabled: bool = setting(
-        "connection_throttle_weight_enabled",
+    decrease_ratio: float = setting("decrease_ratio", 0, fraction, "0 to 1", "Of the tokens, how many missing are few.")
+    weight_enabled: bool = setting(
+        "weight_enabled",
         False,
         BOOLEAN,
         "true/false",
         "true: the three weights below are what a session costs, and tokens and fill_count count new global sessions.",
     )
-    connection_throttle_global_session_weight: int = setting(
-        "connection_throttle_global_session_weight", 3, COUNT, "tokens", "Of a new session: the whole ensemble has it."
+    global_session_weight: int = setting(
+        "global_session_weight", 3, COUNT, "tokens", "Of a new session: the whole ensemble has it."
     )
-    connection_throttle_local_session_weight: int = setting(
-        "connection_throttle_local_session_weight", 1, COUNT, "tokens", "Of a new session that one server alone knows."
+    local_session_weight: int = setting(
+        "local_session_weight", 1, COUNT, "tokens", "Of a new session that one server alone knows."
     )
-    connection_throttle_renew_session_weight: int = setting(
-        "connection_throttle_renew_session_weight", 2, COUNT, "tokens", "Of a client that comes back to its session."
+    renew_session_weight: int = setting(
+        "renew_session_weight", 2, COUNT, "tokens", "Of a client that comes back to its session."
     )
 
-    request_throttle_max_requests: int = setting(
+
+@frozen(kw_only=True)
+class RequestThrottleSettings:
+    """How many requests may be in process."""
+
+    max_requests: int = setting(
         "request_throttle_max_requests",
         0,
         COUNT_OR_0,
         "requests",
         "In process at once, of all connections; beyond, each waits for its turn. 0 is off.",
     )
-    request_throttle_stall_time_ms: int = setting(
+    stall_time_ms: int = setting(
         "request_throttle_stall_time",
         100,
         COUNT,
         "ms",
         "How often those that wait are looked at although none is done.",
     )
-    request_throttle_drop_stale: bool = setting(
+    drop_stale: bool = setting(
         "request_throttle_drop_stale",
         True,
         BOOLEAN,
         "true/false",
         "Of those that wait the stale ones are dropped, with their connection; false: they are only counted.",
     )
-    request_stale_connection_check: bool = setting(
+    stale_connection_check: bool = setting(
         "request_stale_connection_check", True, BOOLEAN, "true/false", "A request is stale when its connection is gone."
     )
-    request_stale_latency_check: bool = setting(
+    stale_latency_check: bool = setting(
         "request_stale_latency_check",
         False,
         BOOLEAN,

@@ -36,8 +36,8 @@ class Cleanup:
         self._ages = Ages()
         self._candidates: Iterator[bytes] | None = None
         self._minute_ends = now + _MINUTE_MS
-        self._left_count = config.container_max_per_minute
-        self.next_deadline = now + config.container_check_interval_ms
+        self._left_count = config.tree.container_max_per_minute
+        self.next_deadline = now + config.tree.container_check_interval_ms
         self.next_turn = now
         """Before that no turn needs to ask."""
 
@@ -51,7 +51,7 @@ class Cleanup:
     def _find(self, tree: DataTree, now: int) -> list[bytes]:
         if now >= self._minute_ends:
             self._minute_ends = now + _MINUTE_MS
-            self._left_count = self._config.container_max_per_minute
+            self._left_count = self._config.tree.container_max_per_minute
         if self._candidates is None:
             self._candidates = iter([*tree.containers, *tree.ttls])
         found: list[bytes] = []
@@ -62,7 +62,7 @@ class Cleanup:
             path = next(self._candidates, None)
             if path is None:
                 self._candidates = None
-                self.next_deadline = now + self._config.container_check_interval_ms
+                self.next_deadline = now + self._config.tree.container_check_interval_ms
                 return found
             if self._may_go(tree, path, now):
                 found.append(path)
@@ -77,5 +77,5 @@ class Cleanup:
         age_ms = self._ages.age_ms(STAT_LAYOUT.unpack_from(znode, STAT_AT)[_MZXID], now)
         if owner != CONTAINER_OWNER:
             return bool(age_ms > ttl_ms(owner))
-        never_used_ms = self._config.container_never_used_ms
+        never_used_ms = self._config.tree.container_never_used_ms
         return cversion > 0 or 0 < never_used_ms < age_ms

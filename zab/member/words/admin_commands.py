@@ -50,21 +50,21 @@ def _configuration(member: Inspected, _parameters: Parameters) -> Told:
     address = config.client_address
     told: dict[str, Any] = {
         "client_port": address[1] if address is not None else -1,
-        "data_dir": f"{config.data_dir}/version-1",
-        "data_log_dir": f"{config.data_log_dir}/version-1",
-        "tick_time": config.tick_time_ms,
-        "max_client_cnxns": config.max_client_connections,
-        "min_session_timeout": config.min_session_timeout_ms,
-        "max_session_timeout": config.max_session_timeout_ms,
+        "data_dir": f"{config.storage.data_dir}/version-1",
+        "data_log_dir": f"{config.storage.data_log_dir}/version-1",
+        "tick_time": config.timing.tick_time_ms,
+        "max_client_cnxns": config.limits.max_connections_per_address,
+        "min_session_timeout": config.timing.min_session_timeout_ms,
+        "max_session_timeout": config.timing.max_session_timeout_ms,
         "server_id": config.server_id,
-        "client_port_listen_backlog": config.client_port_backlog_count,
+        "client_port_listen_backlog": config.clients.backlog_count,
     }
     own = config.ensemble.servers.get(config.server_id)
     if not member.config.is_standalone and own is not None:
         told |= {
             "election_alg": 3,
-            "init_limit": config.init_limit_ticks,
-            "sync_limit": config.sync_limit_ticks,
+            "init_limit": config.timing.init_limit_ticks,
+            "sync_limit": config.timing.sync_limit_ticks,
             "election_port": own.election_port,
             "quorum_port": own.quorum_port,
             "peer_type": 1 if own.role is Role.OBSERVER else 0,

@@ -35,10 +35,10 @@ _BITS: Final = tuple(1 << number for number in range(ALL.bit_length()) if ALL & 
 def identities_of(authorization: str, config: Config) -> tuple[Identity, ...]:
     """What the header proves; empty: nothing."""
     scheme, *proofs = authorization.split(" ")
-    if len(proofs) != 1 or scheme != "digest" or not config.digest_enabled:
+    if len(proofs) != 1 or scheme != "digest" or not config.access.digest_enabled:
         return ()
-    identity = digest_identity(proofs[0].encode(), config.digest_algorithm)
-    is_super = config.super_digest is not None and identity[1] == config.super_digest.encode()
+    identity = digest_identity(proofs[0].encode(), config.access.digest_algorithm)
+    is_super = config.access.super_digest is not None and identity[1] == config.access.super_digest.encode()
     return (identity, SUPER) if is_super else (identity,)
 
 

@@ -193,8 +193,8 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "auth_failed_count", metrics.auth_failed_count
     yield "max_turn_us", metrics.longest_turn_ns // 1000
     # How near the limits are; ours.
-    yield "connection_limit", member.config.max_connections
-    yield "watch_limit", member.config.max_watches_per_connection
+    yield "connection_limit", member.config.limits.max_connections
+    yield "watch_limit", member.config.requests.max_watches_per_connection
     yield "most_watches", metrics.most_watches
     throttle = member.sessions.throttle
     yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability

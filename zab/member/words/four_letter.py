@@ -304,9 +304,9 @@ def silent_until(member: Inspected, connection: ClientConnection) -> int:
     """When a connection is closed if nothing comes until then (monotonic ms, a multiple of the tick)."""
     config = member.config
     is_served = connection.stage is Stage.SERVED
-    limit_ms = connection.timeout_ms if is_served else config.sessionless_timeout_ms
-    ticks = member.now // config.tick_time_ms + 2 - connection.idle_ticks
-    return (ticks + -(-limit_ms // config.tick_time_ms)) * config.tick_time_ms
+    limit_ms = connection.timeout_ms if is_served else config.sessions.sessionless_timeout_ms
+    ticks = member.now // config.timing.tick_time_ms + 2 - connection.idle_ticks
+    return (ticks + -(-limit_ms // config.timing.tick_time_ms)) * config.timing.tick_time_ms
 
 
 def date(member: Inspected, when: int) -> str:
@@ -326,23 +326,23 @@ def _conf(member: Inspected) -> Lines:
     host_port = config.client_address
     values: dict[str, object] = {
         "clientPort": host_port[1] if host_port is not None else -1,
-        "secureClientPort": config.secure_client_port or -1,
-        "dataDir": f"{config.data_dir}/version-1",
+        "secureClientPort": config.clients.secure_port or -1,
+        "dataDir": f"{config.storage.data_dir}/version-1",
         "dataDirSize": member.surroundings.data_bytes,
-        "dataLogDir": f"{config.data_log_dir}/version-1",
+        "dataLogDir": f"{config.storage.data_log_dir}/version-1",
         "dataLogSize": member.surroundings.log_bytes,
-        "tickTime": config.tick_time_ms,
-        "maxClientCnxns": config.max_client_connections,
-        "minSessionTimeout": config.min_session_timeout_ms,
-        "maxSessionTimeout": config.max_session_timeout_ms,
-        "clientPortListenBacklog": config.client_port_backlog_count,
+        "tickTime": config.timing.tick_time_ms,
+        "maxClientCnxns": config.limits.max_connections_per_address,
+        "minSessionTimeout": config.timing.min_session_timeout_ms,
+        "maxSessionTimeout": config.timing.max_session_timeout_ms,
+        "clientPortListenBacklog": config.clients.backlog_count,
         "serverId": config.server_id,
     }
     own = config.ensemble.servers.get(config.server_id)
     if not member.config.is_standalone and own is not None:
         values |= {
-            "initLimit": config.init_limit_ticks,
-            "syncLimit": config.sync_limit_ticks,
+            "initLimit": config.timing.init_limit_ticks,
+            "syncLimit": config.timing.sync_limit_ticks,
             "electionAlg": 3,
             "electionPort": own.election_port,
             "quorumPort": own.quorum_port,

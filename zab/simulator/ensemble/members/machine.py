@@ -166,7 +166,7 @@ class MemberMachine(Machine):
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
         try:
-            make_room(self.disk, self.config.disk_low_bytes)
+            make_room(self.disk, self.config.storage.disk_low_bytes)
             if self.given is not None:
                 self._take_given()
             filled, self.filled = self.filled, None

@@ -139,8 +139,8 @@ class MemberProcess(Process):
         self.config = machine.config
         self.judges = judges
         self._neighbour = neighbour
-        log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.log_file_bytes)
-        space = DiskSpace(machine.disk, self.config.disk_low_bytes, self.config.disk_reserve_bytes)
+        log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.storage.log_file_bytes)
+        space = DiskSpace(machine.disk, self.config.storage.disk_low_bytes, self.config.storage.disk_reserve_bytes)
         storage = Storage(
             machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
         )
@@ -149,7 +149,9 @@ class MemberProcess(Process):
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
         self.member.peer.observe = partial(judges.peer_stepped, self)
-        self.links = Links(self, QUORUM_PROTOCOL, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
+        self.links = Links(
+            self, QUORUM_PROTOCOL, greeter, self._links_of, self.config.timing.connect_to_leader_limit_ms
+        )
         self.tasks = Tasks(self, storage, self.config, self._dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
         self.book = AddressBook(self.config, self.peer.memberships) if machine.has_address_book else None
@@ -157,7 +159,7 @@ class MemberProcess(Process):
             self,
             others if self.book is None else self.book.others,
             self._election_of,
-            self.config.election_connect_timeout_ms,
+            self.config.membership.election_connect_timeout_ms,
             self.tasks.post,
             votes,
         )
@@ -242,14 +244,14 @@ class MemberProcess(Process):
     def turn_ended(self) -> None:
         self.judges.turn_ended(self)
         if self.turn.waits_for_room:
-            self.wake(self.schedule.now + self.config.tick_time_ms * MS // 10)
+            self.wake(self.schedule.now + self.config.timing.tick_time_ms * MS // 10)
 
     def die(self, *, with_power: bool) -> None:
         """The process is gone. Called by its machine, which goes on with what is on the disk."""
         self.judges.process_stopped(self, with_power=with_power)
         super().die(with_power=with_power)
         rng = self.machine.rng
-        silent_us = int(self.config.tick_time_ms * MS * 10 * rng.random() ** 2)
+        silent_us = int(self.config.timing.tick_time_ms * MS * 10 * rng.random() ** 2)
         self.links.process_died(with_power=with_power, gracefully=rng.random() < 0.5, silent_us=silent_us)
         self.election.process_died(with_power=with_power, silent_us=silent_us)
         self.clients.process_died(with_power=with_power)

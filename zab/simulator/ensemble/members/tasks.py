@@ -133,7 +133,7 @@ class Tasks:
     def start_scrubbing(self) -> None:
         """Begin the next round in a while."""
         scrub = Scrub(self.disk, self.storage.log)
-        self._process.later(SCRUB_TICKS * self._config.tick_time_ms * MS, lambda: self._scrub(scrub))
+        self._process.later(SCRUB_TICKS * self._config.timing.tick_time_ms * MS, lambda: self._scrub(scrub))
 
     def _scrub(self, scrub: Scrub) -> None:
         with self._process.ends_by(PowerLossError):
@@ -162,7 +162,7 @@ class Tasks:
         def source() -> Tasks | None:
             return self._neighbour(effect.sid) if process.network.reaches(process.sid, effect.sid) else None
 
-        self._fetching = Fetching(process, effect, self._config.sync_limit_ms, source, self.post)
+        self._fetching = Fetching(process, effect, self._config.timing.sync_limit_ms, source, self.post)
         self._fetching.start()
 
     def stop_fetching(self) -> None:
@@ -172,7 +172,7 @@ class Tasks:
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self._process.called()
-        stagger_us = self._process.sid % 8 * self._config.tick_time_ms * MS // 8
+        stagger_us = self._process.sid % 8 * self._config.timing.tick_time_ms * MS // 8
         self._jobs.run(
             lambda: self._process.later(
                 stagger_us + self._process.machine.disk_delay_us(), lambda: self._begin_snapshot(effect)
@@ -205,7 +205,7 @@ class Tasks:
     def rebuild_tree(self, effect: RebuildTree) -> None:
         self._process.called()
         rebuild = tree_repair.begin(effect, self.disk, self.storage.log)
-        delay_us = self._process.sid % REBUILD_TICKS * self._config.tick_time_ms * MS
+        delay_us = self._process.sid % REBUILD_TICKS * self._config.timing.tick_time_ms * MS
         self._jobs.run(lambda: self._process.later(delay_us, lambda: self._rebuild(effect, rebuild)))
 
     def _rebuild(self, effect: RebuildTree, rebuild: Rebuild) -> None:
@@ -236,7 +236,9 @@ class Tasks:
     def _preallocate(self) -> None:
         with self._process.ends_by(PowerLossError):
             try:
-                self.storage.log.preallocate(room_bytes(self._config.disk_low_bytes, self._config.disk_reserve_bytes))
+                self.storage.log.preallocate(
+                    room_bytes(self._config.storage.disk_low_bytes, self._config.storage.disk_reserve_bytes)
+                )
             except OSError as error:
                 self._process.say(f"cannot preallocate: {error}")
         self._later(self._jobs.done)
@@ -250,7 +252,7 @@ class Tasks:
         with self._process.ends_by(PowerLossError):
             try:
                 count, withdrawn = self.storage.purge(
-                    offered, being_read, config.snap_retain_count, config.max_pinned_log_bytes
+                    offered, being_read, config.storage.snap_retain_count, config.storage.max_pinned_log_bytes
                 )
             except OSError as error:
                 self._process.say(f"cannot remove old files: {error}")

@@ -1,7 +1,4 @@
-"""The keys of what clients may make a member hold, as fields that every `Config` has.
-
-Not here: what happens at each of them (`limits`, `reads`); the rules between them (`config`).
-"""
+"""What connections may hold."""
 
 from __future__ import annotations
 
@@ -9,35 +6,28 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.configuration.fields import BYTES, COUNT, setting
+from zab.configuration.fields import BYTES, INT_MAX, integer, setting
 
 _MIB: Final = 1024 * 1024
 
 
 @frozen(kw_only=True)
 class LimitSettings:
-    """See the module."""
+    """How many connections there may be, and how many bytes they may hold."""
 
-    max_watches_per_connection: int = setting(
-        "maxWatchesPerConnection",
-        200_000,
-        COUNT,
-        "watches",
-        "Ours. A recursive cache of 100,000 znodes needs two each; beyond, the connection is closed.",
+    max_connections_per_address: int = setting(
+        "maxClientCnxns",
+        60,
+        integer(-INT_MAX, INT_MAX),
+        "connections per address",
+        "One client in a loop cannot take them all; further ones are closed at once; 0 is off.",
     )
-    watch_limit_bytes: int = setting(
-        "watchLimitBytes",
-        128 * _MIB,
-        BYTES,
-        "bytes",
-        "Ours. Watches of one connection, 400 each and their paths; beyond, it is closed.",
-    )
-    total_watch_limit_bytes: int = setting(
-        "totalWatchLimitBytes",
-        2048 * _MIB,
-        BYTES,
-        "bytes",
-        "Ours. Watches of all connections; beyond, those with most are closed.",
+    max_connections: int = setting(
+        "maxCnxns",
+        0,
+        integer(-INT_MAX, INT_MAX),
+        "connections",
+        "In total; further ones are closed at once; 0: as many as descriptors (RLIMIT_NOFILE) allow, less a reserve.",
     )
     output_limit_bytes: int = setting(
         "outputLimitBytes",

@@ -1,0 +1,74 @@
+"""A port that answers HTTP.
+
+Not here: what is asked there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from attrs import frozen
+
+from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, host_name, integer, setting
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or text.endswith("/") or not text.isascii() or any(each in text for each in " ?#%{}"):
+        raise ValueError(f"{text!r} is no path that begins with / and does not end with it")
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip().lower().removesuffix(".") for name in text.split(","))
+    if not all(re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", name) for name in names):
+        raise ValueError(f"{text!r} is no list of names, with commas between them and without ports")
+    return names
+
+
+@frozen(kw_only=True)
+class HttpSettings:
+    """Where the port is, and who may use it."""
+
+    enabled: bool = setting(
+        "enableServer", True, BOOLEAN, "true/false", "Commands over HTTP. A port that is taken is a warning."
+    )
+    address: str = setting(
+        "serverAddress",
+        "127.0.0.1",
+        host_name,
+        "host",
+        "This machine alone, where ZooKeeper's is 0.0.0.0: many commands ask nobody who he is.",
+    )
+    host_names: tuple[str, ...] = setting(
+        "hostNames",
+        (),
+        _names,
+        "names",
+        "Ours. Names by which commands may be asked for, beside addresses, `localhost`, and those of the server lines, "
+        "of the machine and of `admin.serverAddress`.",
+        shown="none",
+    )
+    port: int = setting("serverPort", 8080, integer(0, 65535), "port", "0 is none.")
+    idle_timeout_ms: int = setting(
+        "idleTimeout", 30_000, COUNT, "ms", "A connection on which nothing moves is closed after it."
+    )
+    command_url: str = setting("commandURL", "/commands", _path, "path", "Before the name of a command.")
+    max_connections: int = setting(
+        "maxConnections",
+        32,
+        integer(1, INT_MAX),
+        "connections",
+        "Ours. At once, of each of the two ports; further ones are closed.",
+    )
+    port_unification: bool = setting(
+        "portUnification", False, BOOLEAN, "true/false", "true: HTTPS is taken on the port, too."
+    )
+    force_https: bool = setting("forceHttps", False, BOOLEAN, "true/false", "true: HTTPS alone is taken on the port.")
+    needs_client_auth: bool = setting(
+        "needClientAuth", False, BOOLEAN, "true/false", "true: who speaks HTTPS has to show a certificate."
+    )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the port takes HTTPS."""
+        return self.enabled and (self.force_https or self.port_unification)

@@ -1,0 +1,81 @@
+"""What may be asked of a member beside its clients' requests.
+
+Not here: what commands do (`zab.member.words`, `zab.server.admin`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from zab.configuration.fields import BOOLEAN, COUNT, COUNT_OR_0, setting, words
+
+PROMETHEUS: Final = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+
+_PROVIDERS = {
+    PROMETHEUS: True,
+    "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider": False,
+    "org.apache.zookeeper.metrics.impl.NullMetricsProvider": False,
+}
+
+
+def _provider(text: str) -> bool:
+    """Whether it is Prometheus; no class of Java can be loaded here."""
+    if text not in _PROVIDERS:
+        raise ValueError(f"{text!r} cannot be loaded here: {PROMETHEUS} stands for this server's own")
+    return _PROVIDERS[text]
+
+
+AUDIT_LOGGER: Final = "org.apache.zookeeper.audit.Slf4jAuditLogger"
+
+
+def _audit_logger(text: str) -> str:
+    """The class of ZooKeeper that writes lines; no class of Java can be loaded here."""
+    if text != AUDIT_LOGGER:
+        raise ValueError(f"{text!r} cannot be loaded here: only {AUDIT_LOGGER}, which stands for this server's own log")
+    return text
+
+
+@frozen(kw_only=True)
+class CommandSettings:
+    """Four-letter words, commands of the admin server, and metrics."""
+
+    four_letter_words: frozenset[str] = setting(
+        "4lw.commands.whitelist",
+        frozenset({"srvr"}),
+        words,
+        "words",
+        "srvr is always answered, as by ZooKeeper; the others tell strangers about clients and paths; `*` is all.",
+    )
+    snapshot_enabled: bool = setting(
+        "admin.snapshot.enabled", True, BOOLEAN, "true/false", "Whether the command snapshot may be asked for."
+    )
+    restore_enabled: bool = setting(
+        "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore may be given a snapshot."
+    )
+    restore_timeout_ms: int = setting(
+        "admin.restore.timeoutInMS",
+        600_000,
+        COUNT,
+        "ms",
+        "Ours. For all of a snapshot that is restored to come, however it trickles.",
+    )
+    rate_limiter_interval_ms: int = setting(
+        "admin.rateLimiterIntervalInMS", 300_000, COUNT_OR_0, "ms", "Between two snapshots; between two to be restored."
+    )
+    exports_metrics: bool = setting(
+        "metricsProvider.className",
+        False,
+        _provider,
+        "class",
+        f"{PROMETHEUS.rpartition('.')[2]} opens the port of metrics; the others do not.",
+        shown="DefaultMetricsProvider",
+    )
+    audit_logger: str = setting(
+        "audit.impl.class",
+        AUDIT_LOGGER,
+        _audit_logger,
+        "class",
+        "ZooKeeper's own stands for ours; another cannot be run here, and refuses the start.",
+    )

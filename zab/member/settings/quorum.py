@@ -1,0 +1,106 @@
+"""How members prove to each other who they are, and whether they speak TLS.
+
+Not here: the stores for TLS (`zab.configuration.blocks.tls`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from zab.configuration.fields import BOOLEAN, Read, choice, setting, text_of
+
+HOSTS_ARE_CHECKED: Final = "the certificate is what proves which server speaks, by the host of its server line"
+
+
+def _true_or_false(text: str) -> str:
+    """`config` refuses false where members speak TLS, and warns where they do not."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower()
+
+
+def _always(word: str, reason: str) -> Read:
+    """The only value that there is; another one would leave open what its owner believes closed, or the reverse."""
+
+    def read(text: str) -> str:
+        if text.lower() != word:
+            raise ValueError(f"{text!r} is not to be had: {reason}. Only {word} is")
+        return word
+
+    return read
+
+
+@frozen(kw_only=True)
+class QuorumSettings:
+    """The secret of the ensemble, and TLS between members."""
+
+    secret_file: str | None = setting(
+        "quorum.secretFile",
+        None,
+        text_of,
+        "path",
+        "Ours. The secrets by which members prove who they are; `zab secret` makes the file.",
+    )
+    secret_required: bool = setting(
+        "quorum.secretRequired",
+        True,
+        BOOLEAN,
+        "true/false",
+        "Ours. false while an ensemble gets its first secret: who has none is let in, too.",
+    )
+    insecure: bool = setting(
+        "quorum.insecure",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Ours. true: members outside of this machine are believed without proof. Whoever reaches their ports is one.",
+    )
+    tls_enabled: bool = setting(
+        "sslQuorum", False, BOOLEAN, "true/false", "true: all that members say to each other is inside of TLS."
+    )
+    port_unification: bool = setting(
+        "portUnification",
+        False,
+        BOOLEAN,
+        "true/false",
+        "true: who dials without TLS is taken, too, while the members of an ensemble change one by one.",
+    )
+    tls_protocol: str = setting(
+        "ssl.quorum.protocol",
+        "TLSv1.3",
+        choice(**{"tls": "TLSv1.3", "tlsv1.3": "TLSv1.3", "tlsv1.2": "TLSv1.2"}),
+        "newest version",
+        "The newest, where enabledProtocols does not say it. TLS is TLSv1.3.",
+    )
+    certificates: str = setting(
+        "ssl.quorum.clientAuth",
+        "need",
+        _always("need", "whoever shows no certificate could join"),
+        "need",
+        "Both ends show a certificate.",
+    )
+    hostname_verification: str = setting(
+        "ssl.quorum.hostnameVerification",
+        "true",
+        _true_or_false,
+        "true",
+        "A certificate is good for the host of the server line, on both ends. ZooKeeper checks it without FIPS only.",
+    )
+    client_hostname_verification: str = setting(
+        "ssl.quorum.clientHostnameVerification",
+        "true",
+        _true_or_false,
+        "true",
+        "As hostnameVerification, for who has dialled.",
+    )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the ports for members take TLS."""
+        return self.tls_enabled or self.port_unification
+
+    @property
+    def takes_plain(self) -> bool:
+        return not self.tls_enabled or self.port_unification
