@@ -276,7 +276,7 @@ def test_a_failed_multi_that_members_wrote_otherwise_is_one_history(tmp_path: Pa
         (make_others, "{}/log.1", "log.1 is a file; name the directory"),
         (make_mixed, "{}", "mixes files of zab and of ZooKeeper"),
         (make_both, "{}", "holds both version-1 and version-2; name the one that is meant"),
-        (make_two_lineages, "name={}", "of different lineages"),
+        (make_two_lineages, "name={}", "have different lineages"),
         (make_two_histories, "{}", "hold different transactions; name them apart"),
         (make_two_histories, "name={}", "hold different transactions"),
     ],

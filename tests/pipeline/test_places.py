@@ -89,7 +89,7 @@ def test_neither_credentials_nor_options_are_shown(uri: str, shown: str) -> None
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("", "an empty name"),
+        ("", "the name of a directory is empty"),
         ("bogus://x/y", "bogus://x/y cannot be opened: .*"),
         ("bogus://user:secret@x/y", r"bogus://x/y cannot be opened: (?!.*secret).*"),
     ],

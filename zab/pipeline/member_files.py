@@ -65,12 +65,12 @@ _SMALL_BYTES: Final = 4096
 class LogFile:
     """One log file. `first` is the zxid in its name, `size` in bytes (with what is preallocated).
 
-    Of native files: `lineage`, `previous` (the position that it continues) and `header_crc` are what its header says,
-    None when that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
-    that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one,
+    Native files: `lineage`, `previous` (the position that the file continues) and `header_crc` come from its header,
+    None if that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
+    that there is a sidecar index. ZooKeeper's files: `first_record` is the checksum and length of the first record,
     `first_header` its session, cxid, zxid, time and type.
-    `following` is the zxid after which the next file goes on, as far as that is known. `problem` is what is wrong with
-    the file as a whole; with one of kind foreign or unreadable nothing of it is read."""
+    The next file goes on after the zxid `following`, as far as that is known. `problem` is what is wrong with the file
+    as a whole; if its kind is foreign or unreadable, none of the file is read."""
 
     place: Place
     kind: LogKind
@@ -93,7 +93,7 @@ class LogFile:
 
     @property
     def index(self) -> Place:
-        """Where the sidecar index is, if there is one."""
+        """The place of the sidecar index, whether there is one or not."""
         return Place(self.place.root, f"{self.place.path}.index")
 
     @property
@@ -103,8 +103,8 @@ class LogFile:
 
 @frozen
 class SnapshotFile:
-    """One snapshot file, whose content was not looked at. `zxid` is that of its name. `lineage` and `chain` are of
-    native ones, None when the header is unreadable."""
+    """One snapshot file, whose content was not looked at. `zxid` is the one in its name. `lineage` and `chain` come
+    from the header of a native one, None if that is unreadable."""
 
     place: Place
     kind: LogKind
@@ -121,8 +121,8 @@ class SnapshotFile:
 @define
 class MemberFiles:
     """What one member's directory holds: its files, by rising zxid, and whose they are. `committed` is the high-water
-    mark that the member keeps beside its native logs; `has_records` says that there are epoch files, a member's record
-    or `myid`; `epoch` is that of `currentEpoch`; `log_directory` is where its logs are, if not in the same one."""
+    mark that the member keeps beside its native logs. `has_records` says that there are epoch files, a member's record
+    or `myid`. `epoch` is the one in `currentEpoch`. `log_directory` is where the logs are, if elsewhere."""
 
     ensemble: str
     member: str
@@ -138,12 +138,12 @@ class MemberFiles:
 
     @property
     def is_log_directory(self) -> bool:
-        """It holds logs alone: what else a member has is in another directory."""
+        """Whether it holds only logs: the member's other files are in another directory."""
         return bool(self.logs) and not self.snapshots and not self.has_records
 
 
 def belongs_to_a_member(directory: Place, entries: list[Entry]) -> bool:
-    """Whether it has logs or snapshots in it, or what a member has without any."""
+    """Whether the directory has logs or snapshots in it, or the records of a member that has none yet."""
     names = [entry.name for entry in entries if not entry.is_directory]
     if directory.name in VERSION_DIRECTORIES and any(name in _RECORDS for name in names):
         return True
@@ -151,13 +151,13 @@ def belongs_to_a_member(directory: Place, entries: list[Entry]) -> bool:
 
 
 def way_of(member: MemberFiles) -> list[str]:
-    """The names on the way from the root to the member's data directory."""
+    """The names on the path from the root to the member's data directory."""
     directory = member.directory
     return (directory.parent if directory.name in VERSION_DIRECTORIES else directory).path.split("/")
 
 
 def member_in(directory: Place, entries: list[Entry]) -> MemberFiles | None:
-    """The files of the member that has this directory; None when they are neither ours nor ZooKeeper's."""
+    """The files of the member that has this directory; None if they are neither zab's nor ZooKeeper's."""
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     named = [(entry, name) for entry in files.values() if (name := parse_file_name(entry.name)) is not None]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -191,12 +191,12 @@ def _head(entry: Entry) -> bytes:
 
 @lru_cache(maxsize=65_536)
 def _cached_head(place: Place, _size: int, _modified_ns: int) -> bytes:
-    """A stream looks at the same directory again and again; a file that did not change is not read again."""
+    """Read the beginning of a file. A stream lists its directories often; an unchanged file is not read again."""
     return place.read(0, SEGMENT_HEADER_BYTES)
 
 
 def _has_content(entry: Entry) -> bool:
-    """Whether something comes after a beginning of zeros. Space that is preallocated is no log yet."""
+    """Whether a file that begins with zeros has anything else. Preallocated space is no log yet."""
     return _cached_has_content(entry.place, entry.size, entry.modified_ns)
 
 
@@ -225,7 +225,7 @@ def _native_log(entry: Entry, first: int, head: bytes) -> LogFile:
 
 
 def _header_of_other_name(head: bytes) -> SegmentHeader | None:
-    """The header of a file that was begun under another name."""
+    """The header of a file that was created under another name."""
     return read_segment_header(head, int.from_bytes(head[48:56], "big"))
 
 
@@ -255,7 +255,7 @@ def _snapshot(entry: Entry, kind: LogKind, zxid: int, head: bytes) -> SnapshotFi
 
 @frozen
 class _OneDirectory:
-    """The few small files of a member's directory, as far as `datatree`'s readers of them ask a disk."""
+    """The small files of a member's directory, as the part of a `Disk` that `datatree`'s readers of them use."""
 
     files: dict[str, bytes]
 
@@ -271,7 +271,7 @@ class _OneDirectory:
 
 
 def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
-    """Its number, lineage and mark; without a number, its directory's name."""
+    """Fill in the member's number, lineage and mark; without a number, it is named after its directory."""
     directory = member.directory
     above = directory.parent if directory.name in VERSION_DIRECTORIES else directory
     member.member = above.name or str(above)
@@ -299,7 +299,7 @@ def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
 
 
 def _epoch(files: dict[str, Entry]) -> int:
-    """What `currentEpoch` says, 0 where it says nothing."""
+    """The epoch in `currentEpoch`, 0 if there is none."""
     if CURRENT_EPOCH not in files:
         return 0
     line = files[CURRENT_EPOCH].place.read(0, _SMALL_BYTES).partition(b"\n")[0]
@@ -315,11 +315,11 @@ def _my_id(directory: Place) -> str | None:
 
 
 def _settle(member: MemberFiles) -> None:
-    """What a file's place among the others says about it."""
+    """Fill in what a file's place among the others says about it."""
     logs = member.logs
     for number, log in enumerate(logs):
         if log.lineage is not None and member.lineage is not None and log.lineage != member.lineage and not log.problem:
-            reason = f"it is of lineage {log.lineage.hex()}, the directory of {member.lineage.hex()}"
+            reason = f"it has lineage {log.lineage.hex()}, and the directory {member.lineage.hex()}"
             logs[number] = evolve(log, problem=Damage(0, None, FOREIGN, reason))
     cutoff: int | None = None
     following: int | None = None

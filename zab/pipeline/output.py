@@ -3,16 +3,16 @@
     write(frame, "changes.parquet")           one file; the ending says what it holds
     write(frame, "s3://bucket/changes", "csv")    a directory of parts, part-00000.csv and on
 
-Spark's tasks write their parts side by side, through `pyarrow.fs`, into a directory beside the target. The driver then
-gives it the target's name, or joins the parts to the one file. The rows are in the order of the frame.
+Spark's tasks write their parts in parallel, through `pyarrow.fs`, into a directory beside the target. The driver then
+gives it the target's name, or joins the parts to one file. The rows are in the order of the frame.
 
 JSON is one object per line, with every column; CSV begins with the names. Times are text in UTC, to the millisecond;
 binary is base64 in both, as `zab log --json` has it; a list is JSON text in CSV. In CSV, null is an empty field and the
 empty text is "".
 
-Invariants: nothing is under the target's name until everything is written; what fails, leaves nothing behind. On a disk
-and in HDFS, the name comes by one rename; object stores have none, so a directory there is complete when its `_SUCCESS`
-is. Nothing is replaced unless it was asked for, and then only what looks like an earlier output.
+Invariants: nothing has the target's name until everything is written, and a failure leaves no files. On a disk and in
+HDFS, one rename gives it the name; object stores cannot rename, so a directory there is complete when its `_SUCCESS`
+exists. Nothing is replaced unless the caller asks for it, and then only what looks like an earlier output.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ FORMATS: Final = ("parquet", "json", "csv")
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _DONE: Final = "_SUCCESS"
 _FORMULA: Final = r"^[=+\-@\t\r]"
-"""What a text that is a formula begins with. In CSV a quotation mark stands before it."""
+"""How a text begins that a spreadsheet would take for a formula. In CSV a quotation mark is put before it."""
 _PART: Final = re.compile(r"part-\d{5,}\.(parquet|json|csv)")
 _ISO: Final = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _LINE: Final = "line"
@@ -59,7 +59,7 @@ class Target:
     overwrite: bool
 
     def write(self, frame: "DataFrame") -> int:
-        """Write all rows; return how many. Raises PipelineError, and what the job raises."""
+        """Write all rows; return how many. Raises PipelineError, and the errors of the job."""
         self.check()
         system = self.place.file_system
         aside = self.place.parent / f".{self.place.name}.{secrets.token_hex(4)}.tmp"
@@ -150,17 +150,17 @@ class Target:
         system.move(inner.path, self.place.path)
 
     def _clear(self) -> None:
-        """The mark first, so that what is left of an earlier output does not look whole."""
+        """Delete an earlier output, its mark first, so that what is left of it does not look complete."""
         entries = sorted(self.place.list(), key=lambda entry: entry.name != _DONE)
         for entry in entries:
             self.place.file_system.delete_file(entry.place.path)
 
 
 def check_out(out: str, format: str | None = None, *, overwrite: bool = False) -> Target:  # noqa: A002 - Spark's name
-    """Where `out` leads. A name that ends in .parquet, .json or .csv is one file, any other (or one with a slash at its
-    end) a directory, of Parquet unless `format` says otherwise.
+    """The target that `out` names. A name that ends in .parquet, .json or .csv is one file; any other name, and one
+    with a slash at its end, is a directory, of Parquet unless `format` says otherwise.
 
-    Raises PipelineError if it is there and may not be replaced, or cannot be written."""
+    Raises PipelineError if it exists and may not be replaced, or cannot be written."""
     path = without_query(out)
     ending = path.rstrip("/").rpartition(".")[2].lower()
     of_name = ending if ending in FORMATS else None
@@ -176,13 +176,13 @@ def check_out(out: str, format: str | None = None, *, overwrite: bool = False) -
 
 
 def write(frame: "DataFrame", out: str, format: str | None = None, *, overwrite: bool = False) -> int:  # noqa: A002
-    """Write all rows of a frame, see above; return how many. Raises PipelineError."""
+    """Write all rows of a frame to the target that `check_out` finds; return how many. Raises PipelineError."""
     return check_out(out, format, overwrite=overwrite).write(frame)
 
 
 @contextlib.contextmanager
 def _plainly(place: Place) -> Iterator[None]:
-    """Raises a PipelineError with one sentence for an error of the file system."""
+    """Turn an error of the file system into a PipelineError with one sentence."""
     try:
         yield
     except OSError as error:
@@ -192,14 +192,14 @@ def _plainly(place: Place) -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Arrow's errors end with the system's own words."""
+    """The operating system's own words, with which Arrow's errors end."""
     text = str(error).partition("\n")[0]
     found = re.search(r"\[errno \d+\] (.+?)\.?$", text)
     return (found[1] if found else error.strerror or text).rstrip(".")
 
 
 def _other_than_parts(place: Place) -> str:
-    """The first thing in a directory that no output of ours has."""
+    """The first name in a directory that is in no output of this module; "" if there is none."""
     for entry in place.list():
         if entry.is_directory or not (_PART.fullmatch(entry.name) or entry.name == _DONE):
             return entry.name
@@ -241,7 +241,7 @@ def _texts(frame: "DataFrame") -> "DataFrame":
         elif isinstance(field.dataType, T.ArrayType | T.MapType | T.StructType):
             column = F.to_json(column)
         if not isinstance(field.dataType, T.NumericType | T.BooleanType):
-            # A program of tables would take the text for a formula, and what a client wrote would be executed.
+            # A spreadsheet would take the text for a formula, and execute what a client wrote.
             column = F.when(column.rlike(_FORMULA), F.concat(F.lit("'"), column)).otherwise(column)
         return column.alias(field.name)
 
@@ -262,7 +262,7 @@ def _write_part(batches: Iterable[pa.RecordBatch], *, target: Target, aside: Pla
 
     task = TaskContext.get()
     assert task is not None, "parts are written by tasks"
-    # A task that is tried again writes another file; the driver gets the name of one of them.
+    # A task that is retried writes another file; the driver gets the name of one of them.
     name = f"{task.partitionId()}-{task.taskAttemptId()}"
     rows = write_table(batches, aside / name, target.format, part_of=target.place)
     if rows:
@@ -279,9 +279,9 @@ def write_table(
     *,
     part_of: Place | None = None,
 ) -> int:
-    """Write the rows of these batches to one file, which is not made if there are none; return how many.
+    """Write the rows of these batches to one file, which is not created if there are none; return how many.
 
-    Raises PipelineError. part_of: what the error names, where the file is only a part of that."""
+    Raises PipelineError. part_of: the output that the error names, if the file is only a part of it."""
     rows = 0
     named = part_of or place
     with contextlib.ExitStack() as opened:
@@ -289,7 +289,7 @@ def write_table(
         for batch in batches:
             if not batch.num_rows:
                 continue
-            # What the producer of the batches raises is not an error of the output.
+            # An error of the producer of the batches is not an error of the output.
             with _plainly(named):
                 if write_batch is None:
                     write_batch = opened.enter_context(_OPEN[format](place, batch.schema))
@@ -316,7 +316,7 @@ def _json_writer(place: Place, schema: pa.Schema) -> Iterator[Callable[[pa.Recor
 
 
 def _all_bytes(texts: pa.Array) -> pa.Buffer:
-    """The texts one after the other, as they lie in memory."""
+    """The bytes of all texts, concatenated as they are in memory."""
     _, offsets, data = texts.buffers()
     at = memoryview(offsets).cast("i")
     begin, end = at[texts.offset], at[texts.offset + len(texts)]
@@ -362,7 +362,7 @@ def _join_json(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
 
 
 def _join_csv(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
-    """Every part begins with the names; only those of the first are kept."""
+    """Join the parts. Every part begins with the column names, which are written once."""
     names = pa.BufferOutputStream()
     with pa.csv.CSVWriter(names, schema):
         pass

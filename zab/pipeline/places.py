@@ -5,8 +5,8 @@ A place is named by a path (`/var/lib/zab`) or by a URI that `pyarrow.fs.FileSys
 store's own (environment variables, instance roles, the query of the URI). Places travel to Spark's workers as text;
 each process makes a file system once.
 
-Invariants: what is printed of a URI holds neither credentials nor its query. An error of the file system is an
-`OSError`; a place that no file system serves is a `PipelineError`. Nothing here writes.
+Invariants: a URI is printed without credentials and query. An error of the file system is an `OSError`; a place that no
+file system serves raises `PipelineError`. Nothing here writes.
 """
 
 import os
@@ -72,18 +72,18 @@ class Place:
         return f"{self.root.partition('://')[0].lower()}://{self._authority()}{self.path}"
 
     def _authority(self) -> str:
-        """What a URI has between its scheme and the path in the file system, such as the host of an HDFS."""
+        """The part of a URI between its scheme and the path in the file system, such as the host of an HDFS."""
         _, own = _file_system(self.root)
         rest = _shown(self.root).partition("://")[2].rstrip("/")
         return rest[: len(rest) - len(own)] if rest.endswith(own) else ""
 
     @property
     def file_system(self) -> Any:
-        """The one of `pyarrow.fs` that serves it; the same for all places of a root."""
+        """The file system of `pyarrow.fs` that serves it; the same for all places with the same root."""
         return _file_system(self.root)[0]
 
     def list(self) -> "list[Entry]":
-        """What is in the directory, by name; empty when there is no such directory. Raises OSError."""
+        """The entries of the directory, by name; empty if there is no such directory. Raises OSError."""
         found = self.file_system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         entries = [
             Entry(self / info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
@@ -109,7 +109,7 @@ class Place:
 
 @frozen
 class Entry:
-    """One name in a directory; `size` in bytes, of a file; `modified_ns`, the time of its last change, where the store
+    """One entry of a directory. `size`: in bytes, of a file. `modified_ns`: the time of its last change, if the store
     says it."""
 
     place: Place
@@ -160,7 +160,7 @@ def shown(text: str) -> str:
 def open_place(text: str) -> Place:
     """The place that a path (relative ones from the working directory on) or URI names. Raises PipelineError."""
     if not text:
-        raise PipelineError("an empty name names no directory")
+        raise PipelineError("the name of a directory is empty")
     if _URI.match(text):
         return Place(text, _file_system(text)[1])
     return Place("", os.path.abspath(os.path.expanduser(text)))

@@ -25,7 +25,7 @@ _DDL: Final = {
 
 @frozen
 class Column:
-    """`type` is Spark's name of it."""
+    """A column. `type` is Spark's name for it."""
 
     name: str
     type: str

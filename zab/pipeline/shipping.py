@@ -1,8 +1,8 @@
-"""The archive of this project's packages that a cluster's workers run the pipeline from.
+"""The archive of this project's packages from which a cluster's workers run the pipeline.
 
 A worker's Python needs what the extra `zab[pipeline]` installs (pyarrow, numpy, pandas, attrs, cbor2), but not the
-project itself: Spark hands it this archive. It comes before an installed copy on the workers' path, so that driver and
-workers always run the same code. The same sources make the same bytes, and the name contains their checksum.
+project itself: Spark sends it this archive. The archive precedes an installed copy on the workers' path, so driver and
+workers always run the same code. The same sources give the same bytes, and the name contains their checksum.
 """
 
 import importlib
@@ -22,7 +22,7 @@ _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def package_archive(directory: Path | str) -> Path:
-    """Write `zab-<checksum>.zip` into `directory` (made where it is missing), for `--py-files`; return its path.
+    """Write `zab-<checksum>.zip` into `directory` (created if missing), for `--py-files`; return its path.
 
     Raises PipelineError where the sources are not in files or the directory cannot be written."""
     sources = [

@@ -1,14 +1,14 @@
-"""Makes the Spark session that the jobs run in: Java, Spark's home, settings, and our data sources.
+"""Makes the Spark session that the jobs run in: Java, Spark's home, settings, and the data sources of `zab.pipeline`.
 
     with job_session() as spark:                                        this machine, all its cores
-    with job_session("spark://10.0.0.1:7077,10.0.0.2:7077") as spark:   a standalone cluster; the package goes along
+    with job_session("spark://10.0.0.1:7077,10.0.0.2:7077") as spark:   a standalone cluster, with this package
 
-Under `spark-submit`, Java and the cluster are given already, and its settings win: only settings that it does not have
-are added. Where a session runs in this process already, it is used, and left running.
+Under `spark-submit`, Java and the cluster are given, and its settings win: only settings that it does not have are
+added. If a session runs in this process already, it is used, and left running.
 
-Invariants: once the session runs, the process's environment is as it was before, whatever Spark needed in it; the
-workers run this very Python (where `PYSPARK_PYTHON` does not name another for a cluster) and this very code; a local
-session listens on the loopback interface alone.
+Invariants: once the session runs, the environment of the process is as it was before; the workers run this Python
+(unless `PYSPARK_PYTHON` names another one for a cluster) and this code; a local session listens on the loopback
+interface only.
 
 Deliberately not here: any job, and the command line.
 """
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN_LOG_LEVEL", "SHORT_WORK", "job_session", "plain_errors", "spark_home", "spark_session", "whole_text"]
 
 PLAIN_LOG_LEVEL: Final = "off"
-"""What goes wrong comes as an exception; Spark's own log would say it again, with stack traces."""
+"""Errors are raised as exceptions; Spark's own log would repeat them, with stack traces."""
 
 SHORT_WORK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Java's options for work that is done before its better compiler has paid for itself."""
+"""Java's options for work that is so short that its optimizing compiler would not pay."""
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ARCHIVING: Final = "-XX:ArchiveClassesAtExit"
@@ -75,9 +75,9 @@ def job_session(
     is_short: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "Iterator[SparkSession]":
-    """A session for the block, as `spark_session` makes it; stopped at the end unless it ran before.
+    """A session for the block, made by `spark_session`; stopped at the end unless it ran before.
 
-    What a job raises in the block comes out as `plain_errors` says."""
+    Errors of jobs in the block are converted by `plain_errors`."""
     is_ours = _running_session() is None
     spark = spark_session(
         url, name=name, memory=memory, progress=progress, log_level=log_level, is_short=is_short, settings=settings
@@ -102,11 +102,11 @@ def spark_session(
 ) -> "SparkSession":
     """The session that runs in this process, or a new one, with `zab.log` and the other sources registered.
 
-    url: of a cluster, else this machine with all its cores. memory: of the driver (which is everything, locally), as
-    Spark writes it. progress: show a bar of the running tasks on the terminal. log_level: of what Spark itself says on
-    standard error. is_short: the work is small, and what the session costs matters most. settings: Spark's own, which
-    win over what is recommended here; Java options are added to ours.
-    Raises PipelineError: no PySpark, no Java, Spark does not start, the cluster does not answer."""
+    url: the cluster; by default this machine with all its cores. memory: of the driver (locally, that is everything),
+    in Spark's notation. progress: show a bar of the running tasks on the terminal. log_level: for Spark's own log on
+    standard error. is_short: the work is small, so the cost of the session matters most. settings: Spark settings,
+    which override the recommended ones; Java options are appended.
+    Raises PipelineError if there is no PySpark or no Java, Spark does not start, or the cluster does not answer."""
     spark = _running_session()
     # It imports PySpark, which has just been found to be there.
     from zab.pipeline.reading.log_source import register as register_sources
@@ -123,7 +123,7 @@ def spark_session(
 
 
 def _java_options(log_level: str, is_short: bool, given: str) -> str:
-    # Java takes classes from an archive, or makes one.
+    # Java cannot load classes from an archive while it writes one.
     archive = [] if _ARCHIVING in given else archive_options()
     return " ".join([_logging_option(log_level), *(SHORT_WORK if is_short else ()), *archive, given]).strip()
 
@@ -161,7 +161,7 @@ def _new_session(url: str | None, progress: bool, settings: dict[str, str]) -> "
 
 
 def _check_reachable(url: str) -> None:
-    """Raise PipelineError when nobody listens there: Spark would try for a minute."""
+    """Raise PipelineError if nothing listens there: Spark would try for a minute."""
     if not url.startswith("spark://"):
         return
     reasons = []
@@ -176,7 +176,7 @@ def _check_reachable(url: str) -> None:
 
 
 def _submitted_settings() -> dict[str, str]:
-    """What `spark-submit` was given; empty where this process is not one that it started."""
+    """The settings of `spark-submit`; empty if it did not start this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     from pyspark import SparkConf, SparkContext
@@ -186,7 +186,7 @@ def _submitted_settings() -> dict[str, str]:
 
 
 def _recommended(url: str, progress: bool) -> dict[str, str]:
-    """The settings for jobs, as they were measured to serve best."""
+    """The settings for jobs that measured best."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),
@@ -224,7 +224,7 @@ def _cores(url: str) -> int:
 
 
 def _needed_environment(url: str) -> dict[str, str | None]:
-    """What Spark's launcher and its workers take from the environment; None where a variable is in the way."""
+    """The environment variables that Spark's launcher and workers need; None for a variable that has to be unset."""
     needed: dict[str, str | None] = {"JAVA_HOME": str(spark_java_home()), "SPARK_REMOTE": None}
     if _is_local(url):
         needed |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -256,11 +256,11 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 
 def spark_home() -> Path:
-    """A home of Spark's that holds links into the installed PySpark; the package itself where that cannot be made.
+    """A home for Spark with links into the installed PySpark; the package itself if that cannot be made.
 
-    Spark puts `python/lib/pyspark.zip` of its home first on its Python workers' path, and each of the four or five that
-    a session starts would compile what it imports from there, 0.5 s each. Without it they import the package as it is
-    installed."""
+    Spark puts `python/lib/pyspark.zip` of its home first on the path of its Python workers. Each of the four or five
+    that a session starts would compile its imports from there, 0.5 s each. Without the file they import the installed
+    package."""
     import pyspark
 
     package = Path(pyspark.__file__).absolute().parent
@@ -278,7 +278,7 @@ def spark_home() -> Path:
 
 @functools.cache
 def _work_directory() -> Path:
-    """For what a session leaves: its shuffle files, the archive for the workers. Gone with the process."""
+    """A directory for the files of a session: shuffle files, the archive for the workers. Removed with the process."""
     directory = tempfile.mkdtemp(prefix="zab-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
@@ -291,7 +291,7 @@ def _logging_option(level: str) -> str:
 
 
 def _silence_python_logs() -> None:
-    """PySpark logs some of the exceptions that it raises, too."""
+    """Silence the loggers in which PySpark repeats exceptions that it raises."""
     from pyspark.logger import PySparkLogger
 
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
@@ -300,7 +300,7 @@ def _silence_python_logs() -> None:
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raise the PipelineError that a worker raised in place of Spark's exception around it, stack traces and all."""
+    """Raise the PipelineError that a worker raised, instead of Spark's exception around it with all its traces."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -314,7 +314,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def whole_text(error: BaseException) -> str:
-    """What Spark's exception says, with the stack traces of all its causes: a worker's error may be in one of them."""
+    """The text of Spark's exception, with the stack traces of all causes: one of them may be a worker's error."""
     parts: list[str] = []
     current: BaseException | None = error
     while current is not None:
@@ -325,7 +325,7 @@ def whole_text(error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """The line of Spark's exception that says why: the last cause's where there are several."""
+    """The line of Spark's exception that says why: the last cause if there are several."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or [type(error).__name__])[-1 if causes else 0]

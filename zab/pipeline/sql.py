@@ -1,4 +1,4 @@
-"""What jobs are written with: Spark's data frames, functions and windows, and the filters that every job has."""
+"""The vocabulary of the jobs: Spark's data frames, functions and windows, and filters that all jobs share."""
 
 import datetime
 from typing import Final
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 COUNTER_MAX: Final = 2**31 - 1
-"""Of the counter that names sequential children: a signed number of 32 bits, which wraps after it."""
+"""The largest value of the counter that names sequential children: a signed number of 32 bits, which then wraps."""
 
 _MICROSECONDS: Final = 1000
 
@@ -36,7 +36,7 @@ def parent_path(path: SqlColumn) -> SqlColumn:
 
 
 def base_name(path: SqlColumn) -> SqlColumn:
-    """What follows the last slash."""
+    """The part after the last slash."""
     return F.substring_index(path, "/", -1)
 
 
@@ -50,7 +50,7 @@ def in_subtree(path: SqlColumn, root: str) -> SqlColumn:
 def sequence_number(path: SqlColumn, version: SqlColumn) -> SqlColumn:
     """The number in the name of a sequential znode; null for any other name.
 
-    version: of its create, the parent's counter after it; where that is null, ten digits at the end will do."""
+    version: of its create, the parent's counter after it; if that is null, any ten digits at the end count."""
     counter = version.cast("bigint")
     number = F.when(counter == -COUNTER_MAX - 1, F.lit(COUNTER_MAX).cast("bigint")).otherwise(counter - 1)
     digits = F.regexp_extract(path, r"(\d{10})$", 1)
@@ -60,7 +60,7 @@ def sequence_number(path: SqlColumn, version: SqlColumn) -> SqlColumn:
 
 
 def milliseconds(begin: SqlColumn, end: SqlColumn) -> SqlColumn:
-    """From one timestamp to another."""
+    """The milliseconds from one timestamp to another."""
     return ((F.unix_micros(end) - F.unix_micros(begin)) / _MICROSECONDS).cast("bigint")
 
 
@@ -73,7 +73,7 @@ def in_range(
     time: str = "time",
     zxid: str = "zxid",
 ) -> SqlColumn:
-    """Whether a row lies within all the bounds given, inclusive. Raises PipelineError for a time without a zone."""
+    """Whether a row lies within all given, inclusive bounds. Raises PipelineError for a time without a zone."""
     condition = F.lit(True)
     if since is not None:
         condition &= F.col(time) >= F.lit(zoned(since))

@@ -1,7 +1,7 @@
-"""Times that a caller gives: they have a zone.
+"""Checks the times that a caller gives: they need a time zone.
 
-A datetime without one is refused, here and by all that takes a time: Python takes it for the zone of its process, Spark
-for that of its session, and neither is said anywhere.
+A datetime without one is refused by everything that takes a time: Python would assume the zone of its process, Spark
+that of its session, and neither is visible in the call.
 """
 
 from datetime import UTC, datetime, timedelta

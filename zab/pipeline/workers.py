@@ -1,13 +1,13 @@
-"""What the processes in which Spark runs Python do beside their tasks.
+"""What Spark's Python workers do beside their tasks.
 
-PySpark has such a process collect all garbage after each task, and with it look through whatever was ever imported:
-65 ms with pandas and Arrow, more than a short task itself takes, and as much for each source that is planned. So a
-task that finds more imported than the one before it puts all there is by then out of the collector's sight. A process
-that serves one task alone, and the driver, are left as they are.
+PySpark makes a worker collect garbage after each task, which scans everything that was ever imported: 65 ms with pandas
+and Arrow, more than a short task itself takes, and as much for each source that is planned. So a task that finds more
+modules imported than the one before it freezes all objects (`gc.freeze`). A process that serves only one task, and the
+driver, are left as they are.
 
-PySpark's process for the source of a stream ends by an exception when Spark stops the stream. If an answer was on its
-way then, the connection is reset, and the exception cannot be told to Spark: it would be printed beside what the
-driver says, for a stream that was stopped as it should be.
+PySpark's process for the source of a stream ends with an exception when Spark stops the stream. If an answer was under
+way, the connection is reset, and the exception cannot be reported to Spark: Python would print it, although the stream
+was stopped on purpose.
 """
 
 import gc
@@ -35,7 +35,7 @@ _modules_frozen = 0
 
 
 def begin_task() -> None:
-    """To be called first by whatever Spark calls in a worker."""
+    """Every function that Spark calls in a worker calls this first."""
     global _modules_frozen
     if _IS_REUSED in os.environ and len(sys.modules) > _modules_frozen:
         _modules_frozen = len(sys.modules)
@@ -43,7 +43,7 @@ def begin_task() -> None:
 
 
 def begin_stream() -> None:
-    """To be called first by what Spark calls in the process of a stream's source."""
+    """Every function that Spark calls in the process of a stream's source calls this first."""
     sys.excepthook = _print_but_for_lost_connections
 
 

@@ -258,7 +258,7 @@ def test_an_output_that_is_none_is_left_alone(tmp_path: Path) -> None:
     run([directory], other)
     for content, match in (
         ("{", "is damaged"),
-        ('{"format": "x", "version": 3}', "is of format x 3"),
+        ('{"format": "x", "version": 3}', "has format x 3"),
         ('{"format": "zab compact", "version": 1, "ensembles": {"a": {}}, "pending": []}', "is damaged"),
     ):
         (other / "_manifest.json").write_text(content)

@@ -76,7 +76,7 @@ def deleted(path: str, owner: int = 0) -> Change:
         ),
         (
             changed("/a", "owner", owner_after=CONTAINER, children_before=1, children_after=1),
-            ["# /a: another kind of znode now, which cannot be made anew because it keeps children"],
+            ["# /a: another kind of znode now, which cannot be created again because it keeps children"],
         ),
         (changed("/a"), []),
         (deleted("/a"), ["zab delete -- /a"]),

@@ -91,10 +91,10 @@ def test_directories_that_do_not_belong_together_are_refused(
     foreign.mkdir()
     (foreign / "notes.txt").touch()
     attempts = [
-        (dirs, beside, checkpoint, f"{checkpoint} belongs to another output than {beside}"),
-        (dirs, out, beside, f"{out} was written with another checkpoint than {beside}"),
-        (dirs, str(foreign), beside, f"{foreign} is not empty, and {beside} knows nothing of it"),
-        (dirs, beside, str(foreign), f"{foreign} is not empty, and no checkpoint of this command"),
+        (dirs, beside, checkpoint, f"{checkpoint} does not belong to {beside}"),
+        (dirs, out, beside, f"{out} was not written with the checkpoint {beside}"),
+        (dirs, str(foreign), beside, f"{foreign} is not empty, and unknown to {beside}"),
+        (dirs, beside, str(foreign), f"{foreign} is not empty, and is no checkpoint of this command"),
         (dirs, beside, str(foreign / "notes.txt"), "cannot be used for a checkpoint"),
         ([str(path) for path in zookeeper_directories.members], out, checkpoint, "the checkpoint follows the ensemble"),
         ([str(tmp_path / "nowhere")], beside, beside + "2", "nowhere does not exist"),

@@ -64,7 +64,7 @@ def test_who_is_named_and_was_not_given_is_said(
             write_version2(tmp_path / str(number), [txns], member=number)
     said = expected([tmp_path / str(number) for number in given])
     assert [(one.deviation, one.zxid, one.sentence) for one in said] == (
-        [(False, FIRST + 1, f"the configuration names 3 servers, and of {missing} nothing was given")]
+        [(False, FIRST + 1, f"the configuration names 3 servers; no files of {missing} were given")]
         if missing
         else []
     )
@@ -102,5 +102,5 @@ def test_members_of_two_ensembles_are_said_to_be(tmp_path: Path) -> None:
     assert expected([tmp_path / "1"]) == []
     write_native(tmp_path / "2", [in_batches([write(FIRST)], 1)], member=2, lineage=OTHER)
     said = {one.ensemble: one.sentence for one in expected([tmp_path])}
-    text = "1 of the members given, and the others are of another ensemble: "
+    text = "1 of the members given; the others belong to another ensemble: "
     assert said == {LINEAGE.hex(): text + OTHER.hex(), OTHER.hex(): text + LINEAGE.hex()}

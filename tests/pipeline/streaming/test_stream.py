@@ -114,9 +114,9 @@ def test_a_checkpoint_older_than_what_is_kept_fails(writer: LogWriter) -> None:
     start = begun(reader)
     end = reader.latestOffset(start, ReadMaxRows(5))
     writer.path(0).unlink()
-    with pytest.raises(PipelineError, match="what follows zxid 0x100000005 is not kept any more"):
+    with pytest.raises(PipelineError, match="what follows zxid 0x100000005 is no longer kept"):
         reader_of(writer.directory).latestOffset(end, EVERYTHING)
-    with pytest.raises(PipelineError, match="what follows zxid 0x0 is not kept any more"):
+    with pytest.raises(PipelineError, match="what follows zxid 0x0 is no longer kept"):
         read(reader_of(writer.directory), start, end)
 
 

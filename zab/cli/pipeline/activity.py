@@ -56,7 +56,7 @@ Subtree = Annotated[
 
 
 def _lower_bounds(run: Run) -> dict[str, Any]:
-    """For jobs that read from the beginning, since they need what was before."""
+    """The lower bounds, for jobs that read from the beginning because they need what was before."""
     return {"since": run.range.since, "zxid_min": run.range.zxid_min}
 
 
@@ -75,7 +75,7 @@ def audit_job(
     ] = None,
     refused: Annotated[bool, typer.Option("--refused", help="Also the writes that were refused.")] = False,
 ) -> "DataFrame":
-    """Who changed what when, with old and new values."""
+    """Show who changed what and when, with old and new values."""
     run.shown = (
         *("time", "zxid", "part", "session", "change", "path", "old", "old_known", "new"),
         *(("error",) if refused else ()),
@@ -100,10 +100,10 @@ def hotspots_job(
     by: Annotated[Count, typer.Option("--by", help="What to count by.")] = Count.PATH,
     depth: Annotated[int, typer.Option("--depth", min=1, help="By subtree: how many names its root has.")] = 1,
     short_ms: Annotated[
-        int, typer.Option("--short", min=1, metavar="MS", help="Churn: up to which age a znode is short-lived.")
+        int, typer.Option("--short", min=1, metavar="MS", help="Churn: below this age a znode is short-lived.")
     ] = 1000,
 ) -> "DataFrame":
-    """Where the writes go: by path, subtree, session or minute; churn, skew, and counters near their end."""
+    """Show where writes go: by path, subtree, session or minute; churn, skew, and counters near their end."""
     from zab.pipeline.jobs.hotspots import COLUMNS, hotspots
 
     frame = hotspots(run.log(COLUMNS), by.value, depth=depth, short_ms=short_ms, bare_closes=run.may_have_bare_closes)
@@ -129,11 +129,11 @@ def sessions_job(
         SessionView, typer.Option("--show", help="The life of each session, or waves of expiry.")
     ] = SessionView.LIVES,
     within: Annotated[
-        float, typer.Option("--within", min=0.001, metavar="SECONDS", help="Waves: between two of one wave, at most.")
+        float, typer.Option("--within", min=0.001, metavar="SECONDS", help="Waves: the longest time between two.")
     ] = 5.0,
-    least: Annotated[int, typer.Option("--least", min=1, help="Waves: sessions, at least.")] = 3,
+    least: Annotated[int, typer.Option("--least", min=1, help="Waves: the least number of sessions.")] = 3,
 ) -> "DataFrame":
-    """The life of each session and how it ended; waves of expiry and the ephemerals they took along."""
+    """Show the life of each session and how it ended; waves of expiry and the ephemerals deleted with them."""
     from zab.pipeline.jobs.sessions import COLUMNS, KNOWN_COLUMNS, sessions, waves
 
     lives = sessions(
@@ -154,11 +154,11 @@ def locks_job(
     *,
     show: Annotated[
         LockView,
-        typer.Option("--show", help="Who held what, all contenders, one row for each lock, or possible overlaps."),
+        typer.Option("--show", help="The turns, all contenders, one row for each lock, or possible overlaps."),
     ] = LockView.TURNS,
     subtree: Subtree = None,
 ) -> "DataFrame":
-    """Who held which lock, or led which election, when; how long others waited; overlaps."""
+    """Show who held which lock, or led which election, and when; how long others waited; overlaps."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
     from zab.pipeline.jobs.locks import COLUMNS, ZNODE_COLUMNS, lock_summary, locks, overlaps

@@ -1,6 +1,6 @@
-"""A job of `zab pipeline` with its options, before it runs: what can be said of them without a look at files was said.
+"""A job of `zab pipeline` with its options, which were checked as far as possible without looking at files.
 
-What the job gives is written, or printed as a table.
+The rows of the job are written, or printed as a table.
 """
 
 import sys
@@ -34,8 +34,8 @@ class Output:
 
 @frozen
 class Call:
-    """own: the job's own options. output: where the rows go, if it gives any. spark: of the session, where the call has
-    one to itself."""
+    """own: the job's own options. output: where the rows go, if it has any. spark: options of the session, if the call
+    has one to itself."""
 
     job: Job
     own: dict[str, Any]
@@ -63,14 +63,14 @@ class Call:
         spark_log: str = "off",
         **output: Any,
     ) -> Self:
-        """From the values of typer. Raises BadParameter."""
+        """Make a call from typer's values. Raises BadParameter."""
         bounds = options.Range.of(since, until, zxid_min, zxid_max)
         named = options.named_dirs(dirs or [], ensemble)
         if output and output["output_format"] is not None and output["out"] is None:
-            raise typer.BadParameter("it says how to write, and --out where", param_hint="--format")
+            raise typer.BadParameter("it needs --out", param_hint="--format")
         instead = next((name for name in job.instead_of_rows if own[name]), None)
         if instead is not None and output["out"] is not None:
-            raise typer.BadParameter(f"it does not go with --{instead}", param_hint="--out")
+            raise typer.BadParameter(f"it cannot be used with --{instead}", param_hint="--out")
         if job.check is not None:
             job.check(own)
         rows = Output(**output) if job.gives_rows and instead is None else None
@@ -78,17 +78,17 @@ class Call:
 
     @property
     def is_endless(self) -> bool:
-        """Whether it goes on until Ctrl-C."""
+        """Whether it runs until Ctrl-C."""
         ends_with = self.job.ends_with
         return ends_with is not None and not self.own[ends_with]
 
     @property
     def all_read(self) -> list[str]:
-        """The directories that it reads; none where that is not all."""
+        """The directories that it reads; empty if these are not all."""
         return [] if self.is_endless else self.dirs
 
     def run_in(self, driver: Driver, label: str = "") -> int:
-        """Run it; returns the exit code, or raises Exit with it. label: what its lines on standard error begin with."""
+        """Run it; return the exit code, or raise Exit with it. label: the beginning of its lines on standard error."""
         with running(driver, self.dirs, self.range, uncommitted=self.uncommitted, label=label) as run:
             if self.job.takes_range:
                 run.check_bounds()
@@ -121,7 +121,7 @@ def _give(job: Job, run: Run, own: dict[str, Any], output: Output) -> int:
 
 
 def _chosen(frame: "DataFrame", columns: str | None) -> list[str]:
-    """The names of the columns that were asked for, all if none were."""
+    """The names of the requested columns; by default all."""
     there = list(frame.columns)
     if columns is None or columns == "all":
         return there
@@ -132,7 +132,7 @@ def _chosen(frame: "DataFrame", columns: str | None) -> list[str]:
 
 
 def _print(run: Run, frame: "DataFrame", limit: int, names: list[str]) -> int:
-    """The first rows as a table; returns how many there are, or one more than the limit."""
+    """Print the first rows as a table; return how many there are, or one more than the limit."""
     rows = frame.limit(limit + 1).toArrow().to_pylist()
     left_out: list[str] = []
     with run.paused():

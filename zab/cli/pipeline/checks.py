@@ -1,6 +1,6 @@
-"""The jobs of `zab pipeline` that check: `verify` the members' files, `history` what clients were told.
+"""The jobs of `zab pipeline` that check: `verify` checks members' files, `history` the replies that clients got.
 
-What is wrong with the input is said before Spark starts.
+Wrong input is reported before Spark starts.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,10 +21,10 @@ def verify_job(
     run: Run,
     *,
     chains: Annotated[
-        bool, typer.Option("--chains/--no-chains", help="Hash every batch of native logs: the chain of the history.")
+        bool, typer.Option("--chains/--no-chains", help="Check the hash chain of native logs, batch by batch.")
     ] = True,
     snapshots: Annotated[
-        bool, typer.Option("--snapshots", help="Read all snapshots: whole, and the same on all members.")
+        bool, typer.Option("--snapshots", help="Check that all snapshots are whole, and the same on all members.")
     ] = False,
     replays: Annotated[
         int,
@@ -36,9 +36,9 @@ def verify_job(
         ),
     ] = 0,
 ) -> "DataFrame":
-    """Whether the members hold one history, and all of it; every deviation with its place. Exit code 1 if there is any.
+    """Check that the members hold one history, and all of it. Exit code 1 if not; every deviation has its place.
 
-    What lags, or begins later, is no deviation and said on standard error."""
+    A log that ends earlier, or begins later, is no deviation; it is reported on standard error."""
     run.look()
     from zab.pipeline.jobs.verify import as_rows, findings_of
 

@@ -2,8 +2,8 @@
 
 A command has the options of its job and the shared ones that the job's row asks for (`zab.cli.pipeline.jobs`).
 
-Exit codes: 0; 1 what the user gave cannot be used, with one sentence that says why, or a check found something
-(`fails_on_rows`); 2 wrong usage. Of `run`, the highest of its jobs'.
+Exit codes: 0; 1 the input cannot be used, with one sentence that says why, or a check found something
+(`fails_on_rows`); 2 wrong usage. `run` ends with the highest code of its jobs.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ __all__ = ["carry_out", "pipeline_app"]
 
 
 def carry_out(called: Call | JobFile | None) -> None:
-    """What happens with what a command returns: it runs, in a session of its own."""
+    """Run the call that a command returned, in a session of its own."""
     if called is None:
         return
     with Driver(called.spark, called.all_read) as driver:

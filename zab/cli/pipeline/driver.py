@@ -1,13 +1,13 @@
-"""The Spark driver that a command of `zab pipeline` is: its one session, Ctrl-C, and the display of progress.
+"""The Spark driver in a command of `zab pipeline`: its one session, Ctrl-C, and the display of progress.
 
     with Driver(options) as driver, ExitStack() as block:
         block.push(driver.notice_interrupts)
         driver.spark.range(5).count()
 
-Spark starts when it is first asked for, and serves all jobs until the outer block ends.
+Spark starts when it is first needed, and serves all jobs until the outer block ends.
 
-Invariants: Spark, pyarrow and pandas are imported when `spark` is first asked for, not before, so wrong usage is
-answered at once. An interrupt ends the block that it comes in, whatever became of the job there.
+Invariants: Spark, pyarrow and pandas are imported when `spark` is first used, not before, so wrong usage is reported at
+once. An interrupt ends the block in which it comes, whatever becomes of the job there.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["Driver", "SparkOptions"]
 
 SHORT_BYTES_MAX: Final = 64 << 20
-"""Of logs and snapshots: up to which size starting Spark and planning are most of a job."""
+"""With logs and snapshots up to this size, starting Spark and planning take most of a job's time."""
 
 
 @frozen
 class SparkOptions:
-    """url: of a cluster, else this machine. memory: of the driver. log: what Spark itself says on standard error."""
+    """url: of a cluster; by default this machine. memory: of the driver. log: level of Spark's log on stderr."""
 
     url: str | None = None
     memory: str = "2g"
@@ -42,10 +42,10 @@ class SparkOptions:
 
 
 class Driver:
-    """See the module."""
+    """One session for all jobs of a command, which starts when it is first needed."""
 
     def __init__(self, options: SparkOptions, dirs: Sequence[str] = ()) -> None:
-        """dirs: all that the jobs will read, none if that is not known."""
+        """dirs: all directories that the jobs will read; empty if that is not known."""
         self._options = options
         self._dirs = dirs
         self._seen: dict[tuple[str, ...], Inventory] = {}
@@ -79,7 +79,7 @@ class Driver:
         return self._session
 
     def look(self, dirs: Sequence[str]) -> "Inventory":
-        """What is in these directories; until Spark has started, it is looked at once. Raises PipelineError."""
+        """The inventory of these directories; until Spark has started, each is read once. Raises PipelineError."""
         from zab.pipeline.inventory import inventory
 
         found = self._seen.get(tuple(dirs)) or inventory(dirs)
@@ -88,8 +88,8 @@ class Driver:
         return found
 
     def _bytes_read(self) -> int:
-        """Of the logs and snapshots that the jobs will read; 0 where that is not known. What is wrong with a directory
-        its job will say."""
+        """The size of the logs and snapshots that the jobs will read; 0 if it is not known. Errors are ignored: the
+        job itself will report them."""
         if not self._dirs:
             return 0
         from zab.pipeline.errors import PipelineError
@@ -102,13 +102,13 @@ class Driver:
         return logs + sum(snapshot.size for member in found.members for snapshot in member.snapshots)
 
     def notice_interrupts(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        """To be pushed on the stack of a block: if an interrupt came, it ends with KeyboardInterrupt."""
+        """An exit callback for the stack of a block: if an interrupt came, the block ends with KeyboardInterrupt."""
         if self._interrupts is not None:
             self._interrupts.check(error)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Without the display of progress, for output of the block's own."""
+        """Hide the display of progress during the block, which prints something."""
         if self._progress is None:
             yield
             return

@@ -1,7 +1,7 @@
-"""How a job of `zab pipeline` ends that goes wrong: one sentence on standard error, and exit code 1.
+"""How a failing job of `zab pipeline` ends: with one sentence on standard error, and exit code 1.
 
-That is for whatever is wrong with the user's directories, ranges, outputs or cluster; Spark's own exceptions become
-one sentence as well.
+That applies to everything wrong with the user's directories, ranges, outputs or cluster; Spark's own exceptions become
+one sentence, too.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _EXTRA: Final = {"pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "py4j"}
 
 @contextlib.contextmanager
 def plain_end(label: str = "") -> Iterator[None]:
-    """Turns what the user can do something about into a sentence that begins with `label`, and exit code 1."""
+    """Turn errors that the user can fix into a sentence that begins with `label`, and exit code 1."""
     try:
         yield
     except _refusals() as error:
@@ -33,7 +33,7 @@ def plain_end(label: str = "") -> Iterator[None]:
             raise
         fail(f"{label}the pipeline needs {error.name}: pip install 'zab[pipeline]'")
     except BrokenPipeError:
-        # Whoever read standard output has enough: `zab.cli.main` ends the command.
+        # The reader of standard output has gone: `zab.cli.main` ends the command.
         raise
     except OSError as error:
         fail(f"{label}{error}")
@@ -53,7 +53,7 @@ def _refusals() -> tuple[type[BaseException], ...]:
 
 
 def spark_errors() -> tuple[type[BaseException], ...]:
-    """What Spark raises; nothing as long as it was not imported."""
+    """The exceptions of Spark; none as long as it was not imported."""
     if "pyspark" not in sys.modules:
         return ()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
@@ -63,7 +63,7 @@ def spark_errors() -> tuple[type[BaseException], ...]:
 
 
 def spark_sentence(text: str) -> str:
-    """What an exception of Spark's, stack traces and all, says to a user."""
+    """One sentence for the user from the text of Spark's exception, stack traces included."""
     if _NO_SPACE in text:
         return "the disk with Spark's temporary files is full; SPARK_LOCAL_DIRS names another"
     if "OutOfMemoryError" in text or "SparkOutOfMemory" in text:

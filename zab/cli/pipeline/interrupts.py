@@ -1,16 +1,15 @@
-"""Ctrl-C during a pipeline job: it is noted, another thread cancels what Spark runs, and the command ends with 130.
+"""Handles Ctrl-C during a pipeline job: a thread cancels what Spark runs, and the command ends with 130.
 
     with Interrupts() as interrupts:            from before Java starts until after it is gone
         with interrupts.cancelling(context):    while there is something to cancel
 
-PySpark's own handler raises KeyboardInterrupt wherever the main thread is. That may be a callback of the collector, of
-which Py4J has one for each Java object: there it is printed and lost. It may be a call to Java: then the next ones
-fail, and the session cannot be stopped. And Java, interrupted while it starts, never ends. So nothing is raised where
-the signal comes. A call that waits for a job hears that it was cancelled; whatever it makes of that, and also if it
-makes nothing of it, the outer block ends with KeyboardInterrupt.
+PySpark's own handler raises KeyboardInterrupt wherever the main thread is. In a callback of the garbage collector, of
+which Py4J has one for each Java object, it is printed and lost. In a call to Java, it makes the next calls fail, so the
+session cannot be stopped. And Java, interrupted while it starts, never ends. So the handler raises nothing. A call that
+waits for a job learns that it was cancelled; whether it fails then or not, the outer block ends with KeyboardInterrupt.
 
-Invariants: an interrupt that comes in the outer block is not lost. Jobs are cancelled until the inner block ends, since
-who plans starts further ones; no cancellation is under way after it.
+Invariants: an interrupt in the outer block is not lost. Jobs are cancelled until the inner block ends, since planning
+starts further ones; no cancellation is under way after it.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ AGAIN_SECONDS: Final = 0.1
 
 
 class Interrupts:
-    """See the module. In another thread than the main one, which gets no signals, it does nothing."""
+    """Notes interrupts. Outside of the main thread, which alone gets signals, it does nothing."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -48,7 +47,7 @@ class Interrupts:
         self.check(error)
 
     def check(self, cause: BaseException | None = None) -> None:
-        """Raises KeyboardInterrupt if an interrupt was noted."""
+        """Raise KeyboardInterrupt if an interrupt was noted."""
         if self._is_noted:
             raise KeyboardInterrupt from cause
 
@@ -58,7 +57,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def cancelling(self, context: "SparkContext") -> Iterator[None]:
-        """Jobs of `context` that run in the block, or are started in it, end once there is an interrupt."""
+        """Cancel the jobs of `context` that run in the block, or are started in it, once there is an interrupt."""
         if self._before is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""`zab pipeline run FILE`: several jobs, one after the other, in one Spark session, which is started once.
+"""`zab pipeline run FILE`: several jobs, one after the other, in one Spark session.
 
     # every night
     compact /backup/prod --out /lake/prod
@@ -8,11 +8,10 @@
 A line is what follows `zab pipeline` on the command line, quoted as in a shell; nothing is expanded. `#` begins a
 comment. The options of the session (`signatures.SESSION_OPTIONS`) are those of `run`.
 
-All lines are looked at first: if one of them is wrong, each wrong one is named with its number, nothing runs, and the
-exit code is 2. What only the files can tell, such as a directory that does not exist, is an end of that job.
+All lines are checked first: if any are wrong, each is reported with its number, nothing runs, and the exit code is 2.
+Errors that only the files show, such as a directory that does not exist, end only their job.
 
-The file may come from anywhere: it is no larger than `FILE_BYTES_MAX`, has no more than `JOBS_MAX` jobs, and names
-nothing but jobs that end.
+The file is not trusted: it has at most `FILE_BYTES_MAX` bytes and `JOBS_MAX` jobs, and only jobs that end.
 """
 
 import shlex
@@ -36,10 +35,10 @@ __all__ = ["JobFile", "run_command"]
 FILE_BYTES_MAX: Final = 1 << 20
 JOBS_MAX: Final = 1_000
 WRONG_TOLD: Final = 20
-"""How many wrong lines are named."""
+"""How many wrong lines are reported."""
 
 _SESSION_NAMES: Final = {f"--{name.replace('_', '-')}" for name in SESSION_OPTIONS}
-# The parent of all that typer says of wrong words, for which it has no name of its own.
+# The base class of typer's errors about wrong usage, which it does not export.
 _WrongUsage: Final[Any] = typer.BadParameter.__mro__[1]
 
 
@@ -65,7 +64,7 @@ class Line:
 
 @frozen
 class JobFile:
-    """The jobs of a file, all of them right as far as that can be said without a look at other files."""
+    """The jobs of a file, all of them right as far as that is known without looking at other files."""
 
     lines: list[Line]
     keep_going: bool
@@ -73,12 +72,12 @@ class JobFile:
 
     @property
     def all_read(self) -> list[str]:
-        """The directories that the jobs read; none where that is not all."""
+        """The directories that the jobs read; empty if these are not all."""
         each = [line.call.all_read for line in self.lines]
         return [place for dirs in each for place in dirs] if all(each) else []
 
     def run_in(self, driver: Driver) -> int:
-        """Run them in order, up to the first that does not end with 0 unless `keep_going`; returns the highest code."""
+        """Run them in order, up to the first that does not end with 0 unless `keep_going`; return the highest code."""
         codes: list[int] = []
         for line in self.lines:
             sys.stdout.flush()
@@ -102,11 +101,9 @@ class JobFile:
 def run_command(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", show_default=False, help="A job a line, as after 'zab pipeline'; # comments."),
+        typer.Argument(metavar="FILE", show_default=False, help="One job a line, as after 'zab pipeline'; # comments."),
     ],
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", "-k", help="Go on after a job that does not end with 0.")
-    ] = False,
+    keep_going: Annotated[bool, typer.Option("--keep-going", "-k", help="Continue after a job that fails.")] = False,
     spark_url: options.SparkUrl = None,
     memory: options.Memory = "2g",
     spark_log: options.SparkLog = "off",
@@ -121,7 +118,7 @@ def run_command(
 
 
 def read_lines(file: str, content: bytes) -> list[Line]:
-    """The jobs of a file. Names each line that is wrong on standard error, then raises Exit with 2."""
+    """The jobs of a file. Reports each wrong line on standard error, then raises Exit with 2."""
     if len(content) > FILE_BYTES_MAX:
         _refuse([f"{file}: it is larger than {FILE_BYTES_MAX:,} bytes"])
     found: list[Line] = []
@@ -152,7 +149,7 @@ def _refuse(wrong: list[str]) -> NoReturn:
 
 
 def _words(line: bytes) -> list[str]:
-    """The words of a line, none for a comment. Raises ValueError."""
+    """The words of a line; empty for a comment. Raises ValueError."""
     try:
         text = line.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -167,7 +164,7 @@ def _words(line: bytes) -> list[str]:
 
 @cache
 def _commands() -> dict[str, Any]:
-    """The commands of a file by their names."""
+    """The commands that a file may have, by name."""
     app = typer.Typer()
     app.callback()(lambda: None)
     for name, job in JOBS.items():
@@ -176,13 +173,13 @@ def _commands() -> dict[str, Any]:
 
 
 def _call(words: list[str]) -> Call:
-    """What these words ask for. Raises ValueError, and what typer raises."""
+    """The call for these words. Raises ValueError, and typer's errors."""
     name, *rest = words
     command = _commands().get(name)
     if command is None:
         raise ValueError(f"{name} is no job; there are {', '.join(JOBS)}")
     try:
-        # A line is no place to ask for help.
+        # --help makes no sense in a file.
         context = command.make_context(name, rest, help_option_names=[])
     except _WrongUsage as error:
         if getattr(error, "option_name", None) in _SESSION_NAMES:
@@ -191,6 +188,6 @@ def _call(words: list[str]) -> Call:
     with context:
         call: Call = command.invoke(context)
     if call.is_endless:
-        raise ValueError(f"{name} goes on until Ctrl-C; in a file it needs --{call.job.ends_with}")
+        raise ValueError(f"{name} runs until Ctrl-C; in a file it needs --{call.job.ends_with}")
     assert call.job is JOBS[name]
     return call

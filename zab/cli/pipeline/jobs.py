@@ -2,7 +2,7 @@
 
 A job is a function in a module beside this one. It takes a `Run` and keyword-only parameters, which are its own
 options. Its docstring is its help. It imports Spark and the pipeline when it is called, so that `zab pipeline --help`
-works without them. Its row decides which of the shared options (`zab.cli.pipeline.options`) its command has too:
+works without them. Its row decides which shared options (`zab.cli.pipeline.options`) its command also has:
 
     takes_dirs      DIRS... and --ensemble
     takes_range     --since --until --zxid-min --zxid-max --uncommitted
@@ -30,12 +30,12 @@ __all__ = ["JOBS", "Job"]
 class Job:
     """One command of `zab pipeline`.
 
-    order: columns by which the rows are sorted, "-writes" falling; none if the function sorts, or order has no meaning.
-    fails_on_rows: exit code 1 if there are any.
-    instead_of_rows: options of its own with which the function gives no rows, but does its own output.
-    check: raises BadParameter for options of its own that contradict each other; it looks at nothing else.
-    ends_with: the option of its own without which it goes on until Ctrl-C.
-    example: words after DIRS with which the command runs, for tests; "{out}" stands for a directory of their own."""
+    order: columns by which the rows are sorted, "-writes" falling; empty if the function sorts, or no order is needed.
+    fails_on_rows: exit code 1 if there are any rows.
+    instead_of_rows: the job's options with which the function returns no rows, but does its own output.
+    check: raises BadParameter for options of the job that contradict each other; it checks nothing else.
+    ends_with: the job's option without which it runs until Ctrl-C.
+    example: words after DIRS with which tests run the command; "{out}" stands for a directory."""
 
     function: Callable[..., Any]
     order: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The options that all commands of `zab pipeline` share.
 
-Times and zxids are written as `zab.cli.moments` has it. A bound is inclusive.
+`zab.cli.moments` describes how times and zxids are written. A bound is inclusive.
 """
 
 import datetime
@@ -37,7 +37,7 @@ _NAMED: Final = re.compile(r"[^/=]+=.")
 
 @frozen
 class Range:
-    """Inclusive bounds; None is none."""
+    """Inclusive bounds; None means no bound."""
 
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
@@ -46,7 +46,7 @@ class Range:
 
     @classmethod
     def of(cls, since: str | None, until: str | None, zxid_min: str | None, zxid_max: str | None) -> "Range":
-        """From the texts of the options. Raises BadParameter."""
+        """Parse the texts of the options. Raises BadParameter."""
         found = cls(
             None if since is None else parse_time(since, "--since"),
             None if until is None else parse_time(until, "--until"),
@@ -61,7 +61,7 @@ class Range:
 
 
 def named_dirs(dirs: list[str], ensemble: str | None) -> list[str]:
-    """With the name of the ensemble in front of those that have none of their own."""
+    """Put the ensemble's name before each directory that has no name of its own."""
     if ensemble is None:
         return dirs
     if "=" in ensemble or "/" in ensemble or not ensemble:
@@ -74,7 +74,7 @@ Dirs = Annotated[
     typer.Argument(
         metavar="DIRS",
         show_default=False,
-        help="Data directories of members, or directories of such: paths or URIs. NAME=DIR names the ensemble.",
+        help="Members' data directories, or directories of such; paths or URIs. NAME=DIR names the ensemble.",
     ),
 ]
 Ensemble = Annotated[str | None, typer.Option("--ensemble", metavar="NAME", help="Name of the directories' ensemble.")]
@@ -97,7 +97,7 @@ Uncommitted = Annotated[
     typer.Option(
         "--uncommitted",
         rich_help_panel=_RANGE,
-        help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
+        help="Also what a change of leader may still discard; needed for a single directory of ZooKeeper.",
     ),
 ]
 
@@ -123,7 +123,7 @@ Columns = Annotated[
         "--columns",
         metavar="NAMES",
         rich_help_panel=_OUTPUT,
-        help="Only these, comma between; 'all' for a table with every column, as files have them.",
+        help="Only these columns, separated by commas; 'all' for a table with every column.",
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, rich_help_panel=_OUTPUT, help="Rows of the table.")]
@@ -132,10 +132,14 @@ _SPARK: Final = "Spark"
 SparkUrl = Annotated[
     str | None,
     typer.Option(
-        "--spark-url", "--spark", metavar="URL", rich_help_panel=_SPARK, help="Of a cluster; else this machine's cores."
+        "--spark-url",
+        "--spark",
+        metavar="URL",
+        rich_help_panel=_SPARK,
+        help="A cluster; else this machine's cores.",
     ),
 ]
-Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", rich_help_panel=_SPARK, help="Of the driver.")]
+Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", rich_help_panel=_SPARK, help="The driver's memory.")]
 SparkLog = Annotated[
-    str, typer.Option("--spark-log", metavar="LEVEL", rich_help_panel=_SPARK, help="What Spark itself says on stderr.")
+    str, typer.Option("--spark-log", metavar="LEVEL", rich_help_panel=_SPARK, help="Level of Spark's log on stderr.")
 ]

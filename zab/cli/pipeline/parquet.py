@@ -1,6 +1,6 @@
-"""The jobs of `zab pipeline` that keep the logs as Parquet: `compact` adds what is new, `follow` goes on until Ctrl-C.
+"""The jobs of `zab pipeline` that write the logs to Parquet: `compact` adds what is new, `follow` runs until Ctrl-C.
 
-What is wrong with the input is said before Spark starts.
+Wrong input is reported before Spark starts.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,10 +26,10 @@ def compact_job(
     ],
     uncommitted: Uncommitted = False,
     allow_holes: Annotated[
-        bool, typer.Option("--allow-holes", help="Go on where transactions are missing that no member given has.")
+        bool, typer.Option("--allow-holes", help="Continue although no given member has some transactions.")
     ] = False,
 ) -> None:
-    """Add what is new in the logs to Parquet by ensemble, epoch and day; every transaction once, whatever is killed."""
+    """Add new transactions to Parquet by ensemble, epoch and day; each comes once, whatever is killed."""
     run.look()
     from zab.pipeline.jobs.compact import compact
 
@@ -69,7 +69,7 @@ def follow_job(
     ],
     checkpoint: Annotated[
         str,
-        typer.Option("--checkpoint", metavar="DIR", show_default=False, help="What is done: with it, it can go on."),
+        typer.Option("--checkpoint", metavar="DIR", show_default=False, help="Records what is done, to resume there."),
     ],
     starting: Annotated[
         Any,
@@ -78,13 +78,13 @@ def follow_job(
         ),
     ] = "earliest",
     rate: Annotated[
-        int | None, typer.Option("--rate", metavar="N", min=1, help="Transactions in one batch at most; 1,000,000.")
+        int | None, typer.Option("--rate", metavar="N", min=1, help="The most transactions of a batch; 1,000,000.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when all is written that is there now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is written.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.0, help="How often to look.")] = 1.0,
     uncommitted: Uncommitted = False,
 ) -> None:
-    """Follow running members, or where their logs are shipped to, into Parquet: each transaction once."""
+    """Follow running members, or directories of shipped logs, and write each transaction to Parquet once."""
     run.look()
     from zab.pipeline.jobs.follow import follow
 

@@ -1,5 +1,5 @@
-"""What Spark does at the moment, on standard error: a bar on a terminal, asked four times a second; elsewhere, such as
-in the log of a scheduler, a line each minute."""
+"""Shows on standard error what Spark does: a bar on a terminal, updated four times a second; elsewhere, such as in the
+log of a scheduler, a line each minute."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ LINE_SECONDS: Final = 60.0
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """A line with what is going on, on a terminal."""
+    """Show a line during the block, on a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -64,7 +64,7 @@ class StageProgress:
             self._thread = None
 
     def _show(self) -> None:
-        """Shows nothing for what is done in a moment."""
+        """Show a bar, but not for work that is done in a moment."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -91,7 +91,7 @@ class StageProgress:
             print(f"zab: {what}, after {time.monotonic() - began:.0f} s", file=self._console.file, flush=True)
 
     def _counts(self) -> tuple[int, int] | None:
-        """`count`; None once the session ends, of which the command itself says why."""
+        """`count`; None once the session ends, whose reason the command itself reports."""
         try:
             return self.count()
         except OSError:
@@ -100,7 +100,7 @@ class StageProgress:
             return None
 
     def count(self) -> tuple[int, int]:
-        """Tasks done, and all tasks, of the stages that run now."""
+        """How many tasks are done, and how many there are, in the stages that run now."""
         stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
         there = [stage for stage in stages if stage is not None]
         return sum(stage.numCompletedTasks for stage in there), sum(stage.numTasks for stage in there)

@@ -1,4 +1,4 @@
-"""`zab pipeline report`: one HTML page that says how an ensemble is, in sentences and plots."""
+"""`zab pipeline report`: one HTML page about the state of an ensemble, in sentences and plots."""
 
 import datetime
 from importlib.metadata import version
@@ -34,9 +34,9 @@ def report_job(
         bool, typer.Option("--snapshots", help="Also read all snapshots, and compare them with the logs.")
     ] = False,
 ) -> None:
-    """How it is: writes, sessions, hot paths, locks, sizes and the health of the replicas, on one page.
+    """Write one page about writes, sessions, hot paths, locks, sizes and the health of the replicas.
 
-    The page needs nothing else: it can be sent and kept. The bounds limit what is counted; the health is that of all
+    The page is self-contained: it can be sent and kept. The bounds limit what is counted; the health covers all
     files."""
     from zab.pipeline.output import Target
     from zab.pipeline.places import open_place, shown

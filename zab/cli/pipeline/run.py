@@ -3,7 +3,7 @@
     with running(call, driver) as run:
         frame = run.log(COLUMNS)
 
-What goes wrong in the block ends as `zab.cli.pipeline.endings` has it.
+`zab.cli.pipeline.endings` handles errors in the block.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Run", "in_order", "running"]
 
 DAMAGE_TOLD: Final = 3
-"""How many places that cannot be read are named."""
+"""How many unreadable places are reported."""
 
 
 @define
 class Run:
     """What a job's function gets.
 
-    dirs: as given, with the ensemble's name in front. label: what its lines on standard error begin with. shown: the
-    function may say which columns suffice for a table on the terminal; files have all."""
+    dirs: as given, with the ensemble's name in front. label: the beginning of its lines on standard error. shown: the
+    columns of a table on the terminal, which the function may set; files have all columns."""
 
     driver: Driver
     dirs: list[str]
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def spark(self) -> "SparkSession":
-        """The session, which starts with the first job that asks. Raises PipelineError."""
+        """The session, which starts with the first job that needs it. Raises PipelineError."""
         session = self.driver.spark
         if not self._uses_spark:
             from zab.pipeline.spark_session import plain_errors
@@ -60,8 +60,8 @@ class Run:
         return session
 
     def look(self) -> "Inventory":
-        """What is in the directories. To be called before Spark takes its time to start: what is wrong with them is
-        said then. Raises PipelineError."""
+        """The inventory of the directories. Called before Spark starts, so that errors are reported at once. Raises
+        PipelineError."""
         return self.driver.look(self.dirs)
 
     def cached(self, frame: "DataFrame") -> "DataFrame":
@@ -71,7 +71,7 @@ class Run:
         return kept
 
     def log_arguments(self, *, past: bool = False) -> dict[str, Any]:
-        """The bounds as `read_log` takes them. past: without the lower ones, for a job that needs what was before."""
+        """The bounds as arguments of `read_log`. past: without the lower ones, for a job that needs what was before."""
         bounds = self.range
         return {
             "zxid_min": None if past else bounds.zxid_min,
@@ -90,12 +90,12 @@ class Run:
         self.look()
         self.note_extent()
         with warnings.catch_warnings():
-            # Jobs say what they read at their end.
+            # Jobs report what they read when they end.
             warnings.simplefilter("ignore", WholeLogWarning)
             return read_log(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments(past=past))
 
     def check_bounds(self) -> None:
-        """Raises PipelineError when nothing that is kept can lie within them; Spark is not needed for it."""
+        """Raise PipelineError if nothing that is kept can lie within the bounds; this does not need Spark."""
         from zab.pipeline.reading.kept import check_range
         from zab.pipeline.reading.planning import Range as ZxidsAndTimes
 
@@ -104,7 +104,7 @@ class Run:
         check_range(self.dirs, ZxidsAndTimes.of(**arguments), uncommitted=uncommitted)
 
     def tell_damage(self) -> None:
-        """Say what could not be read of the logs, and no other member has, if they were read: the rows lack it."""
+        """Report what the rows lack: what could not be read of the logs and no other member has."""
         if not self._has_read:
             return
         from zab.pipeline.decoding.damage import TORN
@@ -119,19 +119,19 @@ class Run:
             self.note("and there is more that cannot be read; zab pipeline verify shows all")
 
     def note_extent(self) -> None:
-        """To be called before logs are read: `tell_extent` says at the end what they have now. Raises PipelineError."""
+        """Note what the logs keep, before they are read; `tell_extent` reports it at the end. Raises PipelineError."""
         from zab.pipeline.reading.kept import kept
 
         found = kept(self.dirs, uncommitted=self.uncommitted)
         self._extent = [f"{one}, {'from its beginning' if one.is_whole else 'and nothing older'}" for one in found]
 
     def tell_extent(self) -> None:
-        """Say how much of the history the logs had that were read: nothing older can be in the rows."""
+        """Report how much of the history the logs had: nothing older can be in the rows."""
         for line in self._extent:
             self.note(line)
 
     def before(self, columns: Iterable[str], *, sessions: bool = False) -> "DataFrame | None":
-        """Rows of the snapshots that tell what was there when the logs begin. Raises PipelineError."""
+        """Rows of the snapshots that show what there was when the logs begin. Raises PipelineError."""
         spark = self.spark
         from zab.pipeline.state.before_the_log import read_before
 
@@ -139,13 +139,13 @@ class Run:
 
     @property
     def may_have_bare_closes(self) -> bool:
-        """As `zab.pipeline.jobs.znode_changes` wants to know it. Raises PipelineError."""
+        """The argument of `zab.pipeline.jobs.znode_changes`. Raises PipelineError."""
         from zab.pipeline.state.before_the_log import may_have_bare_closes
 
         return may_have_bare_closes(self.dirs)
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
-        """Without the display of progress, for output of the block's own."""
+        """Hide the display of progress during the block, which prints something."""
         return self.driver.paused()
 
     def note(self, text: str) -> None:
@@ -156,7 +156,7 @@ class Run:
 
 
 def in_order(frame: "DataFrame", names: Iterable[str]) -> "DataFrame":
-    """Sorted by these columns; by "-writes" falling."""
+    """Sort by these columns; "-writes" means falling."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
     return frame.orderBy(*(F.desc(name[1:]) if name.startswith("-") else F.asc(name) for name in names))

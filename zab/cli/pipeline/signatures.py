@@ -1,4 +1,4 @@
-"""Makes a typer command of a job's row: its own options, and the shared ones that the row asks for, in one signature.
+"""Makes a typer command from a job's row: one signature with its own options and the shared ones in the row.
 
 Such a command does nothing yet: it returns its `Call`.
 """
@@ -37,11 +37,11 @@ _SPARK: Final[_Options] = {
 }
 
 SESSION_OPTIONS: Final = _SPARK
-"""Those of a session; `zab pipeline run` has them for all its jobs."""
+"""The options of a session; `zab pipeline run` has them for all its jobs."""
 
 
 def _own_parameters(job: Job) -> list[inspect.Parameter]:
-    """Those of the function after `run`."""
+    """The parameters of the function after `run`."""
     return list(inspect.signature(job.function).parameters.values())[1:]
 
 

@@ -1,4 +1,4 @@
-"""`zab pipeline state`, the whole tree at a moment, and `zab pipeline diff`, what changed between two."""
+"""`zab pipeline state`, the whole tree at a moment, and `zab pipeline diff`, the changes between two moments."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -31,7 +31,7 @@ __all__ = ["check_shape", "diff_job", "state_job"]
 
 
 class Shape(StrEnum):
-    """What `state` makes of the state."""
+    """The forms in which `state` gives the state."""
 
     TABLE = "table"
     SESSIONS = "sessions"
@@ -46,7 +46,7 @@ _MOMENT_HELP: Final = "0x1000000a3 or decimal, 2026-03-01T12:00:00Z, or '2h ago'
 def check_shape(own: dict[str, Any]) -> None:
     """Whether the options of `state` go together. Raises BadParameter."""
     if (own["shape"] in _FORMATS) != bool(own["to"]):
-        raise typer.BadParameter("--to goes with --as snapshot or version-2", param_hint="--to")
+        raise typer.BadParameter("--to and --as snapshot (or version-2) need each other", param_hint="--to")
 
 
 def state_job(
@@ -72,7 +72,7 @@ def state_job(
     ] = None,
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
-    """The whole tree at any moment, with its Stats; as a table, or as a snapshot that members start from."""
+    """Show the whole tree at any moment, with its Stats, or write it as a snapshot from which members start."""
     output = _FORMATS.get(shape)
     targets = [] if output is None else new_targets(to or [], output)
     from zab.pipeline.errors import PipelineError
@@ -89,7 +89,7 @@ def state_job(
         run.shown = ("path", "data", "version", "mtime", "mzxid", "num_children", "owner", "acl")
         return in_order(found.znodes, ("ensemble", "path"))
     if len(found.moments) != 1:
-        raise PipelineError(f"a snapshot is of one ensemble, and the directories hold {len(found.moments)}")
+        raise PipelineError(f"a snapshot holds one ensemble, and the directories hold {len(found.moments)}")
     _write(run, found, targets, output)
     return None
 
@@ -130,11 +130,11 @@ def diff_job(
         ),
     ] = None,
     commands: Annotated[
-        bool, typer.Option("--commands", help="Print zab commands that make the second state out of the first.")
+        bool, typer.Option("--commands", help="Print zab commands that turn the first state into the second.")
     ] = False,
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
-    """What changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
+    """Show what changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
     from zab.pipeline.errors import PipelineError
 
     run.look()

@@ -1,10 +1,9 @@
-"""The rows of a result as a table on the terminal.
+"""Prints the rows of a result as a table on the terminal.
 
-Zxids and sessions are hexadecimal, times to the millisecond in UTC, data as text with everything else escaped, so that
-nobody's data commands the terminal. Columns without any value are left out (where
-there is no other, their rows say null); the ensemble's name is added where rows of
-several are shown. On a terminal, texts are cut so that the table fits, and columns that do not fit even so are left
-out; elsewhere, nothing is cut.
+Zxids and sessions are hexadecimal, times have milliseconds and are in UTC, and data is text with everything else
+escaped, so that data cannot control the terminal. Columns without any value are left out (if there is no other, their
+rows say null); the ensemble's name is added if rows of several are shown. On a terminal, texts are cut so that the
+table fits, and columns that still do not fit are left out; elsewhere, nothing is cut.
 """
 
 import datetime
@@ -29,7 +28,7 @@ _WHOLE_FROM: Final = 1000
 
 
 def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | None = None) -> list[str]:
-    """Print these rows; `names` are the columns in their order. Returns the columns for which there is no room.
+    """Print these rows; `names` are the columns in order. Returns the columns for which there is no room.
 
     rows: at least one, since a header alone says nothing."""
     assert rows
@@ -40,7 +39,7 @@ def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | 
     if console is None:
         console = Console(highlight=False)
     is_cut = console.is_terminal
-    # Empty lines below a header would say nothing.
+    # Empty lines below a header would be useless.
     texts = {name: [cell(name, row[name], cut=is_cut) if valued else "null" for row in rows] for name in shown}
     natural = {name: max(map(cell_len, [name, *texts[name]])) for name in shown}
     flexible = {name for name in shown if not _is_hexadecimal(name) and _has_texts(rows, name)}
@@ -68,8 +67,8 @@ def _has_numbers(rows: list[dict[str, Any]], name: str) -> bool:
 
 
 def fit(natural: dict[str, int], flexible: set[str], room: int) -> dict[str, int]:
-    """Widths of columns side by side in `room`: those of texts shrink, the widest first, and then the last columns
-    go. natural: the width that each would have."""
+    """The widths of columns side by side in `room`: columns of texts shrink, the widest first, and if that is not
+    enough the last columns are left out. natural: the width that each would have."""
     widths = dict(natural)
     while len(widths) > 1:
         floor = sum(min(width, _CELL_CHARS_MIN) if name in flexible else width for name, width in widths.items())
@@ -85,7 +84,7 @@ def fit(natural: dict[str, int], flexible: set[str], room: int) -> dict[str, int
 
 
 def cell(name: str, value: Any, *, cut: bool = True) -> str:
-    """One value as text, at most 60 characters of it when it is to be cut."""
+    """One value as text, at most 60 characters of it if it is to be cut."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):

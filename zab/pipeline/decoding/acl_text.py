@@ -4,9 +4,9 @@ r"""An ACL as the text of a column, and back.
     digest:ann:6DY5WhzOfGsWQ1XFuIyzxkpwdPo=:cdrwa,world:anyone:r
     x509:CN=ann\,O=example:r                                 a comma inside an entry
 
-One entry is scheme:id:permissions, the form that `zab acl set` takes. A comma or a backslash inside an entry has a
-backslash before it, a colon only inside a scheme: so nobody can choose an id that reads as another list. Permissions
-are letters of cdrwa; bits that have no letter are kept by writing the whole as a number.
+One entry is scheme:id:permissions, the form that `zab acl set` takes. A comma or a backslash inside an entry, and a
+colon inside a scheme, is escaped with a backslash: so no id can be read as further entries. Permissions are letters of
+cdrwa; permissions with a bit that has no letter are written as a number.
 
 Invariants: `parse_acl_text(acl_text(acl)) == acl` for every list whose texts are UTF-8; the empty list is "".
 """
@@ -34,7 +34,7 @@ _ENTRY: Final = re.compile(r"((?:[^\\,:]|\\.)*):((?:[^\\,]|\\.)*):([cdrwa]*|-?\d
 
 @lru_cache(maxsize=4096)
 def acl_text(acl: AclList) -> str:
-    """The text of a list; None is the open one. Bytes that are not UTF-8 become replacement characters."""
+    """The text of a list; None stands for the open list. Bytes that are not UTF-8 become replacement characters."""
     if acl is None:
         return OPEN_ACL_TEXT
     return ",".join(map(_entry_text, acl))
@@ -52,7 +52,7 @@ def _entry_text(entry: Acl) -> str:
 
 @lru_cache(maxsize=4096)
 def parse_acl_text(text: str) -> AclList:
-    """The list that a text is of, None for the open one. Raises ValueError."""
+    """The list that a text describes, None for the open list. Raises ValueError."""
     entries: list[Acl] = []
     at = 0
     while at < len(text):

@@ -1,11 +1,11 @@
-"""Fields of a buffer at many offsets at once, and where the records of a buffer are (slices: `decoding.slices`).
+"""Reads a field at many offsets of a buffer at once, and finds the records in it (for slices: `decoding.slices`).
 
     gather       one field of fixed width at each offset, as an array
-    walk         the offsets of records that follow each other, each with its length in it, in many regions at once
+    walk         the offsets of consecutive records, each of which contains its length, in many regions at once
 
-Invariants: no step of Python for each record, except where `walk` has too few regions to go through side by side. An
-offset outside of the buffer is the caller's mistake (IndexError), never a read outside of it. Buffers are smaller than
-2 GiB, because Arrow's offsets are of 32 bits.
+Invariants: no Python code runs for each record, except where `walk` has too few regions to go through side by side. An
+offset outside of the buffer is the caller's mistake and raises IndexError; nothing outside of the buffer is read.
+Buffers are smaller than 2 GiB, because Arrow's offsets have 32 bits.
 """
 
 import struct
@@ -40,12 +40,12 @@ def gather(data: bytes, at: Integers, dtype: str | npt.DTypeLike) -> npt.NDArray
 
 
 def integers(data: bytes, at: Integers, dtype: str) -> Integers:
-    """The same for integers, which come out as 64 bits wide in the machine's order."""
+    """The integer of `dtype` at each offset, widened to 64 bits in native byte order."""
     return gather(data, at, dtype).astype(np.int64)
 
 
 def text_or_none(found: pa.Array) -> pa.Array | None:
-    """The binary array as strings; None when one of them is not UTF-8."""
+    """The binary array as strings; None if one of them is not UTF-8."""
     texts = pa.Array.from_buffers(pa.string(), len(found), found.buffers(), found.null_count, found.offset)
     values = found.buffers()[2]
     if values is None or not values.size or int(np.frombuffer(values, np.uint8).max()) < 0x80:
@@ -60,10 +60,10 @@ def text_or_none(found: pa.Array) -> pa.Array | None:
 def walk(
     data: bytes, starts: Integers, ends: Integers, length_at: int, overhead: int
 ) -> tuple[Integers, Integers, Integers]:
-    """The records in each region of `data`: (offset of each, its region, where each region's walk stopped).
+    """Find the records in each region of `data`: (offset of each, its region, where each region's walk stopped).
 
-    A record is `overhead` bytes longer than the 4-byte length at its offset + `length_at` says. The walk through a
-    region stops at its end, or at the first record that has length 0 or does not lie wholly in it."""
+    A record is `overhead` bytes longer than the 4-byte length at its offset + `length_at`. The walk through a region
+    stops at its end, or at the first record that has length 0 or does not fit into the region."""
     steps: list[tuple[Integers, Integers]] = []
     stops = starts.copy()
     active = np.flatnonzero(starts + overhead <= ends)
@@ -90,7 +90,7 @@ def walk(
 def _in_order(
     count: int, steps: list[tuple[Integers, Integers]], singly: list[tuple[int, list[int]]]
 ) -> tuple[Integers, Integers]:
-    """Region by region: what the parallel steps found, the n-th record of each, then what was found one by one."""
+    """Sort what was found by region: the parallel steps found the n-th record of each, the rest came one by one."""
     if len(steps) == 1 and not singly:
         return steps[0][1], steps[0][0]
     counts = np.zeros(count, dtype=np.int64)

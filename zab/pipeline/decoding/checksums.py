@@ -1,4 +1,4 @@
-"""Checks many small stored checksums with one pass over all the bytes they cover.
+"""Checks many small stored checksums in one pass over all the bytes that they cover.
 
 A call of `zlib.crc32` on a hundred bytes costs more than the hundred bytes. The checksum of a concatenation follows
 from the checksums of its pieces, so the pieces are joined, summed in one call, and compared with what the stored
@@ -7,10 +7,10 @@ checksums say the sum must be:
     CRC-32    crc(a ‖ b) = shift(crc(a), len(b)) ^ crc(b), where shift multiplies by x^(8n) modulo the polynomial
     Adler-32  its low half is 1 plus the sum of the bytes, its high half the sum of all the low halves on the way
 
-Both are linear and both shifts can be undone, so that one wrong piece always shows. Several wrong ones could cancel out
-with a chance of 2^-32. Which piece is wrong is then found with a call for each.
+Both are linear and both shifts can be undone, so one wrong piece always shows. Several wrong ones cancel out with a
+chance of 2^-32. On a mismatch, one call for each piece finds the wrong one.
 
-Invariant: `crcs_match(data, lengths, crcs)` is whether every piece has its checksum, up to that chance.
+Invariant: `crcs_match(data, lengths, crcs)` says whether every piece has its checksum, up to that chance.
 """
 
 from functools import lru_cache
@@ -45,7 +45,7 @@ def _multiply(a: int, b: int) -> int:
 
 
 def _power(count: int) -> int:
-    """x^(8 * count): what `count` more bytes multiply a checksum by."""
+    """x^(8 * count): the factor by which `count` more bytes multiply a checksum."""
     result, square = _ONE, _ONE >> 8
     while count:
         if count & 1:
@@ -84,7 +84,7 @@ def _shifted(crcs: Crcs, count: int) -> Crcs:
 
 
 def _combined_equal(crcs: Crcs, length: int) -> int:
-    """The checksum of pieces of one length, pair by pair: half of them, then half of the pairs, …"""
+    """The checksum of concatenated pieces of equal length: pairs are combined, then pairs of pairs, …"""
     while len(crcs) > 1:
         if len(crcs) % 2:
             crcs = np.concatenate((np.zeros(1, dtype=np.uint32), crcs))
@@ -118,7 +118,7 @@ def crcs_match(data: bytes | memoryview, lengths: Integers, crcs: Crcs) -> bool:
 
 
 def equal_crcs_match(data: bytes | memoryview, length: int, crcs: Crcs, begun_with: int = 0) -> bool:
-    """The same for pieces of one length, whose checksums may have been begun with another one."""
+    """Whether the pieces, all of this length, have these checksums, each of which was seeded with `begun_with`."""
     if begun_with:
         crcs = crcs ^ np.uint32(int(_shifted(np.array([begun_with], dtype=np.uint32), length)[0]))
     return crc32(data) == _combined_equal(crcs, length)

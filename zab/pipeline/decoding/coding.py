@@ -1,12 +1,11 @@
 """Texts as numbers: equal texts have equal numbers.
 
-    coded(chunks) -> numbers, texts     numbers[k] is that of text k of all chunks together; texts[n] is the text of n
+    coded(chunks) -> numbers, texts     numbers[k] is the number of text k of all chunks; texts[n] has number n
 
-Arrow's own dictionary compares each text with one that lies elsewhere in memory, and that is what takes its time. Here
-texts are cut into words of eight bytes, side by side, and a number of 64 bits is made of the words of each text. Texts
-are told apart by that number, and afterwards all words are compared. Where two texts had one number, and where some are
-longer than LENGTH_MAX, Arrow does it after all. Each chunk is gone through by itself, so that what is made of it stays
-in the processor's cache.
+Arrow's own dictionary encoding spends its time on comparing each text with one elsewhere in memory. Here texts are cut
+into words of eight bytes, side by side, and the words of each text are hashed to 64 bits. Texts are distinguished by
+that hash, and afterwards all words are compared. If two texts have the same hash, or one is longer than LENGTH_MAX,
+Arrow does it after all. Each chunk is hashed by itself, so that its words stay in the processor's cache.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ _Words = NDArray[np.uint64]
 
 
 def coded(chunks: Sequence[pa.StringArray]) -> tuple[Integers, pa.StringArray]:
-    """See the module. The chunks have no nulls."""
+    """Number the texts. The chunks have no nulls."""
     whole = pa.chunked_array(chunks, pa.string())
     longest = max((int(np.diff(_offsets(chunk)).max(initial=0)) for chunk in chunks), default=0)
     if len(whole) and longest <= LENGTH_MAX:
@@ -61,8 +60,8 @@ def _offsets(chunk: pa.StringArray) -> Integers:
 
 
 def _keys(texts: pa.StringArray, longest: int) -> list[_Words]:
-    """The lengths of all texts, then word k of all of them, for each k; the last word of a text reaches back into the
-    one before it."""
+    """The lengths of all texts, then word k of each text, for each k. The last word of a text overlaps the one
+    before it."""
     offsets = _offsets(texts)
     starts, ends = offsets[:-1], offsets[1:]
     lengths = ends - starts

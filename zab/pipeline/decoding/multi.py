@@ -1,10 +1,10 @@
 """The parts of multis as rows of their own.
 
-A multi is one transaction that does several things or none. In the rows of the pipeline each part is a row, with the
-zxid, time, session, cxid and checksum of the whole and a type, path and so on of its own; `part` counts from 0. A multi
-that was refused did nothing, whatever its parts are in the log, because ZooKeeper logs the parts before the refused one
-as if they had been done. So every part of it becomes an error here, with RUNTIMEINCONSISTENCY where the part itself was
-fine, as clients are told of the parts after the refused one. An empty multi stays one row, of type 14.
+A multi is one transaction that does all of its operations or none. In the rows of the pipeline each part is a row, with
+the zxid, time, session, cxid and checksum of the multi, and its own type, path and so on; `part` counts from 0.
+ZooKeeper logs a refused multi with the parts before the refused one as if they had been done, although nothing was. So
+every part of it becomes an error here, with RUNTIMEINCONSISTENCY where the part itself was fine, which is also the
+error that clients get for the parts after the refused one. An empty multi stays one row, of type 14.
 
 Multis are decoded one by one, because their parts have no fixed layout.
 """
@@ -33,9 +33,9 @@ _NAMES: Final = ("type", "part", "path", "data", "version", "acl", "owner", "tim
 class PartRows:
     """How n transactions and their parts become rows.
 
-    `columns` are the values of the parts in the columns that differ from the whole's. Row k of the result is row
-    `base[k]` of the transactions in all other columns; in these, row `order[k]` of the transactions followed by the
-    parts."""
+    `columns` has the columns in which a part differs from its multi, with the values of all parts. In these columns,
+    row k of the result is row `order[k]` of the transactions followed by the parts; in all others, it is row `base[k]`
+    of the transactions."""
 
     columns: dict[str, list[Any]]
     base: Integers
@@ -43,7 +43,7 @@ class PartRows:
 
 
 def unpack(multis: dict[int, tuple[Part, ...]], count: int) -> PartRows | None:
-    """The rows of `count` transactions of which these are multis; None when none of them has parts."""
+    """The rows of `count` transactions, of which these are multis; None if none of them has parts."""
     filled = {row: parts for row, parts in sorted(multis.items()) if parts}
     if not filled:
         return None
@@ -65,7 +65,7 @@ def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
     is_refused = any(kind == OpCode.ERROR for kind, *_ in parts)
     for index, (kind, number, path, data, rest) in enumerate(parts):
         if is_refused:
-            # Where a part was fine, ZooKeeper leaves bytes of the operation in the place of the code.
+            # For a part that was fine, ZooKeeper leaves bytes of the operation where the code would be.
             error = number if kind == OpCode.ERROR and number < 0 else _OF_ANOTHER
             values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
         else:

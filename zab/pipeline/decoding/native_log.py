@@ -1,17 +1,17 @@
-"""Native log files window by window: whole batches whose checksums are right, and what is wrong in between.
+"""Reads native log files window by window: whole batches whose checksums are right, and the damage between them.
 
 A file is read in windows of a fixed size. Two ways through it find the batches of a window:
 
-    FrameScan     from frame to frame (`datatree.log.frame`), for every file; finds all that is wrong with it
-    IndexScan     by the sidecar index, for closed files; skips what is outside a range of zxids or times unread
+    FrameScan     from frame to frame (`datatree.log.frame`), for every file; finds all damage in it
+    IndexScan     by the sidecar index, for closed files; does not read what is outside a range of zxids or times
 
-Both yield blocks in the order of the file: the batches of a window, with their headers in columns. Before each block
-comes what is wrong with its window, as `Damage`. All checksums of a window are checked together (`checksums`); where
-they do not match, one by one.
+Both yield blocks in the order of the file: the batches of a window, with their headers in columns. The damage in a
+window comes before its block, as `Damage`. All checksums of a window are checked together (`checksums`); if they do
+not match, one by one.
 
-Invariants: a batch in a block has its header and body checksum, lies in its epoch, and comes after the one before it.
-Memory does not depend on the file: a window, or one batch where that is larger. Deliberately not here: the transactions
-in the batches (`native_rows`), the chain that ties batches (`verify`), and which of a member's files are void.
+Invariants: a batch in a block has the right checksums of header and body, lies in its epoch, and comes after the one
+before it. Memory does not depend on the file: a window, or one batch if that is larger. Deliberately not here: the
+transactions in the batches (`native_rows`), the hash chain of the batches (`verify`), and which files are void.
 """
 
 import struct
@@ -50,7 +50,7 @@ _FRAME_START: Final = struct.Struct(">4sI")
 _CRC_BYTES: Final = 4
 _FLAGS: Final = 3
 _RECORD_BYTES_MIN: Final = PATH_AT + 2
-"""The shortest record: without a path, data and rest being null."""
+"""The shortest record: it has no path, and data and rest are null."""
 _COUNTER: Final = 0xFFFF_FFFF
 _LARGE_BODY: Final = 4096
 """From this size on, a call for each body costs less than putting the bodies together."""
@@ -101,7 +101,7 @@ class Block:
 
 
 def _ordered(order: Order, block: Block, damage: list[Damage]) -> Iterator[Block | Damage]:
-    """What is wrong with a window, with gaps and what is out of order, and the block without that."""
+    """Yield the damage in a window, gaps and batches out of order included, then the block without the latter."""
     if len(block):
         at = block.base + block.at
         keep, gaps = order.check(block.first, block.last, at, at + HEADER_BYTES + block.length)
@@ -113,7 +113,7 @@ def _ordered(order: Order, block: Block, damage: list[Damage]) -> Iterator[Block
 
 
 def _sound_fields(block: Block) -> Mask:
-    """`datatree.log.batch`'s rules for a header, for all of them."""
+    """Which headers obey the rules of `datatree.log.batch`."""
     heads, first, last, length = block.heads, block.first, block.last, block.length
     mark, applied = heads["mark"].astype(np.int64), heads["applied"].astype(np.int64)
     epoch = first >> 32
@@ -125,13 +125,13 @@ def _sound_fields(block: Block) -> Mask:
 
 
 def _head_crcs(heads: Any, size: int) -> tuple[bytes, Crcs]:
-    """The bytes of headers of this size without their checksums, and the checksums."""
+    """The bytes that the checksums of these headers cover, and the checksums."""
     octets = heads.view(np.uint8).reshape(-1, size)
     return octets[:, : size - _CRC_BYTES].tobytes(), heads["crc"].astype(np.uint32)
 
 
 def _bad_heads(heads: Any, size: int, seed: int = 0) -> Mask:
-    """Which headers do not have their checksum."""
+    """Which headers have a wrong checksum."""
     covered, crcs = _head_crcs(heads, size)
     width = size - _CRC_BYTES
     wrong = np.zeros(len(heads), dtype=np.bool_)
@@ -142,7 +142,7 @@ def _bad_heads(heads: Any, size: int, seed: int = 0) -> Mask:
 
 
 def _bad_bodies(data: bytes, starts: Integers, lengths: Integers, crcs: Crcs) -> Mask:
-    """Which bodies do not have their checksum. They rise, and all lie in `data`."""
+    """Which bodies have a wrong checksum. Their offsets rise, and all of them lie in `data`."""
     wrong = np.zeros(len(starts), dtype=np.bool_)
     ends = starts + lengths
     if len(starts) and int(lengths.sum()) < _LARGE_BODY * len(starts):
@@ -156,13 +156,13 @@ def _bad_bodies(data: bytes, starts: Integers, lengths: Integers, crcs: Crcs) ->
 
 
 def _wrong_heads(block: Block, ends: Integers) -> Mask:
-    """Whose header cannot be trusted: its checksum is wrong, or it says what cannot be."""
+    """Which headers cannot be trusted: the checksum is wrong, or a field has an impossible value."""
     beyond = block.at + HEADER_BYTES + block.length > ends
     return _bad_heads(block.heads, HEADER_BYTES) | ~_sound_fields(block) | beyond
 
 
 def _wrong_bodies(block: Block, heads: Mask) -> Mask:
-    """Which of the batches with a right header have another body than it says."""
+    """Which batches have a right header and a body that does not match it."""
     wrong = block.count * _RECORD_BYTES_MIN > block.length
     right = np.flatnonzero(~heads)
     whole = block if len(right) == len(block) else block.only(~heads)
@@ -172,7 +172,7 @@ def _wrong_bodies(block: Block, heads: Mask) -> Mask:
 
 
 def _reason(block: Block, number: int) -> str:
-    """What is wrong with a batch that is there as a whole."""
+    """What is wrong with a batch that is complete."""
     head = block.heads[number]
     if crc32(head.tobytes()[:-_CRC_BYTES]) != head["crc"]:
         return "checksum of the batch header does not match"
@@ -187,9 +187,9 @@ def _reason(block: Block, number: int) -> str:
 class FrameScan:
     """The batches of a file from the frame at `start` up to `end` (the size of the file, or less).
 
-    `first` is the zxid in the file's name. `is_newest`: no later file says that this one ended, so that its end may be
-    torn. When the iteration is over, `stop` is the offset after the last readable frame, `synced` the largest sync
-    mark in the frames, `last` the last zxid."""
+    `first` is the zxid in the file's name. `is_newest`: there is no later file, so the end of this one may be torn.
+    When the iteration is over, `stop` is the offset after the last readable frame, `synced` the largest sync mark in
+    the frames, and `last` the last zxid."""
 
     file: Readable
     first: int
@@ -229,7 +229,7 @@ class FrameScan:
             yield from _ordered(self._order, block, damage)
 
     def _read(self, data: bytes, base: int) -> tuple[Block, int]:
-        """The batches in a window at `base`, and where the next window begins."""
+        """Read the batches in a window at `base`; return them and the offset of the next window."""
         starts, ends, frames, at = self._frames(data, base)
         batches, regions, stops = walk(data, starts, np.minimum(ends, len(data)), 4, HEADER_BYTES)
         block = Block.of(data, base, batches)
@@ -266,13 +266,13 @@ class FrameScan:
         return block.only(keep & ~bodies), at
 
     def _moved(self, at: int) -> None:
-        """Everything before `at` is read, unless the log has ended before."""
+        """Note that everything before `at` was read, unless the log has ended before."""
         if not self._is_over:
             self.stop = max(self.stop, min(at, self.end))
 
     def _frames(self, data: bytes, base: int) -> tuple[Integers, Integers, Integers, int]:
-        """Where the batches of each frame in the window begin and end (perhaps beyond the window), where the frame
-        begins, and the offset in the file where the next frame should be."""
+        """Find the frames in the window: where the batches of each begin and end (perhaps beyond the window), where
+        the frame begins, and the offset in the file at which the next frame should begin."""
         at = 0
         starts, ends, frames = [], [], []
         if self._frame_end > base:
@@ -305,7 +305,7 @@ class FrameScan:
         return all_starts, all_ends, np.concatenate((np.array(frames, np.int64), heads_at)), following
 
     def _no_frame(self, offset: int) -> int:
-        """There is no frame header at `offset`: where the next frame is; the end if there is none."""
+        """Handle an offset without a frame header: return where the next frame is, or the end if there is none."""
         if self._is_zero(offset):
             self._is_over = True
             self.stop = max(self.stop, offset)
@@ -317,7 +317,7 @@ class FrameScan:
         return self.end if following is None else following
 
     def _torn(self, frame: int, offset: int, reason: str) -> bool:
-        """Whether the newest file ends here, because nothing from this frame on was known to be durable."""
+        """Whether the newest file ends here: no frame says that this one was durable. Reports it as a torn end."""
         if not self.is_newest:
             return False
         later = max((synced for _, synced in self._later_frames(offset)), default=0)
@@ -351,7 +351,7 @@ class FrameScan:
         return None
 
     def _is_zero(self, offset: int) -> bool:
-        """Whether only zeros follow, preallocated space."""
+        """Whether only zeros follow, as in preallocated space."""
         while offset < self.end:
             data = self.file.read(offset, min(self.window_bytes, self.end - offset))
             if data.count(0) != len(data):
@@ -378,8 +378,8 @@ class FrameScan:
 
 @define(eq=False)
 class BatchIndex:
-    """The sidecar index of a closed file, in columns: offset, last zxid and time of every batch; `end` is after the
-    last frame."""
+    """The sidecar index of a closed file, in columns: offset, last zxid and time of every batch. `end` is the offset
+    after the last frame."""
 
     offsets: Integers
     zxids: Integers
@@ -388,8 +388,8 @@ class BatchIndex:
 
 
 def load_index(data: bytes, header_crc: int, size: int) -> BatchIndex | None:
-    """The index in `data` of a file of `size` bytes whose header has this checksum; None when it is not that, or says
-    what cannot be."""
+    """Parse the index of a file of `size` bytes whose header has this checksum. None if it belongs to another file or
+    has impossible values."""
     found = read_index(data, header_crc)
     if found is None or not len(found.offsets):
         return None
@@ -404,9 +404,9 @@ def load_index(data: bytes, header_crc: int, size: int) -> BatchIndex | None:
 
 @define(eq=False)
 class IndexScan:
-    """The batches of a closed file by its index: those with a zxid in (after, until], where these are given (a batch at
-    the edge comes as a whole); and from the first to the last one with a time from `time_min` to `time_max`. A time
-    goes back where a leader's clock was wrong, so there may be others between them."""
+    """The batches of a closed file, found by its index: those with a zxid in (after, until] (a batch at the edge comes
+    as a whole), from the first to the last one with a time from `time_min` to `time_max`. Where a leader's clock was
+    wrong, times go back, so batches with other times may lie between these."""
 
     file: Readable
     index: BatchIndex

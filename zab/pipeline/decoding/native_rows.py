@@ -1,11 +1,11 @@
-"""Batches of a native log into columns of transactions: all records of a block at once.
+"""Decodes batches of a native log into columns of transactions, all records of a block at once.
 
 The records have their fixed part at fixed offsets (`datatree.record`), so their heads are copied side by side and
 become one array with fields. What has no fixed layout (ACLs other than the open one, the paths of a closeSession, the
 code of a refused operation) is decoded once for each distinct value; multis are decoded one by one.
 
-Invariant: what `datatree.record` refuses does not become a row. A batch in which one record is not as it should be is
-left out as a whole and named. Its checksums were all right, so a faulty or hostile leader made it.
+Invariant: a record that `datatree.record` refuses does not become a row. A batch with one malformed record is left out
+as a whole and reported. Since its checksums are right, a faulty or hostile leader wrote it.
 """
 
 from typing import Any, Final
@@ -53,7 +53,7 @@ assert _HEAD.itemsize == PATH_AT
 
 
 def decode_block(block: Block) -> tuple[Transactions, list[Damage]]:
-    """All transactions of the block's batches, without those of bad ones."""
+    """The transactions of the block's batches, and the malformed batches, which are left out."""
     bad: list[Damage] = []
     while True:
         rows, numbers = _decode(block)
@@ -66,7 +66,7 @@ def decode_block(block: Block) -> tuple[Transactions, list[Damage]]:
 
 
 def _bad_batch(block: Block, number: int) -> Damage:
-    """Decode it in the way that says what is wrong."""
+    """Decode the batch with the reader that says what is wrong with it."""
     start, length = int(block.at[number]) + HEADER_BYTES, int(block.length[number])
     body = block.data[start : start + length]
     reason = "a time beyond the year 9999"
@@ -139,7 +139,7 @@ def _signed(head: Any, payload: Any, positive: int, bad: Mask) -> Integers:
 def _fixed_part(
     data: bytes, at: Integers, end: Integers, head: Any, zxid: Integers, bad: Mask
 ) -> tuple[Transactions, Integers]:
-    """The fields up to the data, and where the rest begins; marks what is wrong in `bad`."""
+    """Decode the fields up to the data; return them and where the rest begins. Marks malformed records in `bad`."""
     octets = np.frombuffer(data, np.uint8)
     for name, value in (("mark", _BYTES), ("array", 0x891B), ("time_head", _LONG), ("path_head", 0x7A)):
         bad |= head[name] != value
@@ -179,7 +179,7 @@ def _fixed_part(
 
 
 def _limited(offsets: Integers, limits: Integers, bad: Mask) -> Integers:
-    """The offsets, those beyond their limit at it and marked in `bad`."""
+    """The offsets, cut to their limits. Those beyond are marked in `bad`."""
     beyond = offsets > limits
     if not beyond.any():
         return offsets
@@ -188,7 +188,7 @@ def _limited(offsets: Integers, limits: Integers, bad: Mask) -> Integers:
 
 
 def _owners(rows: Transactions, data: bytes, end: Integers, is_create: Mask, wrong: Mask, bad: Mask) -> None:
-    """The owner is the last field of a create."""
+    """Decode the owners of creates: the last field of each."""
     bad |= is_create & wrong
     which = np.flatnonzero(is_create & ~wrong)
     if not len(which):
@@ -213,7 +213,7 @@ def _not_text(data: bytes, path: tuple[Integers, Integers]) -> Mask:
 
 @define(eq=False)
 class _Rests:
-    """What follows the data, where it is more than a null or an owner."""
+    """Decodes what follows the data, where that is more than a null or an owner."""
 
     rows: Transactions
     at: Integers
@@ -223,7 +223,7 @@ class _Rests:
     bad: Mask
 
     def decode(self) -> None:
-        """Fill in ACLs, closed ephemerals and multis; mark what is wrong in `bad`."""
+        """Fill in ACLs, closed ephemerals and multis; mark malformed records in `bad`."""
         rows = self.rows
         self._acls()
         for row in np.flatnonzero(rows.type == OpCode.MULTI).tolist():
@@ -260,7 +260,7 @@ class _Rests:
             rows.acls.append(acl_text(txn.rest[0]))
 
     def _distinct(self, which: Integers, starts: Integers, ends: Integers) -> list[tuple[Integers, Txn | None]]:
-        """The rows of `which` by the bytes of their slice, with one of their transactions decoded."""
+        """Group the rows of `which` by type and the bytes of their slice; decode one transaction of each group."""
         if not len(which):
             return []
         kinds = self.rows.type[which].astype(np.int64)

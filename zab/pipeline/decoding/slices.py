@@ -2,13 +2,13 @@
 
     slices(buffer, starts, ends)        buffer[starts[k]:ends[k]] as row k of a binary column
     records(buffer, starts, dtype)      the fixed-width record at starts[k], all of them as one array
-    pieces(records)                     the other way round: the bytes of each
+    pieces(records)                     the reverse: the bytes of each record
 
-A buffer with cut points is already an Arrow column of binary, without a copy: its value k lies between the cuts k and
-k + 1. `take` of every second value gathers what is wanted, in C++. Offsets are 32 bits wide, so a buffer stays below
-2 GiB; starts and ends rise, no slice begins before the one before it ends.
+A buffer with cut points is already an Arrow column of binary, without a copy: value k lies between the cuts k and
+k + 1. `take` of every second value gathers the slices, in C++. Offsets are 32 bits wide, so a buffer stays below
+2 GiB; starts and ends rise, and slices do not overlap.
 
-Deliberately not here: what the bytes are.
+Deliberately not here: what the bytes mean.
 """
 
 from collections.abc import Iterator
@@ -52,36 +52,36 @@ def records(buffer: bytes | memoryview | pa.Buffer, starts: Integers, dtype: np.
 
 
 def pieces(records: NDArray[Any], begin: int = 0) -> Iterator[bytes]:
-    """The bytes of each record from `begin` on."""
+    """Yield the bytes of each record from `begin` on."""
     size, data = records.dtype.itemsize, records.tobytes()
     return (data[at + begin : at + size] for at in range(0, len(data), size))
 
 
 def text(values: pa.BinaryArray) -> pa.StringArray:
-    """The same bytes as text. Raises pa.ArrowInvalid where they are not UTF-8."""
+    """The values as text. Raises pa.ArrowInvalid where they are not UTF-8."""
     return values.cast(pa.string())
 
 
 def nullable(values: pa.Array, is_null: NDArray[np.bool_]) -> pa.Array:
-    """The same column with nulls in those rows."""
+    """The column with nulls in the rows of the mask."""
     if not is_null.any():
         return values
     return pc.if_else(pa.array(is_null), pa.scalar(None, values.type), values)
 
 
 def timestamps(times_ms: NDArray[Any]) -> pa.TimestampArray:
-    """Times in ms since 1970 as timestamps; what no datetime can hold becomes the nearest that can."""
+    """Times in ms since 1970 as timestamps; a time that no datetime can hold becomes the nearest one that it can."""
     return pa.array(np.clip(times_ms.astype(np.int64), _MS_MIN, _MS_MAX) * 1000, _TIMESTAMP)
 
 
 def parents(paths: pa.StringArray) -> pa.BinaryArray:
-    """What comes before the last "/" of each path: "" directly below the root, and for what has no "/"."""
+    """The part before the last "/" of each path: "" directly below the root, and for a path without "/"."""
     count = len(paths)
     if not count:
         return pa.array([], pa.binary())
     _, offsets, data = paths.buffers()
     cuts = np.frombuffer(offsets, np.int32, count + 1, 4 * paths.offset).astype(np.int64)
-    # The one in front stands for none.
+    # The first entry stands for "no slash".
     slashes = np.concatenate(([-1], np.flatnonzero(np.frombuffer(data or b"", np.uint8) == _SLASH)))
     last = slashes[np.searchsorted(slashes, cuts[1:]) - 1]
     return slices(data or b"", cuts[:-1], np.maximum(last, cuts[:-1]))

@@ -1,21 +1,21 @@
-"""The znodes and sessions of one snapshot file as Arrow record batches: native or ZooKeeper's, as its first bytes say.
+"""The znodes and sessions of one snapshot file, native or ZooKeeper's, as Arrow record batches.
 
     rows = open_snapshot(read, "…/version-1/snapshot.100000a3f")
     rows.znodes(arrow_schema(ZNODES), label)      batches of exactly these columns, in the order of the file
     rows.sessions(arrow_schema(SESSIONS), label)
-    rows.examine()                                reads all of it: every checksum, the counts, how far it is exact
+    rows.examine()                                reads all of it: every checksum, the counts, from where it is exact
 
-Columns are made for about a mebibyte of the file at a time, out of the offsets of the znodes in it, and only those that
-the schema has. A snapshot of ZooKeeper does not say how many children a znode has: where `num_children` or `cversion`
-is asked for, the file is read twice, and memory holds the count for each znode that has children. Otherwise memory does
+Columns are made for about a mebibyte of the file at a time, from the offsets of the znodes in it, and only those that
+the schema has. A snapshot of ZooKeeper does not say how many children a znode has: if `num_children` or `cversion` is
+requested, the file is read twice, and memory holds the count for each znode that has children. Otherwise memory does
 not depend on the size of the file, compressed or not.
 
 A snapshot of ZooKeeper is fuzzy (`datatree.zookeeper.snapshot`): it may hold effects of transactions above the zxid in
-its name. `Examined.exact_from` is the zxid at which a replay from it is exact at the earliest.
+its name. `Examined.exact_from` is the lowest zxid at which a replay from it is exact.
 
-Invariants: what is not as the format says raises `SnapshotDamageError` with the place. Batches that came before it are
-good as far as their checksum reaches, but a snapshot is known to be whole only when its reading ends without an error.
-A length in a file never makes it take more memory than `ZNODE_BYTES_MAX`.
+Invariants: a violation of the format raises `SnapshotDamageError` with its place. Earlier batches had the right
+checksums, but a snapshot is known to be whole only when reading it ends without an error. A length in a file never
+makes the reader take more memory than `ZNODE_BYTES_MAX`.
 
 Deliberately not here: where files are (`zab.pipeline.places`), which one to take, and Spark.
 """
@@ -58,7 +58,7 @@ ReadAt: TypeAlias = Callable[[int, int], bytes]
 """(offset, length) to the bytes there, fewer at the end of the file."""
 
 ZNODE_BYTES_MAX: Final = 80 << 20
-"""More than any client can write: a transaction has 64 MiB at most."""
+"""More than any client can write: a transaction has at most 64 MiB."""
 _WINDOW_BYTES: Final = 1 << 20
 _READ_AHEAD_BYTES: Final = 4 << 20
 _GZIP: Final = b"\x1f\x8b"
@@ -76,7 +76,7 @@ _DIGEST_MASK: Final = (1 << 64) - 1
 
 
 class SnapshotDamageError(Exception):
-    """A file is not what a snapshot is: `file`, `offset` in bytes (uncompressed), and `reason`."""
+    """A file is no valid snapshot: `file`, `offset` in bytes (uncompressed), and `reason`."""
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
         super().__init__(f"{file}: offset {offset}: {reason}")
@@ -87,7 +87,7 @@ class SnapshotDamageError(Exception):
 
 @frozen
 class Label:
-    """What every row says about where it comes from."""
+    """The columns that say where a row comes from; they are the same in all rows of a file."""
 
     ensemble: str | None
     member: str | None
@@ -97,7 +97,7 @@ class Label:
 
 @define
 class Examined:
-    """What reading all of a snapshot says about it."""
+    """The result of reading all of a snapshot."""
 
     zxid: int
     exact_from: int
@@ -106,7 +106,7 @@ class Examined:
 
 
 class SnapshotRows(Protocol):
-    """One snapshot file. Every call reads it anew and raises SnapshotDamageError."""
+    """One snapshot file. Every call reads it again and may raise SnapshotDamageError."""
 
     kind: str
     """native or version-2."""
@@ -140,7 +140,7 @@ _Column: TypeAlias = Callable[[], pa.Array]
 
 
 def _batch(schema: pa.Schema, count: int, label: Label, columns: dict[str, _Column]) -> pa.RecordBatch:
-    """The columns that the schema has; those of the label are the same in every row."""
+    """A batch with the columns of the schema; those that are not in `columns` come from the label."""
     arrays = []
     for name in schema.names:
         if name in columns:
@@ -206,7 +206,7 @@ def _integers(stat: NDArray[Any], name: str) -> pa.Array:
 
 
 class _ReadAhead:
-    """The one call of a `Disk` that the snapshot reader makes, on a `ReadAt`, a few mebibytes at a time."""
+    """The one method of a `Disk` that the snapshot reader calls, over a `ReadAt`, a few mebibytes at a time."""
 
     def __init__(self, read: ReadAt, file: str) -> None:
         self._read = read
@@ -226,7 +226,7 @@ class _ReadAhead:
 
 
 class NativeRows:
-    """A snapshot of ours. Chunks are read in order, each checksum continues the one before."""
+    """A native snapshot. Chunks are read in order; each checksum continues the one before."""
 
     kind: str = "native"
 
@@ -245,8 +245,8 @@ class NativeRows:
             raise SnapshotDamageError(self.file, error.offset, error.reason) from None
 
     def _windows(self, reader: SnapshotReader) -> Iterator[tuple[int, int, bytes]]:
-        """(offset, count of entries, entries) of some chunks together. The offset is that of the first chunk, and
-        good enough for a message: between chunks lie 12 bytes that are not in the entries."""
+        """Yield (offset, count of entries, entries) for some chunks together. The offset is that of the first chunk,
+        and good enough for a message: between chunks lie 12 bytes that are not in the entries."""
         held: list[bytes] = []
         start, total, size = 0, 0, 0
         try:
@@ -277,7 +277,7 @@ class NativeRows:
         path_ends = path_starts + znodes["path_length"]
         lengths = znodes["data_length"].astype(np.int64)
         if int(znodes["acl"].max()) >= len(lists):
-            raise SnapshotDamageError(self.file, offset, "a znode has an ACL list that does not stand before it")
+            raise SnapshotDamageError(self.file, offset, "a znode has an ACL list that does not precede it")
         columns = _stat_columns(znodes)
         columns["path"] = lambda: _paths(data, path_starts, path_ends, self.file, offset)
         columns["data"] = lambda: nullable(
@@ -318,7 +318,7 @@ class _NativeScan:
         self._sessions: dict[int, int] = {}
 
     def entries(self, offset: int, count: int, data: bytes) -> list[int]:
-        """Where each znode begins. Lists and sessions are taken in."""
+        """Find where each znode begins, and remember lists and sessions."""
         starts: list[int] = []
         at, size = 0, len(data)
         unpack, fixed = _HEAD.unpack_from, NATIVE_ZNODE.itemsize
@@ -461,7 +461,7 @@ class Version2Rows:
 
 @frozen(eq=False)
 class _Window:
-    """Whole znodes of a file of ZooKeeper: where in `data` each begins, its path ends, and how long its data is."""
+    """Whole znodes of a file of ZooKeeper: where in `data` each begins and its path ends, and how long its data is."""
 
     file: str
     offset: int
@@ -471,7 +471,7 @@ class _Window:
     lengths: Integers
 
     def paths(self) -> pa.StringArray:
-        """As they are in the file, "" for the root."""
+        """The paths as they are in the file, "" for the root."""
         return _paths(self.data, self.starts + 4, self.path_ends, self.file, self.offset)
 
     def contents(self) -> pa.BinaryArray:

@@ -1,16 +1,16 @@
-"""Transactions in columns, from either kind of log, and the rows of `schema.LOG` made of them.
+"""Transactions in columns, from either kind of log, and their rows of `schema.LOG`.
 
 A decoder (`native_rows`, `version2_rows`) says where in a buffer the fields of n transactions are; here they become
-record batches with any choice of columns. Only the columns that are asked for are made. A multi becomes one row for
-each of its parts (`multi`).
+record batches with any choice of columns. Only the requested columns are made. A multi becomes one row for each of its
+parts (`multi`).
 
-    kind of array   what it holds
+    kind of array   content
     Integers        one value for each transaction
     slice           (starts, ends) in the buffer, for each transaction
     codes           for each transaction, an index into a short list of distinct values; 0 is null
 
-Invariants: rows are in the order of the log; all parts of a multi are in the same record batch. Deliberately not here:
-any check; the input is well-formed.
+Invariants: rows are in the order of the log; all parts of a multi are in the same record batch. Nothing is checked
+here: the decoders have done it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,9 +40,9 @@ __all__ = [
 ]
 
 ROWS_MAX: Final = 16_384
-"""Rows of one record batch: where Spark reads fastest."""
+"""Rows of one record batch: the size that Spark reads fastest."""
 TIME_MS_MAX: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: what every reader of a timestamp can show."""
+"""The last millisecond of the year 9999, which every reader of a timestamp can show."""
 
 _ARROW: Final = {column.name: column.arrow for column in LOG}
 _OPERATIONS: Final = {kind: OpCode(kind).spelled for kind in TYPES}
@@ -66,7 +66,7 @@ _ALL: Final = slice(None)
 
 @frozen
 class Source:
-    """Where transactions come from: the columns that are the same for a whole file."""
+    """The file that transactions come from: the columns that are the same for all of them."""
 
     ensemble: str
     member: str
@@ -75,7 +75,7 @@ class Source:
 
 @define(eq=False)
 class Transactions:
-    """n transactions; see the module. `number` is a version, an error code or a timeout, as the type says."""
+    """n transactions in columns. `number` is a version, an error code or a timeout, depending on the type."""
 
     data: bytes
     position: Integers
@@ -93,11 +93,11 @@ class Transactions:
     acl_codes: Integers
     acls: list[str | None] = field(factory=lambda: [None])
     closed: dict[int, list[str] | None] = field(factory=dict)
-    """By row, the ephemerals that a closeSession deleted; None where the log does not say."""
+    """The ephemerals that each closeSession deleted, by row; None where the log does not say."""
     multis: dict[int, tuple[Part, ...]] = field(factory=dict)
-    """By row, the parts of a multi."""
+    """The parts of each multi, by row."""
     paths: pa.Array | None = None
-    """What `path_texts` gives, where it was made already."""
+    """The result of `path_texts`, once it was made."""
 
     def __len__(self) -> int:
         return len(self.zxid)
@@ -134,7 +134,7 @@ def validity(mask: Mask) -> pa.Buffer | None:
 
 
 def _nullable(array: pa.Array, mask: Mask) -> pa.Array:
-    """An array without nulls and offset, with nulls where the mask is not set."""
+    """The array, which has no nulls and no offset, with nulls where the mask is not set."""
     bitmap = validity(mask)
     if bitmap is None:
         return array
@@ -147,7 +147,7 @@ def _plain(values: Any, name: str) -> pa.Array:
 
 
 def path_texts(rows: Transactions) -> pa.Array:
-    """The column `path`, with "" in the place of null."""
+    """The column `path`, with "" for null."""
     if rows.paths is None:
         rows.paths = text_or_none(slices(rows.data, *rows.path))
         assert rows.paths is not None, "paths are checked by the decoder"
@@ -159,12 +159,12 @@ def _paths(rows: Transactions) -> pa.Array:
 
 
 def values(rows: Transactions, at: Integers | slice = _ALL) -> pa.Array:
-    """The column `data` of the rows at these places, which rise."""
+    """The column `data` of the rows at these indexes, which rise."""
     return _nullable(slices(rows.data, rows.value[0][at], rows.value[1][at]), rows.has_value[at])
 
 
 def acls(rows: Transactions, at: Integers | slice = _ALL) -> pa.Array:
-    """The column `acl` of the rows at these places."""
+    """The column `acl` of the rows at these indexes."""
     return pa.array(rows.acls, pa.string()).take(pa.array(rows.acl_codes[at]))
 
 
@@ -231,7 +231,7 @@ def record_batches(rows: Transactions, source: Source, columns: Sequence[str]) -
 
 
 def _part_cuts(rows: Transactions, parts: dict[int, int]) -> Integers:
-    """At which rows of the result a transaction begins, and the end."""
+    """The rows of the result at which a transaction begins, and the end."""
     counts = np.ones(len(rows), dtype=np.int64)
     for row, count in parts.items():
         counts[row] = count

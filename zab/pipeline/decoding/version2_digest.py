@@ -1,4 +1,4 @@
-"""What znodes in columns add to the digest of a tree as ZooKeeper computes it (`datatree.zookeeper.state`).
+"""The digest of znodes in columns as ZooKeeper computes it (`datatree.zookeeper.state`).
 
 Not here: our own digest (`zab.pipeline.state.znode_entries`).
 """
@@ -19,8 +19,8 @@ __all__ = ["digest_of"]
 
 
 def digest_of(paths: pa.BinaryArray, contents: pa.BinaryArray, numbers: NDArray[Any]) -> int:
-    """The sum of their parts, of any length. Paths are those of the file, empty for the root, and so are contents that
-    are null; `numbers` are records that have at least the fields of `DIGESTED`."""
+    """The sum of the znodes' parts, not truncated. Paths are as in the file, empty for the root; contents that are
+    null are empty. `numbers` are records that have at least the fields of `DIGESTED`."""
     is_counted = pc.invert(pc.starts_with(paths, RESERVED))
     ordered = np.empty(len(numbers), DIGESTED)
     for name in DIGESTED.names or ():

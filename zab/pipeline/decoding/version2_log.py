@@ -1,11 +1,12 @@
-"""ZooKeeper's log files window by window: whole records whose checksums are right, and what is wrong in between.
+"""Reads ZooKeeper's log files window by window: whole records whose checksums are right, and the damage between them.
 
-The format is described in `datatree.zookeeper.log`. The end of a file is a length of zero with nothing but zeros after
-it (preallocated space), the physical end, or a torn record, after which there is no intact one. A record whose checksum
+`datatree.zookeeper.log` describes the format. A file ends with a length of zero and nothing but zeros after it
+(preallocated space), at its physical end, or with a torn record that no intact one follows. A record whose checksum
 does not match, or that looks torn but has an intact one after it, is damage.
 
-Invariants: a record in a block has its checksum, and comes after the one before it. Memory does not depend on the file:
-a window, or one record where that is larger. Deliberately not here: the transactions in the records (`version2_rows`).
+Invariants: a record in a block has the right checksum, and comes after the one before it. Memory does not depend on the
+file: a window, or one record if that is larger. Deliberately not here: the transactions in the records
+(`version2_rows`).
 """
 
 import re
@@ -33,10 +34,10 @@ _OVERHEAD: Final = FRAME_BYTES + 1
 _TRAILER_BYTE: Final = b"B"
 _TRAILER: Final = _TRAILER_BYTE[0]
 _HEADER_BYTES: Final = 32
-"""What every payload begins with: session, cxid, zxid, time, type."""
+"""Every payload begins with session, cxid, zxid, time and type."""
 _ZXID_AT: Final = FRAME_BYTES + 12
 _FRAME: Final = struct.Struct(">qi")
-# Where a record may begin: a checksum of 32 bits in a long, and a length below 16 MiB.
+# A record may begin here: a checksum of 32 bits in a long, and a length below 16 MiB.
 _CANDIDATE: Final = re.compile(rb"(?=\0{4}.{4}\0...)", re.DOTALL)
 
 
@@ -57,7 +58,7 @@ class RecordBlock:
 
     @property
     def last(self) -> Integers:
-        """The zxid of each record, named as for batches."""
+        """The zxid of each record, under the name that `Block` has for it."""
         return self.zxid
 
     def only(self, keep: Mask) -> "RecordBlock":
@@ -132,7 +133,7 @@ class RecordScan:
         return RecordBlock(data, base, at[keep], lengths[keep], checksums[keep], zxids), following
 
     def _goes_on(self, data: bytes, base: int, at: int) -> bool:
-        """Whether the record at `at`, which is not wholly in the window, may go on beyond it."""
+        """Whether the record at `at`, which is cut by the end of the window, may continue beyond it."""
         left = self.end - base - at
         if at + FRAME_BYTES > len(data):
             self._needed = FRAME_BYTES
@@ -144,7 +145,7 @@ class RecordScan:
         return base + len(data) < self.end
 
     def _no_record(self, offset: int) -> int:
-        """There is no whole record at `offset`: where the next one is; the end if there is none."""
+        """Handle an offset without a whole record: return where the next one is, or the end if there is none."""
         padding, following = self._next_record(offset)
         if following is not None:
             self._damage.append(Damage(offset, following, DAMAGED, "no record"))
@@ -154,7 +155,7 @@ class RecordScan:
         return self.end
 
     def _right(self, data: bytes, base: int, at: Integers, lengths: Integers, checksums: Integers) -> Mask:
-        """Which records have their checksum, and are long enough to be a transaction."""
+        """Which records have the right checksum and are long enough to be a transaction."""
         right: Mask = (checksums >> 32 == 0) & (lengths >= _HEADER_BYTES)
         starts = at + FRAME_BYTES
         if not right.all() or not adlers_match(
@@ -190,7 +191,7 @@ class RecordScan:
         return is_zero, None
 
     def _is_intact(self, offset: int, frame: bytes) -> bool:
-        """Whether what looks like the beginning of a record at `offset` is one."""
+        """Whether the bytes at `offset`, which look like the beginning of a record, are one."""
         checksum, length = _FRAME.unpack(frame)
         at, end = offset + FRAME_BYTES, offset + FRAME_BYTES + length
         if length < _HEADER_BYTES or end >= self.end or self.file.read(end, 1) != _TRAILER_BYTE:

@@ -1,12 +1,12 @@
-"""Records of ZooKeeper's log into columns of transactions: all records of a block at once.
+"""Decodes records of ZooKeeper's log into columns of transactions, all records of a block at once.
 
 A payload begins with 32 bytes of fixed layout. After them each type has its own fields, most of them of variable
 length (`datatree.zookeeper.log` has the table). They are read type by type, one field of all records after the other;
 ACL lists entry by entry, all lists side by side, and turned into text once for each distinct one. Multis, closeSessions
 and records that look unusual are decoded one by one by `datatree.zookeeper.log`.
 
-Invariant: what `datatree.zookeeper.log` refuses does not become a row, and is named. Its checksum was right, so it was
-written like that.
+Invariant: a record that `datatree.zookeeper.log` refuses does not become a row, and is reported. Since its checksum is
+right, it was written like that.
 """
 
 from typing import Any, Final
@@ -32,13 +32,13 @@ __all__ = ["decode_records"]
 _HEAD: Final = np.dtype([("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"), ("time", ">i8"), ("type", ">i4")])
 _DIGEST_BYTES: Final = 12
 _ACL_ENTRIES_MAX: Final = 64
-"""A longer list is decoded alone."""
+"""A record with a longer list is decoded by itself."""
 _CREATES: Final = types_with(Effect.CREATE)
 _WITH_PATH: Final = tuple(types_with(Effect.CREATE, Effect.DELETE, Effect.SET_DATA, Effect.SET_ACL))
 
 
 def decode_records(block: RecordBlock) -> tuple[Transactions, list[Damage]]:
-    """All transactions of the block's records, without those that cannot be decoded."""
+    """The transactions of the block's records, and the records that cannot be decoded, which are left out."""
     damage: list[Damage] = []
     while True:
         decoder = _Decoder(block)
@@ -55,7 +55,7 @@ def decode_records(block: RecordBlock) -> tuple[Transactions, list[Damage]]:
 
 @define(eq=False)
 class _Decoder:
-    """Reads the fields of all records; a record that runs out of bytes or looks odd is marked in `odd`."""
+    """Reads the fields of all records. Those that are too short or unusual are marked in `odd`, and decoded alone."""
 
     block: RecordBlock
     rows: Transactions = field(init=False)
@@ -65,7 +65,7 @@ class _Decoder:
     end: Integers = field(init=False)
 
     def decode(self) -> dict[int, str]:
-        """Fill `rows`; the rows that hold no transaction, and why."""
+        """Fill `rows`; return the rows that hold no transaction, and why."""
         block = self.block
         start = block.at + FRAME_BYTES
         self.end = start + block.length
@@ -121,7 +121,7 @@ class _Decoder:
     _null: Mask = field(init=False)
 
     def _buffers(self, which: Integers) -> tuple[Integers, Integers]:
-        """(start, end) of the next field of these records, a buffer; `_null` says where it is null."""
+        """Read the next field of these records, a buffer: (start, end). `_null` says where it is null."""
         start, end = self.at.copy(), self.at.copy()
         length = np.zeros(len(self.at), dtype=np.int64)
         length[which] = self._integers(which, ">i4")
@@ -135,7 +135,7 @@ class _Decoder:
         return start, end
 
     def _integers(self, which: Integers, dtype: str) -> Integers:
-        """The next field of these records, an integer; 0 where there are not enough bytes."""
+        """Read the next field of these records, an integer; 0 where there are not enough bytes."""
         size = np.dtype(dtype).itemsize
         at = self.at[which]
         short = at + size > self.end[which]
@@ -193,7 +193,7 @@ class _Decoder:
         rows.owner[lasting] = ttls + (ttl_owner(1) - 1)
 
     def _digests(self) -> None:
-        """After the body there is nothing, or the digest of the tree."""
+        """Check what follows the body: nothing, or the digest of the tree."""
         left = self.end - self.at
         with_digest = np.flatnonzero((left == _DIGEST_BYTES) & ~self.odd)
         self.odd |= (left != 0) & (left != _DIGEST_BYTES)
@@ -212,7 +212,7 @@ class _Decoder:
         return wrong
 
     def _put(self, row: int, start: int, payload: bytes, txn: Txn) -> None:
-        """One transaction that was decoded alone."""
+        """Take over one transaction that was decoded by itself."""
         rows = self.rows
         rows.number[row] = txn.number
         for bounds in (rows.path, rows.value):

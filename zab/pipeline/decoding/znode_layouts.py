@@ -1,4 +1,4 @@
-"""How the numbers of a znode lie in snapshot files, as records of numpy: for whoever reads or writes them."""
+"""The fixed part of a znode in snapshot files, as records of numpy, for reading and for writing."""
 
 from typing import Final
 
@@ -18,21 +18,21 @@ NATIVE_ZNODE: Final = np.dtype(
         ("aversion", ">i4"), ("visible_owner", ">i8"), ("length", ">i4"), ("num_children", ">i4"), ("pzxid", ">i8"),
     ]
 )  # fmt: skip
-"""Ours: in front of path and data. The last eleven are the stat as a client sees it (`datatree.znode`)."""
+"""In native files: before path and data. The last eleven fields are the stat that a client sees (`datatree.znode`)."""
 ZOOKEEPER_STAT: Final = np.dtype(
     [
         ("acl", ">i8"), ("czxid", ">i8"), ("mzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
         ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"), ("pzxid", ">i8"),
     ]
 )  # fmt: skip
-"""ZooKeeper's: after path and data."""
+"""In ZooKeeper's files: after path and data."""
 DIGESTED: Final = np.dtype(
     [
         ("czxid", ">i8"), ("mzxid", ">i8"), ("pzxid", ">i8"), ("ctime", ">i8"), ("mtime", ">i8"), ("version", ">i4"),
         ("children_created", ">i4"), ("aversion", ">i4"), ("owner", ">i8"),
     ]
 )  # fmt: skip
-"""What ZooKeeper's digest sums of a znode, after path and data (`datatree.zookeeper.state`)."""
+"""What ZooKeeper's digest covers of a znode after path and data (`datatree.zookeeper.state`)."""
 
 assert NATIVE_ZNODE.itemsize == ZNODE_BYTES
 assert ZOOKEEPER_STAT.itemsize == STAT_ENTRY_BYTES

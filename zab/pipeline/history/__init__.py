@@ -1,1 +1,1 @@
-"""Recorded client histories and what can be wrong with them: the parts of the job `history`."""
+"""The parts of the job `history`, which checks recorded client histories."""

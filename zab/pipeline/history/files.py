@@ -1,17 +1,17 @@
-"""Recorded client histories as Parquet: the columns, a writer for recorders, a reader for checks without Spark.
+"""Recorded client histories as Parquet: the columns, a writer for recorders, and a reader for checks without Spark.
 
     with HistoryWriter("run.parquet") as writer:
         writer.add(Operation(session, xid, "set", "/x", "ok", b"1", version=3, zxid=zxid, invoked=start, returned=end))
 
-One row is one operation of one client, or one part of a multi. What a recorder has to keep to:
+One row is one operation of one client, or one part of a multi. The rules for a recorder:
 
-- Every write to the znodes that are to be checked is recorded, also one whose reply never came (`unknown`). What the
-  ensemble does by itself (the end of a session deletes its ephemerals) is a row without client and times.
+- Every write to the znodes under test is recorded, also one whose reply never came (`unknown`). What the ensemble does
+  by itself (the end of a session deletes its ephemerals) is a row without client and times.
 - `invoked` is read before the request is sent, `returned` after its reply was received, both from one clock.
 - `operation` counts the requests of a session in the order in which they were sent.
-- The more rows have `zxid`, `mzxid` and `version`, the cheaper and sharper is the check.
+- The more rows have `zxid`, `mzxid` and `version`, the cheaper and more precise the check is.
 
-Invariants: a file appears under its name when it is complete; memory holds one row group. Needs pyarrow, not Spark.
+Invariants: a file gets its name when it is complete; memory holds one row group. Needs pyarrow, not Spark.
 """
 
 import os
@@ -53,10 +53,10 @@ _NAMES: Final = tuple(column.name for column in HISTORY)
 
 
 class HistoryWriter:
-    """Writes one file. It is written aside and gets its name in `close`; leaving the block by an exception removes it.
+    """Writes one file. It gets its name in `close`; leaving the block with an exception removes it.
 
-    name: of the run, for operations that say none; by default the file's name without its ending.
-    Raises PipelineError when the file cannot be written.
+    name: of the run, for operations without one; by default the file's name without its suffix.
+    Raises PipelineError if the file cannot be written.
     """
 
     def __init__(self, path: str | Path, *, name: str | None = None) -> None:
@@ -78,7 +78,7 @@ class HistoryWriter:
             self._write_group()
 
     def extend(self, operations: Iterable[Operation]) -> None:
-        """Take these, in any order."""
+        """Take these operations, in any order."""
         for operation in operations:
             self.add(operation)
 
@@ -90,7 +90,7 @@ class HistoryWriter:
             raise PipelineError(f"the history {self.path} cannot be written: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Write what is left; the file is there when this returns."""
+        """Write what is left; the file exists when this returns."""
         try:
             if self._rows:
                 self._write_group()
@@ -100,7 +100,7 @@ class HistoryWriter:
             raise PipelineError(f"the history {self.path} cannot be written: {error.strerror or error}") from None
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file."""
         self._file.close()
         self._aside.unlink(missing_ok=True)
 
@@ -123,7 +123,7 @@ def _batch_of(rows: list[Operation], name: str) -> pa.RecordBatch:
 
 
 def table_of(operations: Iterable[Operation], name: str) -> pa.Table:
-    """A history in memory, columns as in HISTORY. name: of the run, for operations that say none."""
+    """A history in memory, with the columns of HISTORY. name: of the run, for operations without one."""
     return pa.Table.from_batches([_batch_of(list(operations), name)])
 
 
@@ -149,13 +149,13 @@ def read_history(paths: Iterable[str | Path]) -> pa.Table:
 
 
 def check_file(path: str) -> None:
-    """Raises PipelineError for a local path with nothing to read; URIs and patterns are left to their reader."""
+    """Raise PipelineError for a local path that does not exist; URIs and patterns are left to their reader."""
     if "://" not in path and "*" not in path and not Path(path).exists():
         raise PipelineError(f"{path} does not exist")
 
 
 def check_columns(what: str, names: Iterable[str]) -> None:
-    """Raises PipelineError unless all columns of a history are there."""
+    """Raise PipelineError unless all columns of a history are there."""
     missing = [name for name in _NAMES if name not in set(names)]
     if missing:
         raise PipelineError(f"{what} is no history: it has no column {', '.join(missing)}")

@@ -1,7 +1,7 @@
-"""One operation of a client as a recorder keeps it: what was asked, what came back, and when.
+"""One operation of a client in a recorded history: the request, the reply, and when.
 
-The row of a history (`zab.pipeline.history.files` has the columns). A recorder that has to run without the extra keeps
-its own records and makes these of them when they are written, as the simulator does
+It is one row of a history (`zab.pipeline.history.files` has the columns). A recorder that has to run without the extra
+keeps its own records and converts them when they are written, as the simulator does
 (`zab.simulator.ensemble.judges.recorder`).
 
 Deliberately not here: how operations are stored, and what makes a history right (`zab.pipeline.history.znode`).
@@ -30,10 +30,10 @@ _VALUE_SHOWN: Final = 24
 
 @define(eq=False)
 class Operation:
-    """See the columns of a history for the meaning of each field; times are in ns of one clock for all clients.
+    """The fields are the columns of a history; times are in ns of one clock for all clients.
 
-    `since` is not a column. The checker fills it in for operations that have to show a recent state: all that was known
-    at that time. For a write it is its own beginning, for a read that of the last `sync` of its session before it.
+    `since` is not a column. The checker fills it in for operations that have to show all that was known at that time:
+    for a write its own beginning, for a read the beginning of the last `sync` of its session before it.
     """
 
     session: int
@@ -56,7 +56,7 @@ class Operation:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is a write that was carried out, or may have been."""
+        """Whether it is a write that was done, or may have been."""
         return self.kind in WRITES and self.status != FAILED
 
     @property

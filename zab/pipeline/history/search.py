@@ -1,14 +1,14 @@
-"""Whether some order of operations on one znode explains them all: the search of Wing and Gong, as Lowe memoizes it.
+"""Searches for an order of operations on one znode that explains them all: Wing and Gong, with Lowe's memoization.
 
     linearize(operations) -> an order, or None when there is none
 
 The state of the znode at the beginning is unknown. An order is right when
 
-- each operation does to the state what its reply says, where the reply says anything: a create finds no znode and makes
-  version 0, a set raises the version by one, an operation that demands a version finds it, a read shows the state, and
-  a refusal with NODEEXISTS, NONODE or BADVERSION is justified by the state;
-- an operation that returned before another was sent is before it. Only writes, refusals and reads with a `since` have
-  to show what was new when they began; other reads may show any older state;
+- each operation has the effect that its reply reports: a create finds no znode and makes version 0, a set raises the
+  version by one, an operation that demands a version finds it, a read shows the state, and the state justifies a
+  refusal with NODEEXISTS, NONODE or BADVERSION;
+- an operation that returned before another was sent comes before it. Only writes, refusals and reads with a `since`
+  have to show the state at their beginning; other reads may show any older state;
 - operations of one session that were answered come in the order in which the session sent them;
 - writes come in the order of their zxids; a read or refusal with a zxid comes after exactly the writes up to that zxid;
   a zxid that only reads show belongs to a write whose reply did not say it;
@@ -19,7 +19,7 @@ write of unknown outcome is taken only when an operation that is due could not c
 tried, but a pair of (operations taken, state) only once. The number of such pairs is limited: SearchLimitError.
 
 `loose` is for the search for a smallest witness: writes that are left out, but may happen at any time and any number of
-times. Operations that have no order even so have none whatever those writes did.
+times. If operations have no order even then, they have none whatever those writes did.
 """
 
 from bisect import bisect_left, bisect_right
@@ -59,7 +59,7 @@ class SearchLimitError(Exception):
 
 @define(eq=False)
 class _Place:
-    """What the order has to keep to for one operation. `rank`: how many keys are before it, if that is known."""
+    """The constraints on one operation's place in the order. `rank`: how many keys are before it, if that is known."""
 
     operation: Operation
     transition: Callable[[Operation, State], State | None]
@@ -69,9 +69,9 @@ class _Place:
     is_write: bool
     rank: int | None = None
     chain: int | None = None
-    """Of the session whose operation it is; None for one that stands alone."""
+    """The chain of its session; None for an operation outside of all chains."""
     position: int = 0
-    """In its chain; or the number of its bit, for one that stands alone."""
+    """Its index in its chain, or the number of its bit."""
 
     @property
     def is_ranked(self) -> bool:
@@ -84,9 +84,9 @@ _Choice: TypeAlias = tuple[_Place, State, int]
 
 @define(eq=False)
 class _Point:
-    """Where the search stands. `heads`: how much of each chain is taken; `taken`: a bit for each operation taken that
-    stands alone; `ranked`: how many keys are passed; `end_at`: where in the operations by their ends the first is that
-    is not taken; `order`: what was taken last."""
+    """A point of the search. `heads`: how much of each chain is taken. `taken`: a bit for each operation taken that is
+    in no chain. `ranked`: how many keys are passed. `end_at`: the index, among the operations by their ends, of the
+    first one that is not taken. `order`: what was taken last."""
 
     heads: list[int]
     taken: int
@@ -144,7 +144,7 @@ class _Search:
                 place.rank = rank if place.rank in (None, rank) else _NOWHERE
 
     def _drop_prior(self, first_zxid: int) -> None:
-        """Reads of what was there before the history say nothing about it."""
+        """Drop reads of what there was before the history: they say nothing about it."""
         unnamed = Loose.of(place.operation for place in self._places if place.is_write and not place.operation.zxid)
         values = unnamed.values | self._loose.values
         self._places = [
@@ -171,7 +171,7 @@ class _Search:
                 place.chain, place.position = number, position
 
     def _sort_optional(self) -> None:
-        """Bits of the writes of unknown outcome: by their values, where some read has it; else by what they do."""
+        """Sort the bits of writes of unknown outcome: by value, if some read has it; else by what they do."""
         read = {place.operation.value for place in self._places if place.operation.kind == GET}
         self._optional = 0
         self._demanding: list[tuple[int, Operation]] = []
@@ -254,11 +254,11 @@ class _Search:
             yield self._alone[number]
 
     def _open(self, due: int) -> int:
-        """The bits of those that stand alone and may come next by time."""
+        """The bits of the operations outside of chains that may come next by time."""
         return (1 << bisect_right(self._alone_starts, due)) - 1
 
     def _read_on(self, point: _Point, place: _Place, due: int) -> bool:
-        """Take this operation, and those of its session after it, as long as they are reads that change nothing.
+        """Take this operation and the ones after it in its session, as long as they are reads that change nothing.
 
         Returns whether it was taken."""
         count = len(point.order)
@@ -275,10 +275,10 @@ class _Search:
         return len(point.order) > count
 
     def _optional_choices(self, point: _Point, due: int, lacking: list[Operation]) -> Iterator[_Choice]:
-        """Writes of unknown outcome that may come next.
+        """Yield writes of unknown outcome that may come next.
 
-        One that changes nothing for the operations that are due can come later just as well, or never. Of several that
-        are alike in everything, any one will do."""
+        A write that changes nothing for the operations that are due can come later just as well, or never. Of several
+        identical ones, any will do."""
         free = self._open(due) & self._optional & ~point.taken
         shown = self._shown.get(point.ranked)
         first = None if shown is None else self._first_shown[shown]
@@ -305,7 +305,7 @@ class _Search:
         return any(bit & free and is_behind(state, one) for bit, one in self._demanding)
 
     def _candidates(self, free: int, value: bytes | None, any_value: bool) -> Iterator[_Place]:
-        """Of the bits `free`, those with a value that is read, and of the others one of each sort."""
+        """Yield, among the bits `free`, those with a value that is read, and one of each kind of the others."""
         for mask in self._alike.values() if any_value else ():
             if mask & free:
                 yield self._alone[_lowest(mask & free)]
@@ -315,7 +315,7 @@ class _Search:
                     yield self._alone[number]
 
     def _choices(self, place: _Place, ranked: int, state: State) -> Iterator[_Choice]:
-        """What may come of this operation, if it comes next."""
+        """Yield the possible results of this operation, if it comes next."""
         one = place.operation
         after = place.transition(one, state)
         after_loose = loosely(one, self._loose) if self._loose is not NOTHING else None
@@ -355,7 +355,7 @@ def _bits(bits: int) -> Iterator[int]:
 def linearize(
     operations: Sequence[Operation], *, loose: Loose = NOTHING, steps_max: int | None = None
 ) -> list[Operation] | None:
-    """An order of the operations on one znode that is right, or None. Those that say nothing are left out.
+    """A right order of the operations on one znode, or None. Operations that say nothing are left out.
 
     Raises SearchLimitError."""
     order = _Search(operations, loose, STEPS_MAX if steps_max is None else steps_max).run()
@@ -363,9 +363,9 @@ def linearize(
 
 
 def smallest(operations: Sequence[Operation]) -> list[Operation]:
-    """Of operations without a right order, a few that have none either, whatever the writes among the others did.
+    """A few of these operations, which have no right order, that have none either, whatever the other writes did.
 
-    None of them can be left out. Pieces are left out by halves first, as long as what is left has no order.
+    None of them can be left out. First halves are left out, then smaller pieces, as long as the rest has no order.
     """
     kept = [one for one in sorted(operations, key=_end_of) if is_constraint(one)]
     size = max(1, len(kept) // 2)

@@ -1,4 +1,4 @@
-"""What one operation says about a znode: the state before it, and the state after it, as far as its reply tells.
+"""What one operation says about a znode: the state before it and the state after it, as far as its reply shows.
 
 A znode is absent, or it has a value, a version and the zxid that wrote them; each of these may be unknown, and what is
 unknown agrees with everything. The transition of an operation is a function: state before -> state after, or None when
@@ -53,7 +53,7 @@ _ABSENT: Final = State(False, None, True, None, None)
 
 @frozen
 class Loose:
-    """What writes that are left out may have done."""
+    """The possible effects of writes that are left out."""
 
     values: frozenset[bytes | None] = frozenset()
     may_create: bool = False
@@ -61,7 +61,7 @@ class Loose:
 
     @classmethod
     def of(cls, operations: Iterable[Operation]) -> "Loose":
-        """What these operations may have done; those without effect are passed over."""
+        """The possible effects of these operations; those without effect are skipped."""
         writes = [one for one in operations if one.kind in WRITES and one.status != FAILED]
         return cls(
             frozenset(one.value for one in writes if one.kind != DELETE),
@@ -86,7 +86,7 @@ def is_constraint(one: Operation) -> bool:
 
 
 def is_refusal(one: Operation) -> bool:
-    """Whether it was refused for a reason that lies in this znode alone."""
+    """Whether it was refused for a reason in this znode alone."""
     if one.status != FAILED:
         return False
     if one.kind == CREATE:
@@ -101,7 +101,7 @@ def _agrees(known: int | None, said: int | None) -> bool:
 
 
 def is_behind(state: State, one: Operation) -> bool:
-    """Whether the operation found another version than that of the state, a later one, or may have."""
+    """Whether the operation found a later version than the state has, or may have."""
     if not state.present or state.version is None or one.status == FAILED:
         return True
     found = one.demand if one.version is None else one.version - (one.kind == SET)
@@ -157,7 +157,7 @@ def _delete(one: Operation, state: State) -> State | None:
 
 
 def _demanded(one: Operation, state: State) -> State | None:
-    """The state before a set or delete that was carried out, with what that says about it."""
+    """The state before a set or delete that was done, with what the operation says about it."""
     expected = one.demand
     if state.present is False or not _agrees(state.version, expected):
         return None
@@ -175,7 +175,7 @@ def _refused(one: Operation, state: State) -> State | None:
 
 
 def loosely(one: Operation, loose: Loose) -> State | None:
-    """The state after the operation when a loose write came right before it, as that must have been."""
+    """The state after the operation if a fitting loose write came right before it."""
     sets = bool(loose.values)
     if one.kind in (GET, EXISTS):
         if observes_absence(one):

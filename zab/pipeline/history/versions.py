@@ -1,4 +1,4 @@
-"""The versions of a znode along its writes: what each write found and made, and which versions no known write made.
+"""The versions of a znode along its writes: which version each write found and made, and which no known write made.
 
 A create makes version 0, a set one more than it found. A version between two writes that no known write made was made
 by a set of unknown outcome: each such *slot* needs one of its own.
@@ -38,17 +38,18 @@ class StateAfter:
 
 @define(eq=False)
 class Slot:
-    """A version that no known write made, right in front of the write at `place`."""
+    """A version that no known write made, right before the write at `place`."""
 
     place: int
     version: int
 
 
 def unfilled_slots(slots: list[Slot], makers: list[tuple[Operation, int]]) -> list[Slot]:
-    """The slots that stay empty when each gets a set of its own, as many as can be. slots: by rising place.
+    """Fill as many slots as possible, each with a set of its own; return those that stay empty. slots: by rising place.
 
-    makers: sets of unknown outcome, each with the place that it has to be after. One that demands a version fits that
-    one alone; of these, what is bound latest chooses first, and takes the earliest slot, which is the hardest to fill.
+    makers: sets of unknown outcome, each with the place after which it has to be. One that demands a version fits only
+    that slot; of these, the one with the latest place chooses first, and takes the earliest slot, which is the hardest
+    to fill.
     """
     left = list(slots)
     free: list[int] = []
@@ -72,7 +73,7 @@ def unfilled_slots(slots: list[Slot], makers: list[tuple[Operation, int]]) -> li
 
 
 def problem_of(state: StateAfter, write: Operation) -> str | None:
-    """Why this write cannot come after the state, whatever sets were in between."""
+    """Why this write cannot follow the state, whatever sets were in between; None if it can."""
     if write.kind == CREATE:
         if state.present:
             return "created, and created again without a delete in between"

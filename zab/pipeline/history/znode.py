@@ -1,8 +1,8 @@
-"""The operations on one znode, judged: linearizable writes and synced reads, monotonic reads per session.
+"""Judges the operations on one znode: linearizable writes and synced reads, monotonic reads per session.
 
-Where every write that was answered has its zxid, and every read the zxid of the write it shows, the order of the writes
-is known. Then each rule compares an operation with its place in that order, in O(n log n), and a violation has two
-operations that contradict each other, or one alone. A *place* is the count of writes up to the one that is shown.
+If every answered write has its zxid, and every read the zxid of the write that it shows, the order of the writes is
+known. Then each rule compares an operation with its place in that order, in O(n log n), and a violation has two
+operations that contradict each other, or one. A *place* is the count of writes up to the one that is shown.
 
     lost write           an acknowledged write is not there: two writes made one version, a version went back, or a
                          reply from a later zxid shows what was before it
@@ -10,20 +10,20 @@ operations that contradict each other, or one alone. A *place* is the count of w
                          own session had asked for earlier
     stale synced read    a read after a `sync` shows less than was known to any client before the sync was sent
     non-monotonic read   a session is shown less than it was shown, or than it wrote, before
-    phantom value        what nobody wrote is read, versions are there that nobody made, or the future is shown
-    refused write seen   what was refused is there after all
+    phantom value        a value that nobody wrote is read, a version that nobody made exists, or the future is shown
+    refused write seen   the effect of a refused write is there after all
     two states           one zxid, and two values, versions or writes
     unjustified refusal  NODEEXISTS, NONODE or BADVERSION, and the znode was not so
 
-Where the order is not known (a reply carried no zxid, or writes of unknown outcome could be in several places), the
-search of `zab.pipeline.history.search` decides, and the witness is made as small as can be:
+If the order is not known (a reply carried no zxid, or writes of unknown outcome fit several places), the search of
+`zab.pipeline.history.search` decides, and the witness is made as small as possible:
 
     not linearizable     no order of the operations explains them all
-    undecided            too many orders to try all of them: not a violation, but not shown to be right either
+    undecided            too many orders to try all of them: no violation, but not shown to be right either
 
-Invariants: what is found is a contradiction whatever the writes of unknown outcome did. A value that is read before the
-first write of a history is taken for what was there before the history. Deliberately not here: what concerns sessions
-across znodes (`zab.pipeline.jobs.history`).
+Invariants: a violation is a contradiction whatever the writes of unknown outcome did. A value that is read before the
+first write of a history is taken for older than the history. Deliberately not here: rules for sessions across znodes
+(`zab.pipeline.jobs.history`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -57,7 +57,7 @@ KINDS: Final = (
     "lost write", "write order", "stale synced read", "non-monotonic read", "phantom value", "refused write seen",
     "two states", "unjustified refusal", "not linearizable", UNDECIDED,
 )  # fmt: skip
-# Of each kind, on one znode: what comes after the first ones mostly follows from them.
+# How many of each kind are reported for one znode: later ones mostly follow from the first.
 SHOWN_MAX: Final = 10
 
 _LAST_PART: Final = 1 << 31
@@ -66,7 +66,7 @@ _FAR: Final = 1 << 62
 
 @define(eq=False)
 class Violation:
-    """What is wrong with the operations on a znode. `witness` has those that contradict each other, by their time."""
+    """A violation by the operations on a znode. `witness` has those that contradict each other, by their time."""
 
     path: str
     kind: str
@@ -92,7 +92,7 @@ def _with_zxid(one: Operation) -> Operation:
 
 
 def _has_place(one: Operation) -> bool:
-    """Whether its reply says where in the order of the writes it stands, if it stands there."""
+    """Whether its reply says where it is in the order of the writes, if it has a place there."""
     if one.status == UNKNOWN or (one.kind in WRITES and not is_constraint(one)):
         return True
     return (one.zxid if one.kind in WRITES or one.status == FAILED else one.mzxid) is not None
@@ -426,7 +426,7 @@ class _Unknown:
                 self._by_value[one.value].append(one)
 
     def candidates(self, read: Operation, version: int | None, before: int) -> list[Operation]:
-        """Those that the read may show: two at most, since two are as ambiguous as many."""
+        """The writes that the read may show: two at most, since two are as ambiguous as many."""
         source = self._by_value.get(read.value, []) if read.kind == GET else self._writes
         result: list[Operation] = []
         for one in source:

@@ -1,10 +1,10 @@
-"""Who changed what when: each change of a znode with its old and its new value.
+"""The job `audit`: who changed what and when, with the old and the new value of each change.
 
     audit(log, subtree="/app", since=...)
 
-`log` has each transaction once (`members="one"`). The old value is that of the last change before, also from before the
-bounds: so give a log that begins earlier, and filter here. What is older than the log is unknown, unless `znodes`, rows
-of snapshots, has it. A znode says which transaction wrote its data, so any snapshot will do.
+`log` has each transaction once (`members="one"`). The old value comes from the last change before, which may be before
+the bounds: so pass a log that begins earlier, and filter here. Values older than the log are unknown, unless `znodes`,
+rows of snapshots, has them. A znode says which transaction wrote its data, so any snapshot will do.
 
 `AUDIT` has the columns of the result.
 
@@ -21,9 +21,9 @@ from zab.pipeline.sql import DataFrame, F, SqlColumn, Window, in_range, in_subtr
 __all__ = ["AUDIT", "COLUMNS", "ZNODE_COLUMNS", "audit"]
 
 COLUMNS: Final = (*LOG_COLUMNS, "error")
-"""What it needs of the log."""
+"""The columns that it needs of the log."""
 ZNODE_COLUMNS: Final = ("ensemble", "path", "data", "mzxid", "mtime", "aversion", "acl")
-"""What it needs of snapshots."""
+"""The columns that it needs of snapshots."""
 
 AUDIT: Final = (
     Column("ensemble", "string", "as in the log"),
@@ -67,8 +67,8 @@ def audit(
     refused: bool = False,
     bare_closes: bool = True,
 ) -> DataFrame:
-    """The changes within all bounds given, in no order. refused: also the writes that were refused, where the log has
-    their path or neither path nor subtree is asked for. bare_closes: see `zab.pipeline.jobs.znode_changes`."""
+    """The changes within all given bounds, in no order. refused: include the writes that were refused, if the log has
+    their path or neither path nor subtree is given. bare_closes: see `zab.pipeline.jobs.znode_changes`."""
     until_then = log.where(in_range(until=until, zxid_max=zxid_max))
     wanted = _path_filter(path, subtree)
     changes = znode_changes(until_then, bare_closes=bare_closes).where(wanted).withColumn("error", F.lit(0))
@@ -91,7 +91,7 @@ def _path_filter(path: str | None, subtree: str | None) -> SqlColumn:
 
 
 def _seeds(znodes: DataFrame) -> DataFrame:
-    """What snapshots know, as rows of the transactions that wrote it; they come after the log's own rows of these."""
+    """The contents of snapshots as rows of the transactions that wrote them, which sort after the log's own rows."""
     order = F.struct(F.col("mzxid").alias("zxid"), F.lit(_AFTER_ALL_PARTS).alias("part"))
     # A snapshot does not say when a changed ACL was set.
     acl = F.when(F.col("aversion") == 0, F.col("acl"))

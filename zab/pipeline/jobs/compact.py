@@ -1,17 +1,17 @@
-"""Logs to Parquet, each transaction once, and only what is new: `zab pipeline compact DIRS --out OUT`.
+"""Writes new transactions of logs to Parquet, each once: `zab pipeline compact DIRS --out OUT`.
 
     compact(spark, dirs, out) -> list[Compacted]         what was added, by ensemble
     spark.read.parquet(out)                              the rows of LOG, and `day`
 
-The output (`compact_output`) is partitioned by ensemble, epoch and day (of UTC). A run begins after the last zxid that
-is in it and ends with what may be shown (`reading.visible`). Each task reads one stretch of the logs and writes its
-files itself, so no row goes through Spark's own memory. Rows are in the order of the history.
+The output (`compact_output`) is partitioned by ensemble, epoch and day (UTC). A run begins after the last zxid in the
+output and ends with the last one that may be shown (`reading.visible`). Each task reads one stretch of the logs and
+writes its files itself, so no row passes through Spark's own memory. Rows are in the order of the history.
 
-Nothing is left out silently. Where transactions are missing that no member given has, the run ends before it changes
+Nothing is silently left out. If transactions are missing that no given member has, the run fails before it changes
 anything and says which, unless `allow_holes` is set; then the manifest lists them.
 
-Invariants: a row is in the output once, whichever process is killed at any time. Memory of a task: some row groups. A
-transaction that comes later than others of its day is in a file of its own, in the same partition.
+Invariants: a row is in the output once, whichever process is killed at any time. A task's memory holds some row groups.
+A transaction that arrives later than others of its day is in a file of its own, in the same partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "Compacted", "compact", "compact_with"]
 
 COLUMNS: Final = tuple(column.name for column in LOG if column.name not in ("ensemble", "epoch"))
-"""Of the files; ensemble and epoch are in the names of their directories."""
+"""The columns of the files; ensemble and epoch are in the names of their directories."""
 
 _ROWS_PER_GROUP: Final = 128 << 10
 _BYTES_PER_GROUP: Final = 32 << 20
@@ -56,7 +56,7 @@ _SLICES_MAX: Final = 4_096
 
 @frozen
 class Compacted:
-    """What a run added of one ensemble; `first` and `last` zxid are None where there was nothing new."""
+    """What a run added for one ensemble; `first` and `last` zxid are None if nothing was new."""
 
     ensemble: str
     first: int | None = None
@@ -90,7 +90,7 @@ class Part:
 
 @define
 class TaskReport:
-    """`runs`: the zxids written, (first, last) of one epoch without a hole; `transactions`: how many."""
+    """What a task wrote. `runs`: zxids, (first, last) of one epoch without a hole. `transactions`: how many."""
 
     ensemble: str
     parts: list[Part] = field(factory=list)
@@ -115,14 +115,14 @@ def compact(
 
 
 def write_here(tasks: Sequence[WriteTask]) -> list[TaskReport]:
-    """In this process, one after the other."""
+    """Write in this process, one task after the other."""
     return [write_task(task) for task in tasks]
 
 
 def compact_with(
     write_all: Write, dirs: Dirs, out: str, *, uncommitted: bool = False, allow_holes: bool = False
 ) -> list[Compacted]:
-    """The same; `write_all` says where the work is done."""
+    """Do what `compact` does, with `write_all` running the tasks."""
     found = inventory(dirs)
     output = Output(out)
     aside = output.begin()
@@ -161,7 +161,7 @@ def compact_with(
 
 
 def _checked(output: Output, ensemble: str, members: Sequence[MemberFiles]) -> Done | None:
-    """What is there of an ensemble; it has to be the same one."""
+    """What the output has of an ensemble. Raises PipelineError if it belongs to another ensemble."""
     partition(ensemble, 0, "")
     done = output.manifest.ensembles.get(ensemble)
     if done is None:
@@ -170,7 +170,7 @@ def _checked(output: Output, ensemble: str, members: Sequence[MemberFiles]) -> D
     if done.kind != members[0].kind or (done.lineage and lineage and done.lineage != lineage):
         other = f"{done.kind}, lineage {done.lineage}" if done.lineage else done.kind
         raise PipelineError(
-            f"{output.place} has the history of another ensemble {ensemble} ({other}): name this one otherwise, as in "
+            f"{output.place} has the history of another ensemble {ensemble} ({other}): give this one another name, as "
             "NAME=DIR"
         )
     return done
@@ -187,8 +187,8 @@ def _added(
     before: Done | None,
     covers: Sequence[Cover],
 ) -> tuple[Compacted, Done | None]:
-    """What the tasks wrote of an ensemble, and what is there of it then; None if that is as it was. covers: what they
-    were to read."""
+    """What the tasks wrote for an ensemble, and what the output has of it then; None if nothing changed. covers: what
+    the tasks were to read."""
     runs = sorted(run for report in reports for run in report.runs)
     starts = [(before.last, before.last), *runs] if before is not None else runs
     ends = dict(covers[-1].ends) if covers else {}
@@ -298,12 +298,12 @@ class _Writing:
 
 
 class _PartFile:
-    """A file being written: rows are gathered to row groups."""
+    """A file being written: rows are collected into row groups."""
 
     def __init__(self, aside: Place, schema: pa.Schema) -> None:
         import secrets
 
-        # A task that is tried again writes other files; the driver gets the names of one attempt only.
+        # A task that is retried writes other files; the driver gets the names of one attempt only.
         self._name = f"{secrets.token_hex(8)}.parquet"
         self._stream: Any = aside.file_system.open_output_stream((aside / self._name).path)
         self._writer: Any = pq.ParquetWriter(self._stream, schema, compression="zstd")
@@ -334,11 +334,11 @@ class _PartFile:
         return Part(self._name, epoch, day, self._rows, self._first, self._last)
 
     def close(self) -> None:
-        """Let go of a file that is not to be finished."""
+        """Close a file that is not to be finished."""
         if not self._stream.closed:
             self._stream.close()
 
 
 def _day(number: int) -> str:
-    """The day of UTC so many days after 1970; what no calendar has becomes its first or last one."""
+    """The UTC day so many days after 1970; a day beyond the calendar becomes its first or last one."""
     return date.fromordinal(min(max(number + _EPOCH_DAY, 1), date.max.toordinal())).isoformat()

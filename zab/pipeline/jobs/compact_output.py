@@ -1,19 +1,19 @@
-"""The directory that `compact` writes: Parquet by ensemble, epoch and day, and a manifest that says what is in it.
+"""The output directory of `compact`: Parquet by ensemble, epoch and day, and a manifest that says what is in it.
 
     OUT/ensemble=E/epoch=N/day=YYYY-MM-DD/<first zxid>-<last zxid>.parquet
     OUT/_manifest.json          what is done, by ensemble: first and last zxid, transactions, rows, files, holes
     OUT/_aside-…                what a run is writing
 
-Readers of Parquet ignore names that begin with an underscore. A run is committed in four steps, so that wherever it is
-killed, every transaction is there once when the next run has begun:
+Readers of Parquet ignore names that begin with an underscore. A run is committed in four steps, so that, wherever it is
+killed, every transaction is in the output once when the next run has begun:
 
     1. every file is complete in the aside directory        killed before: the next run removes that directory
     2. the manifest says which files go where (`pending`)   from here on the next run goes on with the renames
     3. the files get their names, one rename each
-    4. the manifest says what is done now; the aside directory goes
+    4. the manifest says what is done now; the aside directory is removed
 
-Invariants: the manifest is replaced as a whole; a file in a partition never changes. Deliberately not here: two runs at
-once on one OUT. The later one to finish says so and gives up, unless both come to step 2 within the same moment.
+Invariants: the manifest is replaced as a whole; a file in a partition never changes. Not supported: two runs at once on
+one OUT. The later one to finish fails and says so, unless both reach step 2 at the same moment.
 """
 
 import contextlib
@@ -34,14 +34,14 @@ MANIFEST: Final = "_manifest.json"
 ASIDE: Final = "_aside-"
 VERSION: Final = 1
 _FORMAT: Final = "zab compact"
-# What Spark would not take for text: numbers, with Java's endings of them, and dates.
+# Names that Spark would not take for text: numbers, with Java's suffixes, and dates.
 _NO_TEXT: Final = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?[dDfF]?|[+-]?(NaN|Infinity)|[0-9]{4}-[0-9]{1,2}(-.*)?")
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 
 
 @frozen
 class Done:
-    """What is there of one ensemble. `holes`: (zxid, zxid that the history goes on with), where some is missing."""
+    """What the output has of one ensemble. `holes`: (zxid, zxid with which the history goes on)."""
 
     kind: str
     lineage: str | None
@@ -55,7 +55,7 @@ class Done:
 
 @define
 class Manifest:
-    """`pending`: renames (from, to), below OUT, that are to be done; `ensembles` says what is there after them."""
+    """The manifest. `pending`: renames (from, to), below OUT, still to be done. `ensembles`: the content after them."""
 
     ensembles: dict[str, Done] = field(factory=dict)
     pending: list[tuple[str, str]] = field(factory=list)
@@ -75,9 +75,7 @@ class Manifest:
         try:
             found = json.loads(data)
             if found["format"] != _FORMAT or found["version"] != VERSION:
-                raise PipelineError(
-                    f"{where} is of format {found['format']} {found['version']}, not {_FORMAT} {VERSION}"
-                )
+                raise PipelineError(f"{where} has format {found['format']} {found['version']}, not {_FORMAT} {VERSION}")
             done = {name: _done(values) for name, values in found["ensembles"].items()}
             return cls(done, [(str(source), str(target)) for source, target in found["pending"]])
         except (ValueError, KeyError, TypeError) as error:
@@ -93,8 +91,8 @@ def partition(ensemble: str, epoch: int, day: str) -> str:
     """The directory below OUT. Raises PipelineError for a name that a reader would take for a number or a date."""
     if not ensemble or _NO_TEXT.fullmatch(ensemble):
         raise PipelineError(
-            f"the name {ensemble!r} of an ensemble reads as a number or a date in a directory of Parquet: name it "
-            "otherwise, as in NAME=DIR"
+            f"the name {ensemble!r} of an ensemble reads as a number or a date in a directory of Parquet: give it "
+            "another name, as NAME=DIR"
         )
     escaped = _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", ensemble)
     return f"ensemble={escaped}/epoch={epoch}/day={day}"
@@ -110,7 +108,7 @@ def _plainly(place: Place) -> Iterator[None]:
 
 
 class Output:
-    """One OUT, opened: what a killed run left is finished or removed. Raises PipelineError, also from every method."""
+    """An opened OUT: what a killed run left is finished or removed. Raises PipelineError, as does every method."""
 
     def __init__(self, out: str) -> None:
         self.place = open_place(out.rstrip("/") or out)
@@ -154,7 +152,7 @@ class Output:
         return aside
 
     def abandon(self, aside: Place) -> None:
-        """Remove what a run that failed has written, unless the manifest says already that it is to be kept."""
+        """Remove what a failed run has written, unless the manifest already says that it is to be kept."""
         if self.manifest.pending:
             return
         with contextlib.suppress(OSError):
@@ -163,7 +161,7 @@ class Output:
                 self._system.delete_dir(self.place.path)
 
     def commit(self, aside: Place, moves: Sequence[tuple[str, str]], ensembles: dict[str, Done]) -> None:
-        """Make this run's files part of the output. moves: (name in the aside directory, path below OUT)."""
+        """Make the files of this run part of the output. moves: (name in the aside directory, path below OUT)."""
         with _plainly(self.place):
             if (self.place / MANIFEST).kind() and self._read() != self.manifest:
                 raise PipelineError(f"another run has written to {self.place} meanwhile: run it again")
@@ -183,7 +181,7 @@ class Output:
             self._system.delete_dir(aside.path)
 
     def _rename(self) -> None:
-        """Steps 3 and 4. A rename that was done already is passed over."""
+        """Do steps 3 and 4. A rename that was done already is skipped."""
         for source, target in self.manifest.pending:
             self._move(self.place / source, self.place / target)
         self.manifest.pending = []
@@ -194,4 +192,4 @@ class Output:
             self._system.create_dir(target.parent.path)
             self._system.move(source.path, target.path)
         elif target.kind() != "file":
-            raise PipelineError(f"{self.place} was changed by somebody else: {source} and {target} are both missing")
+            raise PipelineError(f"{self.place} was changed from outside: {source} and {target} are both missing")

@@ -1,21 +1,22 @@
-"""What is different between two states, as a table and as `zab` commands that make the second out of the first.
+"""The job `diff`: the differences between two states, as a table and as `zab` commands that turn one into the other.
 
     diff(before, after)        DataFrame of DIFF: a row for each path that was created, deleted or changed
     diff_commands(changes)     lines for a shell, in an order that works
 
-A change is one of data, ACL or stored owner (what kind of znode it is); `recreated` says that it was deleted and made
-again in between. Versions and times alone are no change.
+A change is one of data, ACL or stored owner (the kind of znode); `recreated` says that the znode was deleted and
+created again in between. Versions and times alone are no change.
 
-The commands delete first, children before their parents, then create and change, parents before their children. What is
-not text is given as base64, what is long through a pipe. Lines that begin with # name changes that no command can make:
+The commands delete first, children before their parents, then create and change, parents before their children. Data
+that is not text is given as base64, long data through a pipe. Lines that begin with # describe changes that no command
+can make:
 
-- an ephemeral lives with the session that makes it, and a command's session ends with it;
-- what ends by itself is not deleted, an ephemeral with its session and a TTL znode with its time, unless its parent is;
-- a znode of another kind has to be made anew, which is impossible while it keeps children;
-- data can be set to nothing only by making the znode anew;
-- ACLs that `zab acl set` cannot say: an empty one, a comma in an id, permissions without a letter.
+- an ephemeral lives as long as the session that creates it, and a command's session ends with the command;
+- ephemerals and TTL znodes, which end by themselves, are only deleted if their parent is;
+- a znode of another kind has to be created again, which is impossible while it keeps children;
+- data can become null only if the znode is created again;
+- `zab acl set` cannot express some ACLs: an empty one, a comma in an id, permissions without a letter.
 
-`/zookeeper/config` is every member's own text, and the sums of quotas are counted by the service: both are left out.
+`/zookeeper/config` is each member's own text, and the service counts the sums of quotas: both are left out.
 """
 
 import base64
@@ -52,14 +53,14 @@ DIFF: Final = (
     Column("time", "timestamp", "when that was"),
 )
 
-# What the kernel takes as one argument is 128 KiB.
+# The kernel takes at most 128 KiB as one argument.
 _ARGUMENT_BYTES_MAX: Final = 60_000
 _LETTERS: Final = frozenset("cdrwa")
 _COMPARED: Final = ("data", "acl", "owner")
 
 
 class Change(NamedTuple):
-    """The columns of a row of DIFF that the commands come from."""
+    """The columns of DIFF that the commands need."""
 
     path: str
     change: str
@@ -107,7 +108,7 @@ def diff(before: "DataFrame", after: "DataFrame") -> "DataFrame":
 
 
 def diff_commands(changes: "DataFrame") -> Iterator[str]:
-    """The lines for a shell that make the state after out of the state before. Rows of DIFF, in any order.
+    """Yield the lines for a shell that turn the state before into the state after. changes: rows of DIFF, in any order.
 
     Memory holds one partition of the rows at a time."""
     rows = changes.select(*Change._fields)
@@ -120,9 +121,9 @@ def _change(row: tuple[object, ...]) -> Change:
 
 
 def lines_of_deletions(changes: Iterable[Change]) -> Iterator[str]:
-    """What has to go; `changes` by falling path, so that children come before their parents.
+    """Yield the deletions. `changes` by falling path, so that children come before their parents.
 
-    Memory holds the paths of what ends by itself."""
+    Memory holds the paths of znodes that end by themselves."""
     ending: dict[str, list[Change]] = {}
     for change in changes:
         owner = change.owner_before or 0
@@ -136,7 +137,7 @@ def lines_of_deletions(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _deletion(path: str, ending: dict[str, list[Change]]) -> Iterator[str]:
-    """Of what is below it, too: nobody may delete a znode that has children."""
+    """Delete a znode, and before it those below it that end by themselves: a parent cannot be deleted."""
     for change in ending.pop(path, ()):
         yield from _deletion(change.path, ending)
     yield f"zab delete -- {quote(path)}"
@@ -153,7 +154,7 @@ def _parent(path: str) -> str:
 
 
 def lines_of_creations(changes: Iterable[Change]) -> Iterator[str]:
-    """What has to be made or set; `changes` by rising path, so that parents come before their children."""
+    """Yield the creations and changes. `changes` by rising path, so that parents come before their children."""
     for change in changes:
         if change.change == "created" or (change.change == "changed" and _is_replaced(change)):
             yield from _creation(change)
@@ -162,7 +163,7 @@ def lines_of_creations(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def _is_replaced(change: Change) -> bool:
-    """Whether it has to be made anew and can be: nobody may delete a znode that keeps children."""
+    """Whether the znode has to be created again, and can be: a znode that keeps children cannot be deleted."""
     is_nulled = "data" in change.fields and change.data_after is None
     keeps_children = bool(change.children_before) and bool(change.children_after)
     return ("owner" in change.fields or is_nulled) and not keeps_children
@@ -196,7 +197,7 @@ def _creation(change: Change) -> Iterator[str]:
 def _setting(change: Change) -> Iterator[str]:
     path, data, acl = change.path, change.data_after, change.acl_after or ""
     if "owner" in change.fields:
-        yield _note(path, "another kind of znode now, which cannot be made anew because it keeps children")
+        yield _note(path, "another kind of znode now, which cannot be created again because it keeps children")
     if "data" in change.fields:
         if data is None:
             yield _note(path, "without data now; a command can only make the data empty")
@@ -215,7 +216,7 @@ def _acl_setting(path: str, acl: str) -> str:
 
 
 def _piped(path: str, data: bytes) -> str:
-    """The shell's own printf takes text of any length."""
+    """A command for long data: the shell's own printf takes text of any length."""
     return f"printf %s {base64.b64encode(data).decode()} | zab set --base64 --file - -- {quote(path)}"
 
 
@@ -231,13 +232,13 @@ def _argument(data: bytes) -> tuple[str, str]:
 
 
 def _can_say(acl: str) -> bool:
-    """Whether `zab acl set` understands this text as what it means here."""
+    """Whether `zab acl set` understands this text in the same way."""
     return (
         bool(acl) and "\\" not in acl and all(_LETTERS.issuperset(part.rpartition(":")[2]) for part in acl.split(","))
     )
 
 
 def _note(path: str, text: str) -> str:
-    # Paths have no control characters, but files may be hostile.
+    # Paths should have no control characters, but files may be hostile.
     shown = path if path.isprintable() else ascii(path)
     return f"# {shown}: {text if text.isprintable() else ascii(text)}"

@@ -1,15 +1,15 @@
-"""Follows logs into Parquet: what `zab pipeline follow` does, exactly once, across kills and restarts.
+"""The job `follow`: writes logs to Parquet as they grow, exactly once, across kills and restarts.
 
     follow(spark, ["/var/lib/zab1", "/var/lib/zab2"], "/data/changes", "/data/changes.checkpoint")
 
-The checkpoint directory says how far it got; run again with the same two directories, it goes on there. Spark writes
-each batch into new files and then names them, in one step, in `_spark_metadata`: what is named there is all that
-`spark.read.parquet` reads. A batch that was killed half-way may leave files that are named nowhere; on local disks they
-are removed at the next start, so that other readers see each transaction once, too.
+The checkpoint directory says how far it got; run again with the same two directories, it goes on from there. Spark
+writes each batch into new files and then lists them, in one step, in `_spark_metadata`; `spark.read.parquet` reads only
+the listed files. A batch that was killed half-way may leave files that are not listed; on local disks the next start
+removes them, so that other readers also see each transaction once.
 
-Invariants: output and checkpoint belong together, each holds the same id, and neither is used with another. Otherwise
-Spark would take batches of a new checkpoint for ones that the output already has, and drop them. Two processes do not
-write to one output (on local disks, where a lock says so).
+Invariants: output and checkpoint belong together: both hold one id, and neither is used with another. Otherwise Spark
+would take batches of a new checkpoint for ones that the output already has, and drop them. Two processes do not write
+to one output (on local disks, where a lock prevents it).
 
 Deliberately not here: the stream itself (`streaming.stream`), and the command line.
 """
@@ -46,7 +46,7 @@ _NO_SPACE: Final = "No space left on device"
 
 @frozen
 class Progress:
-    """After a batch: its number, the rows in it, and the zxid that each ensemble is read up to."""
+    """The state after a batch: its number, its rows, and the zxid up to which each ensemble is read."""
 
     batch: int
     rows: int
@@ -69,11 +69,11 @@ def follow(
 ) -> None:
     """Write the transactions of these directories into Parquet files in `out`, and go on as more come.
 
-    starting: `earliest`, `latest` or the first zxid wanted; a checkpoint that has begun overrides it. rate:
-    transactions in a batch at most. once: return when all is written that is there now; otherwise it ends with an error
-    or a KeyboardInterrupt, which is raised once the stream has stopped. every: seconds between batches. columns: of
-    `schema.LOG`, else all. on_progress: called after batches with something new. Paths are local ones or URIs that
-    Spark takes. Raises PipelineError."""
+    starting: `earliest`, `latest` or the first zxid wanted; ignored if the checkpoint has begun. rate: the most
+    transactions of a batch. once: return when everything that is there now is written; otherwise the call ends with an
+    error or a KeyboardInterrupt, which is raised once the stream has stopped. every: seconds between batches. columns:
+    of `schema.LOG`; by default all. on_progress: called after each batch with something new. Paths are local ones or
+    URIs that Spark takes. Raises PipelineError."""
     out, checkpoint = _absolute(out), _absolute(checkpoint)
     options = {"dirs": json.dumps(list(dirs)), "startingZxid": str(starting), "uncommitted": str(uncommitted).lower()}
     if rate is not None:
@@ -110,7 +110,7 @@ def _ddl(names: list[str]) -> str:
 
 
 def _try_start(options: dict[str, str], names: list[str]) -> None:
-    """Say at once what is wrong with the directories or with where to start. Raises PipelineError."""
+    """Raise PipelineError at once if the directories, or the place to start, are wrong."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from zab.pipeline.streaming.stream import LogStreamReader
@@ -128,7 +128,7 @@ def _start(stream: "DataFrame", out: str, checkpoint: str, once: bool, every: fl
 
 @contextlib.contextmanager
 def _full_disk_named(out: str, checkpoint: str) -> Iterator[None]:
-    """Raise PipelineError where Spark's exception says somewhere that a disk is full."""
+    """Raise PipelineError if Spark's exception mentions a full disk."""
     from pyspark.errors import PySparkException
 
     try:
@@ -160,8 +160,8 @@ def _run(query: "StreamingQuery", on_progress: Callable[[Progress], None] | None
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """The SIGINTs that come in the block, noted and not raised: in the middle of a call to the JVM, one would leave the
-    connection unusable, with messages on standard error."""
+    """Note the SIGINTs in the block instead of raising KeyboardInterrupt, which would break the connection to the JVM
+    in the middle of a call, with messages on standard error."""
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -187,7 +187,7 @@ def _is_local(path: str) -> bool:
 
 
 def _absolute(path: str) -> str:
-    """A local path without its scheme and from the root; a URI as it is."""
+    """A local path made absolute and without a scheme; a URI as it is."""
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
     return path.rstrip("/") if "://" in path else os.path.abspath(os.path.expanduser(path))
@@ -195,7 +195,7 @@ def _absolute(path: str) -> str:
 
 @contextlib.contextmanager
 def _lock(checkpoint: str) -> Iterator[None]:
-    """No other process writes with this checkpoint meanwhile; the lock of a process that was killed is free."""
+    """Prevent other processes from using this checkpoint. The lock of a killed process is free."""
     try:
         os.makedirs(checkpoint, exist_ok=True)
         file = open(os.path.join(checkpoint, _LOCK), "ab")  # noqa: SIM115 - closed below
@@ -210,20 +210,20 @@ def _lock(checkpoint: str) -> Iterator[None]:
 
 
 def _pair(files: "_Files", out: str, checkpoint: str) -> None:
-    """Make sure that output and checkpoint belong together, and that they do from now on."""
+    """Check that output and checkpoint belong together; tie new ones together."""
     mine, theirs = f"{checkpoint}/{_OURS_IN_CHECKPOINT}", f"{out}/{_OURS_IN_OUT}"
     known, named = files.read(mine), files.read(theirs)
     if known is not None and known == named:
         return
     has_begun = files.exists(f"{checkpoint}/offsets")
     if named is not None:
-        raise PipelineError(f"{out} was written with another checkpoint than {checkpoint}")
+        raise PipelineError(f"{out} was not written with the checkpoint {checkpoint}")
     if known is None and (has_begun or files.names(checkpoint) - {_LOCK}):
-        raise PipelineError(f"{checkpoint} is not empty, and no checkpoint of this command")
+        raise PipelineError(f"{checkpoint} is not empty, and is no checkpoint of this command")
     if has_begun:
-        raise PipelineError(f"{checkpoint} belongs to another output than {out}, which does not hold what it wrote")
+        raise PipelineError(f"{checkpoint} does not belong to {out}, which does not hold what was written with it")
     if files.names(out):
-        raise PipelineError(f"{out} is not empty, and {checkpoint} knows nothing of it: give it a directory of its own")
+        raise PipelineError(f"{out} is not empty, and unknown to {checkpoint}: give a directory of its own")
     if known is None:
         known = json.dumps({"version": 1, "id": secrets.token_hex(16)})
         files.write(mine, known)
@@ -231,7 +231,7 @@ def _pair(files: "_Files", out: str, checkpoint: str) -> None:
 
 
 def _remove_unnamed(files: "_Files", out: str) -> None:
-    """Remove what a batch wrote that was killed before it was named."""
+    """Remove the files of a batch that was killed before they were listed."""
     named = set(_named(files, f"{out}/{SPARK_METADATA}"))
     for name in files.names(out):
         if name.startswith("part-") and name.endswith(".parquet") and name not in named:
@@ -240,7 +240,7 @@ def _remove_unnamed(files: "_Files", out: str) -> None:
 
 
 def _named(files: "_Files", metadata: str) -> Iterator[str]:
-    """The names of the files in Spark's list: the newest summary, and what came after it."""
+    """Yield the names of the files in Spark's list: in the newest summary, and in the entries after it."""
     batches = {name: name.removesuffix(".compact") for name in files.names(metadata)}
     numbered = {name: int(number) for name, number in batches.items() if number.isdecimal()}
     newest = max((number for name, number in numbered.items() if name.endswith(".compact")), default=-1)
@@ -252,7 +252,7 @@ def _named(files: "_Files", metadata: str) -> Iterator[str]:
 
 
 class _Files:
-    """A few small files, wherever Spark can write, through its own file systems."""
+    """Access to small files, wherever Spark can write, through its file systems."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._jvm: Any = spark.sparkContext._jvm
@@ -267,7 +267,7 @@ class _Files:
         return bool(system.exists(place))
 
     def names(self, path: str) -> set[str]:
-        """Of what is in a directory; nothing where there is none."""
+        """The names in a directory; empty if there is none."""
         system, place = self._at(path)
         return {one.getPath().getName() for one in system.listStatus(place)} if system.exists(place) else set()
 
@@ -282,7 +282,7 @@ class _Files:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """All or nothing."""
+        """Write all of the text or nothing."""
         system, place = self._at(path)
         _, aside = self._at(f"{path}.tmp")
         stream = system.create(aside, True)

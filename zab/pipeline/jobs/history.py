@@ -1,13 +1,13 @@
-"""Recorded client histories, checked: `zab pipeline history FILE ... --out X`.
+"""Checks recorded client histories: `zab pipeline history FILE ... --out X`.
 
     history(read_histories(spark, files)) -> a row for each violation; none: the history keeps its promises
-    check_table(read_history(files))      -> the same without Spark
+    check_table(read_history(files))      -> the violations, computed without Spark
 
-Two passes over the rows, each with one shuffle. By session: which reads come after a `sync`, and that the zxids of
-replies never fall. By znode: `zab.pipeline.history.znode`. Linearizability is local, so each znode is judged alone.
+Two passes over the rows, each with one shuffle. By session: which reads come after a `sync`, and whether the zxids of
+replies fall. By znode: `zab.pipeline.history.znode`. Linearizability is local, so each znode is judged by itself.
 Operations of different histories are never compared.
 
-Invariants: a pass holds the operations of one znode, no more. Deliberately not here: the format (`history.files`).
+Invariants: a pass holds only the operations of one znode. Deliberately not here: the format (`history.files`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -73,7 +73,7 @@ def history(operations: "DataFrame") -> "DataFrame":
 
 
 def check_table(table: pa.Table) -> pa.Table:
-    """The same of a table of HISTORY in memory."""
+    """Check a table of HISTORY in memory, without Spark."""
     by_session = table.sort_by([(name, "ascending") for name in ("history", "session", "operation", "part")])
     marked = pa.Table.from_batches(mark_sessions(iter(by_session.to_batches())), arrow_schema(_MARKED))
     by_znode = marked.sort_by([("history", "ascending"), ("path", "ascending")])
@@ -89,7 +89,7 @@ class _Session:
         self.highest: Operation | None = None
 
     def behind(self, one: Operation) -> str | None:
-        """Takes an answered operation; the one whose reply had a higher zxid, if this one's fell behind it."""
+        """Take an answered operation; return the one whose reply had a higher zxid, if there was one."""
         assert one.zxid is not None
         if self.highest is not None and self.highest.zxid is not None and one.zxid < self.highest.zxid:
             return str(self.highest)

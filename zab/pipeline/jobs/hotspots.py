@@ -1,9 +1,9 @@
-"""Where the writes go: by path, subtree, session and minute; churn, skew, and counters of sequences near their end.
+"""The job `hotspots`: where writes go, by path, subtree, session and minute; churn, skew, and counters near their end.
 
     hotspots(log, by="subtree", depth=2)
 
-`log` has each transaction once (`members="one"`). A write is one change of one znode: the parts of a multi count each,
-and so does each ephemeral that goes with its session. Bytes are those of the data written.
+`log` has each transaction once (`members="one"`). A write is one change of one znode: each part of a multi counts, and
+so does each ephemeral that is deleted with its session. Bytes are those of the data written.
 
 `VIEWS` has the columns of each result. Nothing is in any order.
 
@@ -33,7 +33,7 @@ COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "data", "version", "owner", "paths",
 )  # fmt: skip
-"""What it needs of the log."""
+"""The columns that it needs of the log."""
 
 _ENSEMBLE: Final = Column("ensemble", "string", "as in the log")
 _WRITES: Final = (
@@ -116,10 +116,10 @@ _CLOSE_TYPE: Final = -11
 def hotspots(
     log: DataFrame, by: str = "path", *, depth: int = 1, short_ms: int = SHORT_MS, bare_closes: bool = True
 ) -> DataFrame:
-    """The view `by` of the whole log given, one of VIEWS.
+    """One of VIEWS over the whole log that is given.
 
-    depth: of the roots of subtrees; a znode above it is its own root. short_ms: what counts as a short life.
-    bare_closes: see `zab.pipeline.jobs.znode_changes`. Raises PipelineError for another view or a depth below 1."""
+    depth: of the roots of subtrees; a znode above it is its own root. short_ms: a shorter life counts as short.
+    bare_closes: see `zab.pipeline.jobs.znode_changes`. Raises PipelineError for an unknown view or a depth below 1."""
     if by not in VIEWS:
         raise PipelineError(f"there are no hotspots by {by}: it is one of {', '.join(VIEWS)}")
     if depth < 1:
@@ -200,7 +200,7 @@ def _churn(changes: DataFrame, short_ms: int) -> DataFrame:
 
 
 def _skew(changes: DataFrame) -> DataFrame:
-    """Made from a histogram of how many have how many writes, which is short whatever the count of paths."""
+    """The skew, from a histogram (how many have how many writes) that is short whatever the count of paths."""
     kinds = F.array(
         F.struct(F.lit("path").alias("of"), F.col("path").alias("name")),
         F.struct(F.lit("session").alias("of"), F.format_string("0x%x", "session").alias("name")),
@@ -272,4 +272,4 @@ VIEWS: Final[dict[str, tuple[Column, ...]]] = {
     "skew": SKEW,
     "counters": COUNTERS,
 }
-"""What `by` may be, with the columns of the result."""
+"""The values of `by`, with the columns of the result."""

@@ -1,4 +1,4 @@
-"""Who held which lock, or led which election, when: from the ephemeral sequential znodes of the usual recipes.
+"""The job `locks`: who held which lock, or led which election, and when, judged by the znodes of the usual recipes.
 
     queue = locks(log)          one row for each contender: when it entered, got its turn, and left
     lock_summary(queue)         one row for each lock
@@ -10,11 +10,11 @@ is the order in which they were created. Names say more: kazoo (`<uuid>__lock__`
 `read-`, `write-`). Group membership can look the same: such names have the role `other`.
 
 A contender holds an exclusive lock from the moment when nobody is before it in the queue. A reader holds it when only
-readers are before it. A lease is held at once, because the log does not say how many there are. This is when the log
-gives it the lock: its client learns it a moment later, which is in no log.
+readers are before it. A lease is held at once, because the log does not say how many there are. These are the moments
+in the log: a client learns that it holds the lock a little later, which no log contains.
 
-A contender that was there before the log begins is known only by its delete, or from `znodes`, rows of snapshots. One
-that neither has is not seen, and those behind it in the queue seem to hold the lock.
+A contender that existed before the log begins is known only by its delete, or from `znodes`, rows of snapshots. If it
+is in neither, it is not seen, and the contenders after it in the queue seem to hold the lock.
 """
 
 import datetime
@@ -42,9 +42,9 @@ COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "version", "owner", "timeout", "error", "paths",
 )  # fmt: skip
-"""What it needs of the log."""
+"""The columns that it needs of the log."""
 ZNODE_COLUMNS: Final = ("ensemble", "path", "owner", "czxid", "ctime")
-"""What it needs of snapshots."""
+"""The columns that it needs of snapshots."""
 
 QUEUE: Final = (
     Column("ensemble", "string", "as in the log"),
@@ -136,7 +136,7 @@ def locks(
     zxid_max: int | None = None,
     bare_closes: bool = True,
 ) -> DataFrame:
-    """The contenders that were in a queue at any moment within the bounds, as it was at the upper ones.
+    """The contenders that were in a queue at any moment within the bounds, as of the upper bounds.
 
     subtree: locks at or below this path. bare_closes: see `zab.pipeline.jobs.znode_changes`."""
     until_then = log.where(in_range(until=until, zxid_max=zxid_max))
@@ -163,7 +163,7 @@ def locks(
 
 
 def _with_seeds(changes: DataFrame, znodes: DataFrame, wanted: SqlColumn) -> DataFrame:
-    """With the ephemerals that snapshots have, each as the create that it says it comes from."""
+    """Add the ephemerals of snapshots, each as the create that its Stat names."""
     owner = F.col("owner")
     is_ephemeral = (owner != 0) & (owner != F.lit(-(2**63))) & (F.shiftrightunsigned(owner, 40) != 0xFF0000)
     seeds = (
@@ -193,7 +193,7 @@ def _with_seeds(changes: DataFrame, znodes: DataFrame, wanted: SqlColumn) -> Dat
 
 
 def _contenders(lives: DataFrame) -> DataFrame:
-    """Of the lives of znodes with a number at the end: those of ephemerals, and those that may be one's."""
+    """The lives of znodes with a number at the end that are, or may be, ephemerals."""
     created, deleted = F.col("created"), F.col("deleted")
     owner = F.col("created.owner")
     is_contender = created.isNotNull() & (owner == F.col("created.session")) & (owner != 0)
@@ -228,7 +228,7 @@ def _contenders(lives: DataFrame) -> DataFrame:
 
 
 def _turns(contenders: DataFrame) -> DataFrame:
-    """Who of each queue had a turn, and when: from those before it, by way of the moments at which they were gone."""
+    """Find which contenders of each queue had a turn, and when, from the moments at which those before them left."""
     leaving = (
         F.when(~F.col("is_gone"), None)
         .when(F.col("left_type").isNull(), "unknown")
@@ -267,7 +267,7 @@ def _turns(contenders: DataFrame) -> DataFrame:
 
 
 def _entering() -> SqlColumn:
-    """When a contender came; those from before the log in the order of their numbers, before all others."""
+    """The moment when a contender came; those from before the log come first, in the order of their numbers."""
     unseen = F.struct(F.lit(_BEFORE_THE_LOG).cast("bigint").alias("zxid"), F.col("number").alias("part"))
     seen = F.struct(F.col("entered_zxid").alias("zxid"), F.col("entered_part").cast("bigint").alias("part"))
     return F.when(F.col("entered_zxid").isNull(), unseen).otherwise(seen)
@@ -302,7 +302,7 @@ def _with_durations(queue: DataFrame) -> DataFrame:
 
 
 def lock_summary(queue: DataFrame) -> DataFrame:
-    """One row for each lock of what `locks` gave."""
+    """One row for each lock. queue: the result of `locks`."""
     held, leaving = F.col("held"), F.col("leaving")
     waited, turn = F.when(held, F.col("waited_ms")), F.when(held, F.col("held_ms"))
     return queue.groupBy("ensemble", "lock").agg(
@@ -325,8 +325,8 @@ def lock_summary(queue: DataFrame) -> DataFrame:
 
 
 def overlaps(queue: DataFrame) -> DataFrame:
-    """Of what `locks` gave, the turns that another session ended by deleting the holder's znode, where the next one's
-    turn came while the holder's session lived and had not entered the queue again."""
+    """The turns that another session ended by deleting the holder's znode, if the next turn came while the holder's
+    session lived and had not entered the queue again. queue: the result of `locks`."""
     of_session = Window.partitionBy("ensemble", "lock", "session").orderBy("entered_zxid")
     of_lock = Window.partitionBy("ensemble", "lock").orderBy("acquired_zxid", "entered_zxid", "number")
     following = F.struct("name", "session", "role", "acquired", "acquired_zxid", "left", "left_zxid")
@@ -369,5 +369,5 @@ def overlaps(queue: DataFrame) -> DataFrame:
 
 
 def _ending(zxid: SqlColumn, time: SqlColumn, by: str, after: SqlColumn) -> SqlColumn:
-    """What ends an overlap, if it is there and came after the removal."""
+    """An event that ends an overlap, if it happened after the removal; else null."""
     return F.when(zxid > after, F.struct(zxid.alias("zxid"), time.alias("time"), F.lit(by).alias("by")))

@@ -1,16 +1,16 @@
-"""The life of each session: who opened it when, what it made, how it ended; and waves of expiry.
+"""The job `sessions`: the life of each session (when it was opened, what it did, how it ended), and waves of expiry.
 
     lives = sessions(log)
     waves(lives)                    many that expired within a few seconds, and the ephemerals they took along
 
-`log` has each transaction once (`members="one"`). The number of the request says how a session ended: what a client
-sends has a number, the leader's own closeSession of an expired session has 0. A client may begin to count at 0, though,
-so a close with number 0 that came before the session's timeout could have run out is a client's as well. One that came
-later is the leader's only where the session has shown that it does not count so: it wrote, and never with number 0. Of
-the others the log cannot tell, as of a client on a loaded machine that only read, and closed late: `UNTOLD`.
+`log` has each transaction once (`members="one"`). The number of the request says how a session ended: a client's
+requests have numbers, the leader's own closeSession of an expired session has 0. A client may begin to count at 0,
+though, so a close with number 0 that came before the session could time out is a client's, too. A later one is the
+leader's only if the session has shown that it does not count from 0: it wrote, and never with number 0. For the others
+the log cannot tell, for example a client on a loaded machine that only read, and closed late: `UNTOLD`.
 
-Of what a session does, the log has only the writes. It was heard last at its last write *or later*: reads and pings are
-not in a log. So it was silent for `silent_ms` at most; for an expired session that is at least the timeout.
+The log has only the writes of a session. It was last heard at its last write *or later*: reads and pings are not in a
+log. So it was silent for at most `silent_ms`; for an expired session that is at least the timeout.
 
 `known`, rows of sessions of snapshots, has sessions that were opened before the log begins.
 """
@@ -39,9 +39,9 @@ COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "owner", "timeout", "error", "paths",
 )  # fmt: skip
-"""What it needs of the log."""
+"""The columns that it needs of the log."""
 KNOWN_COLUMNS: Final = ("ensemble", "session", "timeout")
-"""What it needs of the sessions of snapshots."""
+"""The columns that it needs of the sessions of snapshots."""
 
 CLOSED: Final = "closed"
 EXPIRED: Final = "expired"
@@ -97,7 +97,7 @@ def sessions(
     zxid_max: int | None = None,
     bare_closes: bool = True,
 ) -> DataFrame:
-    """One row for each session that was open at any moment within the bounds, as it was at the upper ones.
+    """One row for each session that was open at any moment within the bounds, as of the upper bounds.
 
     bare_closes: see `zab.pipeline.jobs.znode_changes`."""
     until_then = log.where(in_range(until=until, zxid_max=zxid_max))
@@ -113,7 +113,7 @@ def _lives(rows: DataFrame) -> DataFrame:
     is_open, is_close = F.col("type") == _OPEN_TYPE, F.col("type") == _CLOSE_TYPE
     is_taken = is_close & (F.col("kind") == DELETE)
     is_refused = F.col("type") == _REFUSED_TYPE
-    # What a session asks for after its end is refused, and is not a sign of life.
+    # Requests after a session's end are refused, and are no sign of life.
     is_alive = F.col("zxid").isNotNull() & ~is_close & ~(is_refused & (F.col("error") == _SESSION_EXPIRED))
     is_request = is_alive & ~is_open & F.coalesce(F.col("part") == 0, F.lit(True))
     is_ephemeral = (F.col("kind") == CREATE) & (F.col("owner") == F.col("session"))
@@ -161,11 +161,11 @@ def _lives(rows: DataFrame) -> DataFrame:
 
 
 def waves(lives: DataFrame, *, within_ms: int = 5000, least: int = 3) -> DataFrame:
-    """Sessions that expired one after the other, never more than `within_ms` apart, where there are `least` or more.
+    """At least `least` sessions that expired one after the other, never more than `within_ms` apart.
 
-    lives: what `sessions` gave."""
-    # Neighbours are looked for among slots of that length, not among sessions: there are far fewer, and within one slot
-    # no two are further apart.
+    lives: the result of `sessions`."""
+    # Neighbours are found among slots of that length, not among sessions: there are far fewer slots, and no two
+    # sessions within one are further apart.
     slots = (
         lives.where(F.col("ending") == EXPIRED)
         .groupBy("ensemble", F.floor(F.unix_micros("ended") / (within_ms * 1000)).alias("slot"))

@@ -1,18 +1,18 @@
-"""Whether the members of an ensemble hold one history, and each of them all of it: `zab pipeline verify DIRS`.
+"""The job `verify`: whether an ensemble's members hold one history, and each all of it: `zab pipeline verify DIRS`.
 
-    verify(spark, dirs) -> a row for each finding (VERIFY): what deviates, with its place, and what is stated
+    verify(spark, dirs) -> a row for each finding (VERIFY): deviations, with their places, and what is only stated
 
-Every log file is read once, by one task, and becomes a few numbers (`verify.files`); the driver puts those together
+One task reads each log file once and reduces it to a few numbers (`verify.files`); the driver combines them
 (`verify.compare`); only the stretches of zxids that differ are read again, batch by batch. So the cost is that of
-reading the files, and what travels is small: two digests for each member and bucket of 65,536 zxids or more.
+reading the files, and little is sent: two digests for each member and bucket of 65,536 zxids or more.
 
 It checks all checksums; that zxids rise without a gap, in a file and from file to file; where epochs begin and end;
 that equal zxids have equal bytes on all members; with `chains`, that every batch continues the one before it; with
 `snapshots`, that snapshots are whole and equal on all members (`verify.snapshots`); with `replays`, that the newest
 snapshots are what the logs make of older ones (`verify.replay`).
 
-A member that has less at the end (it lags) or at the beginning (it keeps less) does not deviate. ZooKeeper's logs say
-nothing about their end: a tail that is lost there looks like a lag, and is stated with its place.
+A member that has less at the end (it lags) or at the beginning (it keeps less) does not deviate. ZooKeeper's logs do
+not say where they end: a lost tail looks like a lag, and is stated with its place.
 
 Invariants: nothing is written, members may be running. Memory: a window in a worker, the numbers of all buckets in the
 driver, at most some 200,000 for each member.
@@ -61,7 +61,7 @@ VERIFY: Final = (
 
 _SHIFT_MIN: Final = 16
 _BUCKETS_MAX: Final = 200_000
-# What a transaction takes in a log at the least: the count of buckets is only to stay in bounds.
+# The least size of a transaction in a log; it only has to bound the count of buckets.
 _TRANSACTION_BYTES: Final = 64
 _SLICES_MAX: Final = 4_096
 _SLICES_PER_CORE: Final = 2
@@ -70,7 +70,7 @@ _TAIL_ZXIDS: Final = 1 << 20
 T = TypeVar("T")
 
 _Key: TypeAlias = tuple[str, int, int, bool]
-"""Of a Drill: what Spark can hash alike in every process."""
+"""A Drill as a key that Spark hashes alike in every process."""
 _Ranges: TypeAlias = tuple[Span, list[tuple[Drill, tuple[int, int]]]]
 Examine: TypeAlias = Callable[[Sequence[Task]], list[FileReport]]
 Configurations: TypeAlias = Callable[[Sequence[SnapshotFile]], list[Configuration | None]]
@@ -82,15 +82,15 @@ def verify(
 ) -> "DataFrame":
     """The findings, deviations first: rows of VERIFY. Raises PipelineError.
 
-    chains: hash every batch of native logs. snapshots: read all snapshots. replays: so many of the newest snapshots of
-    each ensemble are compared with what the logs make of older ones, which reads all snapshots too."""
+    chains: hash every batch of native logs. snapshots: read all snapshots. replays: how many of the newest snapshots of
+    each ensemble are compared with what the logs make of older ones; this reads all snapshots, too."""
     return as_rows(spark, findings_of(spark, dirs, chains=chains, snapshots=snapshots, replays=replays))
 
 
 def findings_of(
     spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False, replays: int = 0
 ) -> list[Finding]:
-    """The same as `verify`, not as a DataFrame yet."""
+    """The findings of `verify` as a list."""
     context = spark.sparkContext
 
     def examine_all(tasks: Sequence[Task]) -> list[FileReport]:
@@ -129,8 +129,8 @@ def as_rows(spark: "SparkSession", findings: Iterable[Finding]) -> "DataFrame":
 
 
 def _spread(context: "SparkContext", items: Sequence[T], size: Callable[[T], int]) -> "RDD[T]":
-    """Each of Spark's tasks gets about as many bytes: one large file, or many small ones. Starting a task takes as long
-    as reading some megabytes."""
+    """Give each Spark task about as many bytes: one large file, or many small ones. Starting a task takes as long as
+    reading some megabytes."""
     least = context.defaultParallelism * _SLICES_PER_CORE
     count = max(1, min(max(least, sum(map(size, items)) // TASK_BYTES), len(items), _SLICES_MAX))
     largest_first = sorted(items, key=size, reverse=True)
@@ -142,12 +142,12 @@ def _each(items: Sequence[T]) -> Sequence[T]:
 
 
 def examine_here(tasks: Sequence[Task]) -> list[FileReport]:
-    """In this process, one after the other."""
+    """Examine the files in this process, one after the other."""
     return [examine(task) for task in tasks]
 
 
 def look_here(ranges: Sequence[_Ranges]) -> list[Finding]:
-    """In this process."""
+    """Look into the ranges in this process."""
     parts: dict[_Key, list[Held]] = {}
     for each in ranges:
         for key, part in _read_ranges(each):
@@ -156,7 +156,7 @@ def look_here(ranges: Sequence[_Ranges]) -> list[Finding]:
 
 
 def look_for_configurations_here(files: Sequence[SnapshotFile]) -> list[Configuration | None]:
-    """In this process."""
+    """Read the configurations in this process."""
     return [configuration_in(file) for file in files]
 
 
@@ -168,8 +168,8 @@ def find(
     *,
     chains: bool = True,
 ) -> list[Finding]:
-    """Every finding of the members' logs, deviations first. `examine_all`, `look_into` and `look_for_configurations`:
-    where the work is done."""
+    """Every finding in the members' logs, deviations first. `examine_all`, `look_into` and `look_for_configurations`
+    do the work, here or in Spark."""
     findings: list[Finding] = []
     tasks: list[Task] = []
     plans: dict[str, tuple[int, tuple[int, ...]]] = {}
@@ -198,13 +198,13 @@ def find(
 
 
 def _newest_snapshot(members: Sequence[MemberFiles]) -> list[SnapshotFile]:
-    """Of all of them, by its name; none where there is none."""
+    """The newest snapshot of all members, by its name; empty if there is none."""
     snapshots = [snapshot for member in members for snapshot in member.snapshots]
     return sorted(snapshots, key=lambda snapshot: snapshot.zxid)[-1:]
 
 
 def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> list[Finding]:
-    """Every finding of the members' snapshots, each alone and compared with each other."""
+    """Every finding in the members' snapshots, each by itself and compared with the others."""
     findings: list[Finding] = []
     for ensemble in found.ensembles:
         findings += compare_snapshots([report for report in reports if report.ensemble == ensemble])
@@ -212,7 +212,7 @@ def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> li
 
 
 def _buckets(members: Sequence[MemberFiles]) -> tuple[int, tuple[int, ...]]:
-    """How wide the buckets are, as a power of two, and where they are cut: at the beginnings of the members."""
+    """The width of the buckets, as a power of two, and where they are cut: where the members' histories begin."""
     largest = max(sum(log.size for log in member.logs) for member in members) if members else 0
     shift = _SHIFT_MIN
     while largest // _TRANSACTION_BYTES >> shift > _BUCKETS_MAX:
@@ -225,7 +225,7 @@ def _by_name(reports: list[FileReport]) -> list[FileReport]:
 
 
 def _ranges(drills: Sequence[Drill], histories: Sequence[MemberHistory]) -> list[_Ranges]:
-    """Which files hold anything of the stretches to be looked into."""
+    """The files that overlap with the stretches to look into."""
     result: list[_Ranges] = []
     for history in histories:
         for report in history.reports:
@@ -253,7 +253,7 @@ def _compare_parts(parts: tuple[_Key, Iterable[Held]]) -> list[Finding]:
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:
-    """Without the chains that differ only because contents before them differ."""
+    """Leave out chains that differ only because contents before them differ."""
     first: dict[str, int] = {}
     for one in findings:
         if one.kind == "differs":
@@ -262,7 +262,7 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
 
 
 def _located(finding: Finding, histories: Sequence[MemberHistory]) -> Finding:
-    """With the offset of its zxid in its file, where that was not known yet."""
+    """Fill in the offset of the finding's zxid in its file, if it was not known yet."""
     if finding.offset is not None or finding.file is None or finding.zxid is None:
         return finding
     for history in histories:

@@ -1,12 +1,12 @@
-"""The changes of znodes that a log's rows say, one row for each znode that a transaction changed; and their lives.
+"""Derives from a log's rows the changes of znodes, one row for each znode that a transaction changed, and their lives.
 
     changes = znode_changes(log)        creates, deletes, new data, new ACLs, in any order
     lives = znode_lives(changes)        from each create to the delete that ended it
 
-The parts of a multi are rows already. A closeSession becomes one delete for each ephemeral that it deleted. Where the
-log does not list them (`paths` is null: ZooKeeper before 3.6, or `closeSessionTxn.enabled=false`), a delete is assumed
-for each ephemeral that the session ever made, and dropped unless that znode exists then and is the session's. This
-needs a second pass over the log, which `bare_closes=False` saves where the log is known to have no such closeSession.
+The parts of a multi are rows already. A closeSession becomes one delete for each ephemeral that it deleted. If the log
+does not list them (`paths` is null: ZooKeeper before 3.6, or `closeSessionTxn.enabled=false`), a delete is assumed for
+each ephemeral that the session ever created, and dropped unless that znode exists then and belongs to the session. This
+needs a second pass over the log; pass `bare_closes=False` if the log is known to have no such closeSession.
 
     kind      create, set, acl or delete
     order     struct (zxid, part): the order of changes; the deletes of one closeSession are at one moment
@@ -32,7 +32,7 @@ LOG_COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "data", "version", "acl", "owner", "paths",
 )  # fmt: skip
-"""What `znode_changes` needs of the log; a job that has no use for `data` or `acl` may leave these out."""
+"""The columns that `znode_changes` needs of the log; a job that does not use `data` or `acl` may leave these out."""
 
 _KINDS: Final = {
     CREATE: types_with(Effect.CREATE),
@@ -44,7 +44,7 @@ _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 def znode_changes(log: DataFrame, *, bare_closes: bool = True, others: bool = False) -> DataFrame:
-    """One row for each change of a znode, as described above.
+    """One row for each change of a znode.
 
     others: also one row, with neither kind nor path, for each row of the log that changes no znode or closes a
     session."""
@@ -110,7 +110,7 @@ def _with_assumed_deletes(log: DataFrame, changes: DataFrame, others: bool) -> D
 
 
 def znode_lives(changes: DataFrame) -> DataFrame:
-    """One row for each create, with what ended it; and for each delete of a znode whose create the rows do not have.
+    """One row for each create, with its end, and for each delete of a znode whose create is not in the rows.
 
     ensemble, path; created: struct (order, time, session, owner, version), null if the rows do not have it; deleted:
     struct (order, time, session, cxid, type), null if the znode is still there, and with a null type if only a later

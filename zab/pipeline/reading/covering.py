@@ -1,13 +1,13 @@
 """Each transaction of an ensemble once, from several members' logs.
 
-One member's log is read; what is missing or damaged in it comes from the next one's, for exactly those zxids, and what
+One member's log is read; what is missing or damaged in it comes from the next member, for exactly those zxids, and what
 is missing there from the one after. So a damaged block costs no other rows.
 
-What is missing says `zab.pipeline.reading.missing`; between epochs also what could not be read there counts. What no
-member has is told once, as the damage that is in its place, or as a gap where there is none.
+`zab.pipeline.reading.missing` decides what is missing; between epochs, what could not be read counts as missing, too.
+What no member has is reported once: as the damage in its place, or as a gap if there is none.
 
 Invariants: zxids rise; none comes twice; the rows carry the member and position that they were read from. Deliberately
-not here: whether the members agree (`verify`); the first one that has a transaction is believed.
+not here: whether the members agree (`verify`); the first member that has a transaction is believed.
 """
 
 from collections.abc import Generator, Iterator
@@ -29,8 +29,8 @@ Found: TypeAlias = tuple[Span, Transactions | Damage]
 @frozen
 class Cover:
     """A range of zxids, (after, until], and the spans of each member that reach into it, the preferred member first.
-    `ends` holds (epoch, zxid): how far the epochs are known to go. Of a hole in a member's log: `place` is where it is
-    there, and `is_explained` that there is damage in its place."""
+    `ends` holds (epoch, zxid): how far the epochs are known to go. For a hole in a member's log, `place` is its place
+    there, and `is_explained` says that there is damage in its place."""
 
     members: tuple[tuple[Span, ...], ...]
     after: int
@@ -41,8 +41,8 @@ class Cover:
 
 
 def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bool]:
-    """The transactions in this range, each with the span that it was read from, and the Damage that no other member
-    could make good. Returns whether nothing is missing."""
+    """Yield the transactions in this range, each with the span that it was read from, and the Damage for which no
+    other member has a replacement. Returns whether nothing is missing."""
     ends = dict(wanted.ends)
     if not wanted.members:
         if wanted.place and not wanted.is_explained and is_missing(wanted.after, wanted.until + 1, ends):
@@ -69,7 +69,7 @@ def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bo
                     is_whole &= yield from _fill(hole, place, damage, use_index)
                 yield span, shown(span, rows)
                 reached = int(rows.zxid[-1])
-            # What is wrong with a window comes before its rows.
+            # The damage in a window comes before its rows.
             read_to = int(found.position[-1])
             damage = [(other, one) for other, one in damage if other is span and one.offset > read_to]
     if reached < wanted.until and is_missing(reached, wanted.until + 1, ends):
@@ -81,8 +81,8 @@ def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bo
 def _fill(
     hole: Cover, place: tuple[Span, int], damage: list[tuple[Span, Damage]], use_index: bool
 ) -> Generator[Found, None, bool]:
-    """What the other members have of this range; the damage too, unless they have all of it. `place`: of the hole in
-    the log of the member that was read."""
+    """Yield what the other members have of this range, and the damage, unless they have all of it. `place`: where the
+    hole is in the log that was read."""
     is_explained = hole.is_explained or any(one.kind != TORN for _, one in damage)
     told = evolve(hole, place=hole.place or place, is_explained=is_explained)
     is_whole = yield from cover(told, use_index=use_index)
@@ -93,7 +93,7 @@ def _fill(
 
 
 def _contiguous(rows: Transactions) -> Iterator[Transactions]:
-    """The rows, cut where zxids are missing."""
+    """Cut the rows where zxids are missing."""
     zxids = rows.zxid
     cuts = np.flatnonzero(np.diff(zxids) != 1) + 1
     if not len(cuts):

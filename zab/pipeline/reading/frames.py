@@ -52,12 +52,11 @@ def read_log(
 ) -> "DataFrame":
     """The transactions in the logs of these directories, one row each (a multi: one for each part), as `schema.LOG`.
 
-    `columns` are the names that are needed, in the order wanted; fewer cost less. The bounds are inclusive; times are
-    datetimes with a zone or ms since 1970. `members`: "all" gives every member's log, "one" each
-    transaction of an ensemble once. Without `uncommitted`, nothing is shown that a change of leader could take away
-    (`visible`). The DataFrame shows what was there at this call. Filters on it drop rows that have been read: only the
-    bounds and `columns` save reading, and without bounds a large log is warned of (WholeLogWarning). Raises
-    PipelineError."""
+    `columns` are the names of the columns, in their order; fewer cost less. The bounds are inclusive; times are
+    datetimes with a zone or ms since 1970. `members`: "all" gives every member's log, "one" gives each transaction of
+    an ensemble once. Without `uncommitted`, nothing is shown that a change of leader could take away (`visible`). The
+    DataFrame shows the logs as of this call. Filters on it only drop rows after they were read: to read less, give
+    bounds and `columns`. A large log without bounds causes a WholeLogWarning. Raises PipelineError."""
     wanted = Range.of(zxid_min, zxid_max, time_min, time_max)
     return _read(spark, LogSource.name(), dirs, LOG, columns, wanted, members, uncommitted)
 
@@ -74,8 +73,8 @@ def read_damage(
     members: Members = "all",
     uncommitted: bool = False,
 ) -> "DataFrame":
-    """What is wrong with the logs of these directories, one row each, as `schema.DAMAGE`: bytes that cannot be read,
-    transactions that are missing. Files that lie wholly outside of the bounds are not looked at, the others as a whole.
-    Raises PipelineError."""
+    """The damage in the logs of these directories, one row each, as `schema.DAMAGE`: bytes that cannot be read, and
+    missing transactions. Files that lie outside of the bounds are skipped, all others are read as a whole. Raises
+    PipelineError."""
     wanted = Range.of(zxid_min, zxid_max, time_min, time_max)
     return _read(spark, DamageSource.name(), dirs, DAMAGE, columns, wanted, members, uncommitted)

@@ -1,13 +1,12 @@
-"""What the logs of an ensemble cover, and whether the bounds that a user gives overlap with it.
+"""Finds which transactions the logs of an ensemble keep, and checks that a user's bounds overlap with them.
 
-The latter is checked because bounds that do not overlap would give no rows, and no rows look like an answer.
+Bounds that do not overlap would give no rows, which looks like an answer.
 
-    check_range(dirs, Range.of(…))      raises PipelineError, with what is kept, when nothing can lie within
-    kept(dirs)                          what the logs of each ensemble cover
+    check_range(dirs, Range.of(…))      raises PipelineError, which says what is kept, if nothing can lie within
+    kept(dirs)                          what the logs of each ensemble keep
 
-Only the beginning and the end of each ensemble's logs are read for it, in this process. Times may go back, in
-ZooKeeper's logs with any change of the leader, in ours where a clock was wrong, so all logs are read before the answer
-is no.
+Only the beginning and the end of each ensemble's logs are read, in this process. Times may go back, in ZooKeeper's logs
+with any change of leader, in native ones where a clock was wrong, so all logs are read before the answer is no.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,8 +27,8 @@ __all__ = ["Kept", "check_range", "kept"]
 
 @frozen
 class Kept:
-    """The transactions of one ensemble that may be shown: the first and the last zxid; the times, in ms, as far as the
-    beginning and the end of the logs say them. `is_whole`: nothing older was ever there."""
+    """The transactions of one ensemble that may be shown: the first and the last zxid, and the lowest and highest time
+    (in ms) at the beginning and the end of the logs. `is_whole`: the logs go back to the first transaction."""
 
     ensemble: str
     zxid_min: int
@@ -40,7 +39,7 @@ class Kept:
 
     @classmethod
     def of(cls, members: list[MemberFiles], tasks: list[Task]) -> Self | None:
-        """None when there are no transactions. Raises PipelineError."""
+        """Read the beginning and the end; None if there are no transactions. Raises PipelineError."""
         first = next(_transactions(tasks), None)
         last = next(_all_of_last(tasks), None)
         if first is None or last is None:
@@ -74,7 +73,7 @@ def _transactions(tasks: Iterable[Task]) -> Iterator[Transactions]:
 
 
 def _all_of_last(tasks: list[Task]) -> Iterator[list[Transactions]]:
-    """The last task's, or of the one before it if that has none, and so on."""
+    """Yield the transactions of the last task that has any, then of the one before it, and so on."""
     for task in reversed(tasks):
         found = list(_transactions([task]))
         if found:
@@ -88,7 +87,7 @@ def _time_text(time_ms: int) -> str:
 
 
 def kept(dirs: Dirs, *, uncommitted: bool = False) -> list[Kept]:
-    """What the logs in these directories cover, by ensemble, as far as it may be shown. Raises PipelineError."""
+    """What the logs in these directories keep, by ensemble, as far as it may be shown. Raises PipelineError."""
     found = inventory(dirs)
     groups = [members for members in found.ensembles.values() if any(member.logs for member in members)]
     known = (Kept.of(members, _tasks(found, members, Range(), uncommitted)) for members in groups)
@@ -96,7 +95,7 @@ def kept(dirs: Dirs, *, uncommitted: bool = False) -> list[Kept]:
 
 
 def check_range(dirs: Dirs, wanted: Range, *, uncommitted: bool = False) -> None:
-    """Raises PipelineError when no transaction of any ensemble in these directories can lie within the bounds."""
+    """Raise PipelineError if no transaction of any ensemble in these directories can lie within the bounds."""
     if wanted == Range():
         return
     found = inventory(dirs)
@@ -121,7 +120,7 @@ def _tasks(found: Inventory, members: list[MemberFiles], wanted: Range, uncommit
 
 
 def _is_found(found: Inventory, members: list[MemberFiles], wanted: Range, uncommitted: bool) -> bool:
-    """Whether the times went back so far that something lies within the bounds all the same."""
+    """Whether times went back so far that something lies within the bounds after all."""
     if wanted.time_min is None and wanted.time_max is None:
         return False
     return next(_transactions(_tasks(found, members, wanted, uncommitted)), None) is not None

@@ -1,4 +1,4 @@
-"""Spark's own data sources `zab.log` and `zab.damage`: `spark.read.format("zab.log").option("dirs", …).load()`.
+"""The data sources `zab.log` and `zab.damage` for Spark: `spark.read.format("zab.log").option("dirs", …).load()`.
 
     option          value
     dirs            directories, as a JSON list or with commas between them
@@ -7,12 +7,12 @@
     members         all (default), or one: each transaction once
     uncommitted     true: also what a change of leader could still take away
 
-Columns are chosen with `.schema("zxid bigint, path string")`. Filters are not pushed down on purpose: Spark 4.3 keeps
-one mutable plan for each `load()`, and would give wrong rows. So a plan without a range says on standard error how much
-it reads, where that is much. For the same reason a DataFrame shows what was there when it was loaded; load again to see
-more. What is wrong with an option is one sentence in Spark's exception, without the stack of the worker that found it.
+Columns are chosen with `.schema("zxid bigint, path string")`. Filters are deliberately not pushed down: Spark 4.3 keeps
+one mutable plan for each `load()`, and would give wrong rows. So a plan without a range reports on standard error how
+much it reads, if that is much. For the same reason a DataFrame shows the logs as of its loading; load again to see
+more. A wrong option gives one sentence in Spark's exception, without the stack of the worker that found it.
 
-Invariant: rows leave as Arrow record batches of exactly the schema that was asked for.
+Invariant: the record batches have exactly the schema that was requested.
 """
 
 import base64
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 __all__ = ["DamageSource", "LogSource", "damage_rows", "pack_plan", "plan_of", "register", "size_warning"]
 
 WARNED_BYTES: Final = 1 << 30
-"""From which size on a plan without a range warns: some ten seconds of reading."""
+"""A plan without a range warns from this size on: some ten seconds of reading."""
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `zab.log`, `zab.damage` and `zab.snapshot` known to a session."""
+    """Register `zab.log`, `zab.damage` and `zab.snapshot` with a session."""
     for source in (LogSource, DamageSource, SnapshotSource):
         spark.dataSource.register(source)
 
 
 def size_warning(found: Inventory, wanted: Range) -> str | None:
-    """What to say of a plan that reads much: Spark's filters come too late, they drop rows that have been read."""
+    """The warning for a plan that reads much, if it does: Spark's filters only drop rows after they were read."""
     size = sum(log.size for member in found.members for log in member.logs)
     if wanted != Range() or size < WARNED_BYTES:
         return None
@@ -62,7 +62,7 @@ def size_warning(found: Inventory, wanted: Range) -> str | None:
 
 
 def plan_of(options: Options, *, whole_files: bool = False) -> list[Task]:
-    """The tasks of a read; what it costs is said on standard error where that is much. Raises PipelineError."""
+    """Plan the tasks of a read, with a warning on standard error if it reads much. Raises PipelineError."""
     found = inventory(options.dirs)
     warning = size_warning(found, options.wanted)
     if warning is not None:
@@ -81,7 +81,7 @@ def pack_plan(tasks: Sequence[Task]) -> str:
 
 
 def _columns(schema: StructType, known: Sequence[Column], source: str) -> tuple[str, ...]:
-    """The names of the columns asked for. Raises PipelineError for one that there is not."""
+    """The names of the requested columns. Raises PipelineError for an unknown one."""
     types = {column.name: column.type for column in known}
     for field in schema.fields:
         if types.get(field.name) != field.dataType.simpleString():
@@ -132,7 +132,7 @@ class LogSource(_Source):
 
 
 class DamageSource(_Source):
-    """What is wrong with the logs, as rows of `schema.DAMAGE`."""
+    """The damage in the logs, as rows of `schema.DAMAGE`."""
 
     columns = DAMAGE
 
@@ -171,7 +171,7 @@ class _LogReader(_Reader):
 
 
 def _check_there(span: Span, damage: Damage) -> None:
-    """Raises PipelineError for a file that has gone since the read was planned: nobody could look up that damage."""
+    """Raise PipelineError for a file that was removed after the read was planned: its damage cannot be looked up."""
     if damage.kind == UNREADABLE and span.file.problem is None:
         raise PipelineError(f"{span.file.place}: {damage.reason}; read the directory again")
 

@@ -1,7 +1,7 @@
-"""The options of the data sources of logs, as Spark hands them over: words, whose names may come in any case.
+"""The options of the data sources of logs, as Spark passes them: texts, whose names may have any case.
 
-What is wrong with one is found in a worker of Spark's, and comes to the user in Spark's exception: with `told_plainly`
-as its sentence alone, without the stack of the worker.
+A Spark worker finds out what is wrong with one, and Spark raises that as its own exception: with `told_plainly`, only
+as the sentence, without the stack of the worker.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from zab.pipeline.reading.planning import Members, Range
 __all__ = ["PLAN", "Options", "told_plainly"]
 
 PLAN: Final = "zab.plan"
-"""The option that has a plan made beforehand: so a wrong directory is reported before Spark starts anything."""
+"""The option with a plan made in advance, so that a wrong directory is reported before Spark starts anything."""
 _IN_WORKER: Final = "SPARK_REUSE_WORKER"
 _HIDES_STACK: Final = "SPARK_HIDE_TRACEBACK"
-"""The variable by which Spark leaves out the stack of a worker's exception."""
+"""The environment variable that makes Spark leave out the stack of a worker's exception."""
 
 
 @contextlib.contextmanager
 def told_plainly() -> Iterator[None]:
-    """Has Spark tell a PipelineError of the block without the worker's stack.
+    """Make Spark report a PipelineError of the block without the worker's stack.
 
-    The variable is set for this exception alone: Spark ends a worker that raised one."""
+    The variable is set only for this exception: Spark ends a worker that raised one."""
     try:
         yield
     except PipelineError:
@@ -40,7 +40,7 @@ def told_plainly() -> Iterator[None]:
 
 @frozen
 class Options:
-    """What a read was asked for."""
+    """The options of one read."""
 
     dirs: tuple[str, ...]
     wanted: Range
@@ -49,8 +49,8 @@ class Options:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "Options":
-        """From the options of a data source, whose names may come in any case; `also` are the names of others that
-        are read elsewhere. Raises PipelineError."""
+        """Parse the options of a data source, whose names may have any case. `also`: names of options that are parsed
+        elsewhere. Raises PipelineError."""
         ignored = {name.lower() for name in also}
         given = {name.lower(): value for name, value in options.items() if name.lower() not in ignored}
         unknown = given.keys() - {

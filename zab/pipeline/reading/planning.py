@@ -1,11 +1,11 @@
-"""Which spans of which files make up what a job asked for, cut into tasks.
+"""Plans which spans of which files a job reads, and cuts them into tasks.
 
 Everything is looked up once, before the first row is read, so one DataFrame shows one moment of a log that is being
-written. Files that lie outside of the range of zxids are left out by their names and headers; inside a file, its
-index does the same (`native_log`).
+written. Files outside of the range of zxids are skipped by their names and headers; inside a file, its index does the
+same (`native_log`).
 
-Invariants: the spans of a task are of one member, in the order of the history. A task is one file, or as many small
-ones as are TASK_BYTES together.
+Invariants: the spans of a task belong to one member, in the order of the history. A task is one file, or as many small
+ones as have TASK_BYTES together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,24 +46,24 @@ TASK_BYTES: Final = 64 << 20
 
 @frozen
 class Task:
-    """What one of Spark's tasks reads: spans one after the other, or a range of zxids from several members."""
+    """The input of one Spark task: spans one after the other, or a range of zxids from several members."""
 
     spans: tuple[Span, ...] = ()
     cover: Cover | None = None
 
 
 def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
-    """A time in ms since 1970. One between two ms becomes the one within the bound. Raises PipelineError."""
+    """A time in ms since 1970. A time between two ms becomes the one within the bound. Raises PipelineError."""
     return ms_since_1970(time, upwards=upwards) if isinstance(time, datetime) else time
 
 
 ZXID_MAX: Final = (1 << 63) - 1
-"""A bound that leaves nothing out, for those who find out themselves whether the end is known."""
+"""A bound that excludes nothing, for callers that check for themselves whether the end is known."""
 
 
 @frozen
 class Range:
-    """Which transactions: bounds are inclusive, None is none; times in ms."""
+    """A range of transactions: bounds are inclusive, None means no bound; times in ms."""
 
     zxid_min: int | None = None
     zxid_max: int | None = None
@@ -78,7 +78,7 @@ class Range:
         time_min: datetime | int | None,
         time_max: datetime | int | None,
     ) -> "Range":
-        """Raises PipelineError when nothing can be in it."""
+        """Check the bounds. Raises PipelineError if nothing can lie within them."""
         for bound in (zxid_min, zxid_max):
             if bound is not None and not 0 <= bound <= ZXID_MAX:
                 raise PipelineError(f"{bound:#x} is no zxid")
@@ -100,8 +100,8 @@ class Range:
 def plan(
     found: Inventory, wanted: Range, *, members: Members = "all", uncommitted: bool = False, whole_files: bool = False
 ) -> list[Task]:
-    """The tasks that read this range of all logs. With `whole_files`, files are read to their physical end, as a search
-    for damage does. Raises PipelineError."""
+    """The tasks that read this range from all logs. With `whole_files`, files are read to their physical end, as a
+    search for damage needs it. Raises PipelineError."""
     if members not in ("all", "one"):
         raise PipelineError(f'members is "all" or "one", not {members!r}')
     tasks: list[Task] = []
@@ -111,9 +111,9 @@ def plan(
             raise PipelineError(f"{shown}: there are snapshots, but no logs; {LOG_DIRECTORY}")
         surveys = [survey(member) for member in group]
         limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
-        # Damage is looked for in what is not committed, too.
+        # A search for damage also looks at what is not committed.
         if not uncommitted and not whole_files:
-            # Up to a zxid that is named, no end has to be known.
+            # If the caller names a zxid, the end does not have to be known.
             if limits.until is None:
                 check_given(group, surveys)
             limits = _visible(group, surveys, limits)
@@ -130,7 +130,7 @@ def plan(
 
 @frozen
 class _Limits:
-    """What holds for all spans of an ensemble; see Span."""
+    """The limits that all spans of an ensemble share (`Span`)."""
 
     after: int
     until: int | None
@@ -155,12 +155,12 @@ def _visible(group: list[MemberFiles], surveys: list[Survey], limits: _Limits) -
 
 
 def _lowest(log: LogFile) -> int:
-    """The zxid at or below which the file holds nothing."""
+    """The zxid after which the file begins: it holds nothing at or below it."""
     return log.previous[0] if log.previous is not None else log.first - 1
 
 
 def _spans(member: MemberFiles, limits: _Limits, known: Survey) -> Iterator[Span]:
-    """The files of a member that have something of the range."""
+    """The spans of a member's files that overlap with the range."""
     for log in member.logs:
         is_below = log.cutoff is not None and log.cutoff <= limits.after
         is_above = limits.until is not None and _lowest(log) >= limits.until
@@ -181,7 +181,7 @@ def _spans(member: MemberFiles, limits: _Limits, known: Survey) -> Iterator[Span
 
 
 def _cut(spans: Iterable[Span]) -> Iterator[tuple[Span, ...]]:
-    """Spans that are small together become one task."""
+    """Group the spans into tasks: small ones share a task."""
     gathered: list[Span] = []
     size = 0
     for span in spans:
@@ -196,7 +196,7 @@ def _cut(spans: Iterable[Span]) -> Iterator[tuple[Span, ...]]:
 
 @frozen
 class _Reach:
-    """Which zxids a file holds: (low, high]."""
+    """The zxids that a file holds: (low, high]."""
 
     span: Span
     low: int
@@ -204,7 +204,7 @@ class _Reach:
 
 
 def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Transactions | Damage]]:
-    """What a task finds, with the span that it was found in."""
+    """Yield what a task finds, with the span that it was found in."""
     for span in task.spans:
         for found in transactions(span, use_index=use_index):
             yield span, found
@@ -215,7 +215,7 @@ def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Tra
 def task_batches(
     task: Task, columns: Sequence[str], *, on_damage: Callable[[Span, Damage], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task with these columns of `schema.LOG`, in the order of the history."""
+    """Yield the rows of a task with these columns of `schema.LOG`, in the order of the history."""
     for span, found in read_task(task):
         if not isinstance(found, Damage):
             yield from record_batches(found, span.source, columns)
@@ -226,7 +226,7 @@ def task_batches(
 def _covers(
     group: list[MemberFiles], spans: list[list[Span]], surveys: list[Survey], limits: _Limits
 ) -> Iterator[Task]:
-    """Tasks that give each transaction of an ensemble once. One member is read as long as it has what comes next."""
+    """Plan tasks that give each transaction once. One member is read as long as it has what comes next."""
     reaches = [
         [_reach(span, known) for span in listed if span.file.is_usable]
         for listed, known in zip(spans, surveys, strict=True)
@@ -246,7 +246,7 @@ def _covers(
         able = [number for number, listed in enumerate(reaches) if _holding(listed, begin) is not None]
         if able and current not in able:
             current = max(able, key=lambda number: reaches[number][-1].high)
-        # What nobody has is part of the task before or after it.
+        # What no member has is part of the task before or after it.
         upto = _upto(reaches[current], begin, end)
         upto = end if upto >= top else upto
         cover = _cover(reaches, current, min(at, top - 1), upto)
@@ -266,7 +266,7 @@ def _holding(reaches: list[_Reach], zxid: int) -> _Reach | None:
 
 
 def _upto(reaches: list[_Reach], at: int, end: int) -> int:
-    """How far a task goes that begins after `at`: to the end of a file, or of several small ones."""
+    """The end of a task that begins after `at`: the end of a file, or of several small ones."""
     size = 0
     while at < end:
         reach = _holding(reaches, at)
@@ -278,7 +278,7 @@ def _upto(reaches: list[_Reach], at: int, end: int) -> int:
 
 
 def _cover(reaches: list[list[_Reach]], first: int, after: int, until: int) -> Cover:
-    """What all members have of this range; the logs of member `first` are read first."""
+    """The spans of all members that overlap with this range; the logs of member `first` are read first."""
     order = [first, *(number for number in range(len(reaches)) if number != first)]
     members = (
         tuple(reach.span for reach in reaches[number] if reach.low < until and reach.high > after) for number in order

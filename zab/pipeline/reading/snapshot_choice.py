@@ -1,8 +1,8 @@
-"""Which snapshot to begin with: the newest one that is whole, among those of an ensemble's members.
+"""Chooses the snapshot to begin with: the newest one that is whole, among those of an ensemble's members.
 
-A snapshot counts when all of it can be read and every checksum is right. Snapshots are read newest first until one
-counts; those that did not are reported, each as a `Problem`. Where a state is built on it, a snapshot of ZooKeeper also
-has to be exact at or below the zxid wanted, because it may hold effects of later transactions.
+A snapshot is whole if all of it can be read and every checksum is right. Snapshots are read newest first until one is
+whole; the others are reported, each as a `Problem`. To build a state on it, a snapshot of ZooKeeper also has to be
+exact at or below the requested zxid, because it may hold effects of later transactions.
 
 Deliberately not here: the logs after a snapshot.
 """
@@ -40,22 +40,22 @@ class Chosen:
 
     @property
     def label(self) -> Label:
-        """What its rows say of themselves."""
+        """The label of its rows."""
         return Label(self.member.ensemble, self.member.member, self.file.name, self.file.zxid)
 
 
 @frozen
 class Choice:
-    """The snapshot to take (None when there is none), and the newer ones that cannot be read."""
+    """The chosen snapshot (None if there is none), and the newer ones that cannot be read."""
 
     chosen: Chosen | None
     problems: tuple[Problem, ...]
 
 
 def opened(file: SnapshotFile) -> SnapshotRows:
-    """The content of a file, read as it is asked for; open until the last reference to it is gone.
+    """The content of a file, read on demand; the file is open until the last reference to the result is gone.
 
-    Raises SnapshotDamageError, also for what cannot be opened or read."""
+    Raises SnapshotDamageError, also if the file cannot be opened or read."""
     place = file.place
 
     def refused(error: OSError, offset: int) -> SnapshotDamageError:
@@ -76,7 +76,7 @@ def opened(file: SnapshotFile) -> SnapshotRows:
 
 
 def examine(member: MemberFiles, file: SnapshotFile) -> Chosen | Problem:
-    """Read all of a snapshot: whether it is whole."""
+    """Read all of a snapshot, to find out whether it is whole."""
     try:
         return Chosen(member, file, opened(file).examine())
     except SnapshotDamageError as error:
@@ -84,7 +84,8 @@ def examine(member: MemberFiles, file: SnapshotFile) -> Chosen | Problem:
 
 
 def choose(members: Sequence[MemberFiles], zxid: int | None = None, *, exact: bool = False) -> Choice:
-    """The newest whole snapshot at or below `zxid` (None: the newest); with `exact` it has no effects of later ones."""
+    """Choose the newest whole snapshot at or below `zxid` (None: the newest). With `exact`, it has no effects of
+    transactions above `zxid`."""
     problems: list[Problem] = []
     for member, file in _newest_first(members, zxid):
         found = examine(member, file)

@@ -9,9 +9,9 @@
     members    one (default): one snapshot of each ensemble; all: one of each member
     sessions   true: rows of SESSIONS instead of ZNODES
 
-One task reads one file. The columns are those of the schema that was asked for, and only they are made. The files are
-chosen when the DataFrame is made, and each is read as a whole then: instead of a damaged one an older one is taken, and
-`snapshot_damage` reports it. A file that is damaged later ends the job.
+One task reads one file. Only the columns of the requested schema are made. The files are chosen when the DataFrame is
+made, and each is read as a whole then: an older one is taken in place of a damaged one, which `snapshot_damage`
+reports. A file that is damaged later makes the job fail.
 """
 
 import base64
@@ -41,20 +41,20 @@ __all__ = ["Members", "SnapshotSource", "SnapshotTask", "read_snapshot", "read_t
 
 Members: TypeAlias = Literal["all", "one"]
 PLAN: Final = "zab.plan"
-"""The option that has a choice made beforehand: so a wrong directory is reported before Spark starts anything."""
+"""The option with a choice made in advance, so that a wrong directory is reported before Spark starts anything."""
 _OPTIONS: Final = frozenset({"dirs", "path", "at", "members", "sessions", PLAN})
 
 
 @frozen
 class SnapshotTask:
-    """One file to read, and what its rows say of themselves."""
+    """One file to read, and the label of its rows."""
 
     file: SnapshotFile
     label: Label
 
 
 def choose_tasks(found: Inventory, at: int | None, members: Members) -> list[SnapshotTask]:
-    """One task for each ensemble or member. Raises PipelineError where there is no whole snapshot."""
+    """One task for each ensemble or member. Raises PipelineError if there is no whole snapshot."""
     if members not in ("all", "one"):
         raise PipelineError(f'members is "all" or "one", not {members!r}')
     tasks = []
@@ -117,7 +117,7 @@ def read_tasks(
 
 
 def snapshot_damage(dirs: Dirs) -> Iterator[dict[str, Any]]:
-    """What is wrong with the snapshots in these directories, as rows of `schema.DAMAGE`; reads all of them."""
+    """The damage in the snapshots in these directories, as rows of `schema.DAMAGE`. Reads all of them."""
     for member in inventory(dirs).members:
         for file in member.snapshots:
             found = examine(member, file)

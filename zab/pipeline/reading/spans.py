@@ -1,10 +1,10 @@
-"""One stretch of one log file, read: what Spark's tasks, the stream, `verify` and the benchmarks call.
+"""Reads one stretch of one log file, for Spark's tasks, the stream, `verify` and the benchmarks.
 
-A `Span` says everything that reading needs: which file, from which byte to which, which zxids and times. It travels to
-workers, so that all tasks of one DataFrame read what was there when it was made, whatever is appended meanwhile.
+A `Span` has everything that reading needs: which file, which bytes, which zxids and times. It is sent to workers, so
+all tasks of one DataFrame read what was there when it was made, whatever is appended meanwhile.
 
     blocks          batches (native) or records (version-2) whose checksums are right, undecoded; and Damage
-    transactions    the same, decoded to columns; and Damage
+    transactions    the transactions in them, decoded to columns; and Damage
     batches         `pyarrow.RecordBatch`es of chosen columns; Damage goes to a callable
 
 Invariants: rows come in the order of the file; what is not shown is either outside of the span's limits or reported
@@ -35,7 +35,7 @@ from zab.pipeline.places import OpenFile
 __all__ = ["AnyBlock", "Span", "batches", "blocks", "read_index", "shown", "transactions", "whole_transactions"]
 
 INDEX_ENTRY_BYTES: Final = 24
-"""Of a batch in an index: offset, last zxid and time."""
+"""The size of a batch's entry in an index: offset, last zxid and time."""
 
 AnyBlock: TypeAlias = Block | RecordBlock
 
@@ -44,10 +44,10 @@ AnyBlock: TypeAlias = Block | RecordBlock
 class Span:
     """A stretch of one file of one member.
 
-    `start` is a frame (native) or record (version-2), 0 for the beginning of the file; `end` where reading stops at the
-    latest, None for the end of the file. Rows have zxids in (after, until] and times from `time_min` to `time_max`, in
-    ms; None is no limit. With `visible`, only what is committed is shown: up to `mark`, and in each epoch of the pairs
-    (epoch, zxid) up to the zxid."""
+    `start` is the offset of a frame (native) or record (version-2), 0 for the beginning of the file; reading stops at
+    `end`, None for the end of the file. Rows have zxids in (after, until] and times from `time_min` to `time_max`, in
+    ms; None is no limit. With `visible`, pairs (epoch, zxid), only what is committed is shown: up to `mark`, and in
+    each of these epochs up to the zxid."""
 
     ensemble: str
     member: str
@@ -67,10 +67,10 @@ class Span:
 
 
 def read_index(log: LogFile) -> BatchIndex | None:
-    """The sidecar index of a native file; None when there is none that fits it. Raises OSError."""
+    """The sidecar index of a native file; None if there is none that fits. Raises OSError."""
     if not log.has_index or log.previous is None:
         return None
-    # An index that says more than the file can hold is none, and not to be read as a whole.
+    # An index with more entries than the file can hold is invalid, and must not be read as a whole.
     most = INDEX_HEADER_BYTES + INDEX_ENTRY_BYTES * (log.size // HEADER_BYTES + 1)
     return load_index(log.index.read(0, most), log.header_crc, log.size)
 
@@ -92,9 +92,9 @@ def _scan(span: Span, file: OpenFile, use_index: bool) -> "FrameScan | IndexScan
 
 
 def blocks(span: Span, *, use_index: bool = True) -> Iterator[AnyBlock | Damage]:
-    """What the file holds, as far as `after` and `until` reach (blocks at the edges come with more), and what is wrong
-    with it. With `use_index`, frames are not looked at in files that have an index. A file that cannot be opened or
-    read is Damage too."""
+    """Yield the blocks of the file between `after` and `until` (those at the edges have more), and its damage. With
+    `use_index`, files with an index are read without their frame headers. A file that cannot be opened or read is
+    Damage, too."""
     log = span.file
     if log.problem is not None:
         yield log.problem
@@ -119,7 +119,7 @@ def blocks(span: Span, *, use_index: bool = True) -> Iterator[AnyBlock | Damage]
 
 
 def _end(log: LogFile, scan: FrameScan | RecordScan) -> Iterator[Damage]:
-    """What is missing between the end of a file and the beginning of the next one."""
+    """Yield a gap if something is missing between the end of this file and the beginning of the next one."""
     last, following = scan.last, log.following
     if last is None or following is None or last >= following:
         return
@@ -131,7 +131,7 @@ def _end(log: LogFile, scan: FrameScan | RecordScan) -> Iterator[Damage]:
 
 
 def _within(span: Span, block: AnyBlock) -> tuple[AnyBlock, bool]:
-    """The batches or records that the zxids of the span concern, and whether no later one will."""
+    """The batches or records with zxids of the span, and whether all later ones are beyond it."""
     last = block.last
     first = block.first if isinstance(block, Block) else last
     keep = last > span.after
@@ -142,7 +142,7 @@ def _within(span: Span, block: AnyBlock) -> tuple[AnyBlock, bool]:
 
 
 def transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions | Damage]:
-    """The transactions of the span, exactly, and what is wrong with the file."""
+    """Yield exactly the transactions of the span, and the damage in the file."""
     for found in whole_transactions(span, use_index=use_index):
         rows = found if isinstance(found, Damage) else shown(span, found)
         if isinstance(rows, Damage) or len(rows):
@@ -150,7 +150,8 @@ def transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions
 
 
 def whole_transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions | Damage]:
-    """The same before its times and `visible` are looked at: what lies between two rows is missing in the log."""
+    """Yield the transactions with zxids of the span, whatever their times and `visible`, and the damage in the file.
+    So if a zxid is missing between two rows, the log does not have it."""
     for found in blocks(span, use_index=use_index):
         if isinstance(found, Damage):
             yield found
@@ -169,7 +170,7 @@ def whole_transactions(span: Span, *, use_index: bool = True) -> Iterator[Transa
 
 
 def shown(span: Span, rows: Transactions) -> Transactions:
-    """Those of its rows whose time and epoch the span asks for."""
+    """The rows that the span's times and `visible` select."""
     keep: Mask = np.ones(len(rows), dtype=np.bool_)
     if span.time_min is not None:
         keep &= rows.time_ms >= span.time_min
@@ -190,9 +191,9 @@ def batches(
     on_damage: Callable[[Damage], None] | None = None,
     use_index: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the span with these columns of `schema.LOG`, at most some 16,384 rows at a time.
+    """Yield the rows of the span with these columns of `schema.LOG`, at most some 16,384 rows at a time.
 
-    `on_damage` is called with what is wrong with the file, before the rows after it come; it may raise."""
+    `on_damage` is called with each damage in the file, before the rows after it; it may raise."""
     for found in transactions(span, use_index=use_index):
         if isinstance(found, Damage):
             if on_damage is not None:

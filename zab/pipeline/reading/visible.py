@@ -1,14 +1,14 @@
-"""How far each ensemble's logs may be shown: never past what a change of leader could still take away.
+"""Finds how far each ensemble's logs may be shown: nothing that a change of leader could still take away.
 
 Native logs say it: every batch carries the high-water mark that its leader knew, and each member keeps its own beside
-the logs (`committed`, which is not synced: after a loss of power its snapshots may prove more). A member's own mark is
-about the history that it holds: everything up to it may be shown. A mark that another member knows is about that
-member's history; it holds for this one within the mark's epoch only, in which there was one leader. (A leader that was
-deposed has transactions at its end that are smaller than the marks of those that went on without them.)
+the logs (`committed`, which is not synced: after a loss of power its snapshots may prove more). A member's own mark
+applies to the history that it holds: everything up to it may be shown. Another member's mark applies to that member's
+history; for this one it holds only within the mark's epoch, in which there was one leader. (A deposed leader has
+transactions at its end with zxids below the marks of those that went on without them.)
 
 ZooKeeper's logs do not say it: there, what a majority of the given members has is committed
-(`datatree.zookeeper.majority`), of members and not of directories (`committed_epochs`). From one member alone nothing
-is known, and the caller has to say that uncommitted transactions may be shown.
+(`datatree.zookeeper.majority`); members are counted, not directories (`committed_epochs`). A single member does not
+suffice, and the caller has to allow uncommitted transactions.
 
 Deliberately not here: whether histories agree (`verify`).
 """
@@ -48,11 +48,11 @@ __all__ = [
 
 @define
 class Survey:
-    """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset after its last
-    readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
-    (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native);
-    `logged`: the last one of each epoch in its log, of native ones of the last epoch alone; `turns`: (last zxid of an
-    epoch, first of the next one) in its log (version-2)."""
+    """The result of reading the ends of a member's logs. `ends`: by the name of a file, the offset after its last
+    readable batch or record. `last`: the last zxid, 0 without any. `mark`: the high-water mark that the member knows
+    (native). `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native).
+    `logged`: the last zxid of each epoch in its log (native: only of the last epoch). `turns`: (last zxid of an epoch,
+    first of the next one) in its log (version-2)."""
 
     last: int = 0
     mark: int = 0
@@ -63,8 +63,8 @@ class Survey:
 
 
 def survey(member: MemberFiles) -> Survey:
-    """Read the end of a member's logs: the newest file that has a transaction, of ZooKeeper's also those in which an
-    epoch ends. Damage in them is not reported here. Raises PipelineError when a file cannot be read at all."""
+    """Read the end of a member's logs: the newest file that has a transaction, and with ZooKeeper also the files in
+    which an epoch ends. Damage is not reported here. Raises PipelineError if a file cannot be read at all."""
     found = Survey(mark=member.committed)
     usable = [log for log in member.logs if log.is_usable]
     try:
@@ -91,7 +91,7 @@ def _survey_native(found: Survey, member: MemberFiles, logs: list[LogFile]) -> N
 
 
 def _proven(member: MemberFiles, last: int) -> Iterator[int]:
-    """What the member's snapshots prove to be committed of its log, which goes up to `last`."""
+    """Yield the zxids up to which the member's snapshots prove its log, which ends at `last`, to be committed."""
     for snapshot in member.snapshots:
         is_own = snapshot.lineage in (None, member.lineage)
         if is_own and (snapshot.zxid <= last or snapshot.zxid >> 32 == last >> 32):
@@ -158,35 +158,35 @@ def _reach(found: Survey, zxids: Iterable[int]) -> None:
 def committed_epochs(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> dict[int, int]:
     """The last zxid of each epoch that a majority of these members of ZooKeeper has."""
     pairs = list(zip(members, surveys, strict=True))
-    # Of a directory of logs alone it is not known whose snapshots are beside it: nobody counts twice.
+    # It is not known whose snapshots belong to a directory that has only logs: no member counts twice.
     has_parts = any(member.is_log_directory for member in members)
     reached = [found for member, found in pairs if member.logs or (member.has_records and not has_parts)]
     return visible_epochs(reached, counted(members))
 
 
 def counted(members: Iterable[MemberFiles]) -> int:
-    """How many members these are. Snapshots that somebody put into a directory are no member."""
+    """How many members these are. A directory that holds only snapshots is no member."""
     voters = (member for member in members if member.logs or member.has_records)
     return member_count((bool(member.logs), not member.is_log_directory) for member in voters)
 
 
 def check_given(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> None:
-    """Raises PipelineError where a directory that was not given may hold more of what is committed. What is damaged in
-    those that were given is told as damage."""
+    """Raise PipelineError if a directory that was not given may hold more committed transactions. Damage in those that
+    were given is reported as damage."""
     reason = not_given(_evidence(members, surveys))
     if reason is not None:
         raise PipelineError(reason)
 
 
 def unread_of(members: Sequence[MemberFiles], surveys: Sequence[Survey]) -> str | None:
-    """See `datatree.history.unread`. Reads the logs above the marks. Raises PipelineError."""
+    """Call `datatree.history.unread` with what the logs above the marks hold. Raises PipelineError."""
     pairs = zip(_evidence(members, surveys), members, surveys, strict=True)
     return unread([evolve(one, damage=_damage_above(member, found)) for one, member, found in pairs])
 
 
 def _damage_above(member: MemberFiles, found: Survey) -> str | None:
-    """The first thing that is wrong with a native log above its mark; below it, what is missing is noticed by reading.
-    What is torn was never promised."""
+    """The first damage in a native log above its mark; below it, reading notices what is missing. A torn end was never
+    acknowledged, so it does not count."""
     if member.kind != "native" or found.last <= found.mark:
         return None
     usable = [log for log in member.logs if log.is_usable]
@@ -231,7 +231,7 @@ def _newest(member: MemberFiles) -> int | None:
 
 
 def evidence_of(member: MemberFiles, logged: int, mark: int, snapshot: int | None) -> Evidence:
-    """What a member's files say of the end of its history."""
+    """What a member's files prove about the end of its history."""
     return Evidence(
         name=str(member.directory),
         is_native=member.kind == "native",

@@ -1,1 +1,1 @@
-"""The page that people look at: the parts of the job `report`."""
+"""The parts of the job `report`, which makes a page for people."""

@@ -1,4 +1,4 @@
-"""What clients did, for the report: their sessions, and the locks and elections that they held."""
+"""Counts for the report what clients did: their sessions, and the locks and elections that they held."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Finds the facts of the report: a few aggregations in Spark, of which only small results reach the driver.
+"""Finds the facts of the report with a few aggregations in Spark, of which only small results reach the driver.
 
     collect(spark, dirs, …) -> list[EnsembleFacts]
 
@@ -86,9 +86,9 @@ def collect(
     snapshots: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[EnsembleFacts]:
-    """The facts of the ensembles in these directories, largest first. bounds: of what is counted; the health is that of
-    all files. snapshots: these are checked, too. say: called with what comes next. Raises PipelineError, also when
-    there are no transactions within the bounds."""
+    """The facts of the ensembles in these directories, largest first. bounds: of what is counted; the health covers all
+    files. snapshots: check these, too. say: called with what is counted next. Raises PipelineError, also if there are
+    no transactions within the bounds."""
     found = inventory(dirs)
     reading = Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
     epochs = _epochs(reading)
@@ -283,7 +283,7 @@ def _counters(reading: Reading) -> dict[str, tuple[str, ...]]:
 
 
 def _trees(reading: Reading, found: Inventory) -> dict[str, Sizes]:
-    """Of the newest whole snapshot of each ensemble that has one."""
+    """The sizes in the newest whole snapshot of each ensemble that has one."""
     reading.say("snapshots")
     sizes = {}
     for ensemble, members in found.ensembles.items():
@@ -351,7 +351,7 @@ def _totals(reading: Reading, scale: Scale) -> _Totals:
 
 
 def _time_of(totals: _Totals, scale: Scale, ensemble: str, zxid: int) -> datetime.datetime | None:
-    """The beginning of the bucket that a zxid lies in; None if it is after all of them."""
+    """The beginning of the bucket in which a zxid lies; None if it is after all of them."""
     for bucket, total in sorted(totals.get(ensemble, {}).items()):
         if zxid <= total.last_zxid:
             return scale.starts[bucket]

@@ -44,18 +44,18 @@ class Bounds:
     zxid_max: int | None = None
 
     def as_job(self) -> dict[str, Any]:
-        """As the jobs take them."""
+        """The bounds as arguments of the jobs."""
         return {name: getattr(self, name) for name in ("since", "until", "zxid_min", "zxid_max")}
 
     def as_reading(self, *, past: bool = False) -> dict[str, Any]:
-        """As `read_log` takes them. past: without the lower ones."""
+        """The bounds as arguments of `read_log`. past: without the lower ones."""
         low = {} if past else {"zxid_min": self.zxid_min, "time_min": self.since}
         return {**low, "zxid_max": self.zxid_max, "time_max": self.until}
 
 
 @frozen
 class Reading:
-    """What is read, and how. bare_closes: as the jobs take it. `say` is called with what is being counted."""
+    """What is read, and how. bare_closes: the argument of the jobs. `say` is called with what is being counted."""
 
     spark: "SparkSession"
     dirs: Dirs
@@ -81,7 +81,7 @@ def milliseconds_of(time: datetime.datetime) -> int:
 
 
 def bucket_of(scale: Scale, time: str = "time") -> SqlColumn:
-    """The number of the bucket that a time lies in; those outside lie in the first or last."""
+    """The number of the bucket in which a time lies; times outside of the scale lie in the first or last."""
     since = milliseconds_of(scale.since)
     number = F.floor((F.unix_millis(time) - since) / scale.width_ms)
     return F.least(F.greatest(number, F.lit(0)), F.lit(scale.count - 1)).cast("int")

@@ -1,7 +1,7 @@
-"""What the report says about one ensemble: small aggregates, made by Spark, shown without it.
+"""The facts of the report about one ensemble: small aggregates, made by Spark, shown without it.
 
 Everything here fits into memory whatever the size of the directories: series have at most `BUCKETS_MAX` points, lists
-at most `ROWS_MAX` entries. Texts come from the data as they are: the page escapes them, after `printable`.
+at most `ROWS_MAX` entries. Texts are those in the data: the page escapes them, after `printable`.
 
 Not here: how the facts are found (`collect`), drawn (`plots`) and written (`page`).
 """
@@ -54,7 +54,7 @@ _AS_EMOJI: Final = "\ufe0f"
 
 
 def bucket_milliseconds(since_ms: int, until_ms: int, *, count: int = BUCKETS_MAX) -> int:
-    """The width of the buckets of time: a round one, and at most `count` of them for the whole stretch."""
+    """The width of the buckets of time: a round number, with at most `count` buckets for the whole stretch."""
     for step in _STEPS_MS:
         if until_ms // step - since_ms // step < count:
             return step
@@ -63,8 +63,8 @@ def bucket_milliseconds(since_ms: int, until_ms: int, *, count: int = BUCKETS_MA
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """`text` with everything invisible or direction-changing written as an escape, shortened in its middle. A joiner
-    between two emoji is a part of one."""
+    """`text` with all characters that are invisible or change the direction escaped, shortened in the middle. A joiner
+    between two emoji is part of an emoji, and stays."""
     if len(text) > 2 * limit:
         text = text[:limit] + text[-limit:]
     seen = "".join(
@@ -139,7 +139,7 @@ class Wave:
 @frozen
 class Sessions:
     """`open_counts`: at the end of each bucket of the scale; `expired_counts`: within it. `untold`: how many were
-    closed or expired, and the log does not tell which."""
+    closed or expired without the log showing which."""
 
     opened: int
     closed: int
@@ -161,7 +161,7 @@ class HotPath:
 
 @frozen
 class LockRow:
-    """One lock or election. Times in ms; None where nothing was handed over."""
+    """One lock or election. Times in ms; None if nothing was handed over."""
 
     path: str
     holds: int
@@ -175,7 +175,7 @@ class LockRow:
 
 @frozen
 class Locks:
-    """`handovers`: in ms, from the end of one hold to the beginning of the next by somebody who waited."""
+    """`handovers`: in ms, from the end of one hold to the beginning of the next by a contender that had waited."""
 
     rows: tuple[LockRow, ...] = ()
     lock_count: int = 0
@@ -195,7 +195,7 @@ class Subtree:
 
 @frozen
 class Sizes:
-    """`values`: bytes of the values written. The rest is of the newest snapshot; 0 and empty where there is none."""
+    """`values`: bytes of the values written. The rest comes from the newest snapshot; 0 and empty if there is none."""
 
     values: Histogram | None = None
     written_bytes: int = 0
@@ -209,8 +209,8 @@ class Sizes:
 
 @frozen
 class MemberFacts:
-    """`coverage`: of the transactions of each bucket of the scale, the share that this member's log holds; None where
-    there was none."""
+    """`coverage`: the share of the transactions in each bucket of the scale that this member's log holds; None if there
+    were none."""
 
     member: str
     kind: str
@@ -226,8 +226,8 @@ class MemberFacts:
 
 @frozen
 class Problem:
-    """One finding: `sentence` says what, the rest where; `member` is None for what concerns all of them, `time` about
-    when the transaction was made, as far as that is known."""
+    """One finding: `sentence` says what, the rest where. `member` is None if it concerns all members; `time` is about
+    when the transaction was made, if that is known."""
 
     member: str | None
     kind: str
@@ -240,8 +240,7 @@ class Problem:
 
 @frozen
 class Health:
-    """`problems` are the first ROWS_MAX of `problem_count`; `stated` are no faults. `checked` says what was
-    looked at."""
+    """`problems` are the first ROWS_MAX of `problem_count`; `stated` are no faults. `checked` says what was checked."""
 
     problems: tuple[Problem, ...] = ()
     problem_count: int = 0
@@ -251,7 +250,7 @@ class Health:
 
 @frozen
 class EnsembleFacts:
-    """All of one ensemble; `writes` has for each of KINDS the counts of the scale's buckets."""
+    """All facts of one ensemble; `writes` has for each of KINDS the counts of the scale's buckets."""
 
     ensemble: str
     since: datetime.datetime

@@ -1,4 +1,4 @@
-"""The health of the replicas, for the report: what `verify` finds, with times, and cut to what a page holds."""
+"""The health of the replicas, for the report: the findings of `verify`, with times, as many as a page can hold."""
 
 import datetime
 from collections import defaultdict
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["TimeOf", "health"]
 
 TimeOf = Callable[[str, int], datetime.datetime | None]
-"""About when the transaction of an ensemble with this zxid was made; None where that is not known."""
+"""Finds about when the transaction of an ensemble with this zxid was made; None if that is not known."""
 
-# What the page says elsewhere, or what is so in every healthy ensemble.
+# The page shows these elsewhere, or every healthy ensemble has them.
 _UNTOLD: Final = ("holds", "epoch", "replayed")
 
 
 def health(
     spark: "SparkSession", dirs: Dirs, found: Inventory, time_of: TimeOf, *, snapshots: bool = False
 ) -> dict[str, Health]:
-    """Of each ensemble that was found in these directories. snapshots: they are read too, and compared with the replay
-    of the logs. Raises PipelineError."""
+    """The health of each ensemble in these directories. snapshots: read them, too, and compare them. Raises
+    PipelineError."""
     # `verify` returns them in order, which a table of Spark does not keep.
     findings = verify(spark, dirs, snapshots=snapshots).withColumn("order", F.monotonically_increasing_id())
     of_kind = Window.partitionBy("ensemble", "deviation")

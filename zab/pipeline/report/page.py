@@ -1,10 +1,10 @@
-"""The report that people look at: one self-contained HTML page about one or more ensembles.
+"""Writes the report: one self-contained HTML page about one or more ensembles.
 
     page(ensembles, made=…, source=…) -> str        facts in, HTML out; needs no Spark
 
 The part of an ensemble begins with plain sentences, worst first. Numbers follow, then plots, each with a table that can
-be unfolded. The page refers to nothing outside of it, its own policy forbids it to load anything, and it has no script.
-Everything that comes from the data goes through `printable` and `html.escape`.
+be unfolded. The page refers to nothing outside of itself, its policy forbids it to load anything, and it has no script.
+All text from the data goes through `printable` and `html.escape`.
 
 Not here: finding the facts (`collect`), drawing (`plots`), the page's frame and its colours (`report.html`), which
 sentences there are (`sentences`).
@@ -165,7 +165,7 @@ def _replicas(facts: EnsembleFacts, scope: str) -> str:
         _table("The members and their files", heads, rows, _numbers(2, 3, 4, 5, 6, 7, 8)),
     ]
     key = _key((("good", "holds all of it"), ("warn", "in part"), ("none", "not at all"), ("refused", "a problem")))
-    key += "<p>A strip is thin where nobody wrote: the log does not tell who was up then.</p>"
+    key += "<p>A strip is thin where nobody wrote: the log does not show which members were up then.</p>"
     plot = plots.replicas(facts, scope)
     return _section("Health of the replicas", plot, facts.health.checked, tables, key if plot is not None else "")
 

@@ -1,4 +1,4 @@
-"""The plots of the report: inline SVG that scales, keeps its text as text, and follows the page's colours.
+"""Draws the plots of the report: inline SVG that scales, keeps its text as text, and follows the page's colours.
 
     writes_over_time(facts, scope) -> Plot      sessions, hot_paths, handovers, value_sizes, subtrees, replicas
 
@@ -27,7 +27,7 @@ from attrs import frozen
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.report.facts import KINDS, EnsembleFacts, Histogram, Scale, printable
 
-# About its directories, which are no concern of who wants a page.
+# It logs about its directories, which does not concern the user.
 logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 try:
@@ -100,7 +100,7 @@ _SETTINGS: Final[Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
-# By the largest unit that changes from label to label, from years to seconds; and what is written beside the axis.
+# Formats by the largest unit that changes between labels, from years to seconds; and what is written beside the axis.
 _DATES: Final = ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S.%f"]
 _DATES_BESIDE: Final = ["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"]
 _SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -111,7 +111,7 @@ _REFERENCE: Final = re.compile(r"(?:^|url\()#([^)]+)")
 
 @frozen
 class Shape:
-    """Inches, at 72 units an inch; about how many dates fit below; how long a label of a path may be."""
+    """A width in inches of 72 units; about how many dates fit below; the longest label of a path."""
 
     name: str
     width: float
@@ -124,7 +124,7 @@ SHAPES: Final = (Shape("wide", 9.0, 8, 80), Shape("narrow", 3.7, 5, 34))
 
 @frozen
 class Plot:
-    """`drawings`: the SVG element of each shape. `alt` says in a sentence what is to be seen."""
+    """`drawings`: the SVG element of each shape. `alt` describes the plot in a sentence."""
 
     title: str
     alt: str
@@ -137,7 +137,7 @@ Draw = Callable[[Shape], Figure]
 def _plot(scope: str, name: str, title: str, alt: str, draw: Draw) -> Plot:
     drawings = []
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # Of characters that its font lacks: the page shows them in the reader's.
+        # Matplotlib warns of characters that its font lacks; the reader's browser has them.
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         for shape in SHAPES:
             figure = draw(shape)
@@ -260,7 +260,7 @@ def _legend(axes: Axes, columns: int) -> None:
 
 
 def writes_over_time(facts: EnsembleFacts, scope: str) -> Plot:
-    """Operations a second by kind, stacked, with a line where a new leader begins."""
+    """Operations per second by kind, stacked, with a line where a new leader begins."""
     scale = facts.scale
     seconds = scale.width_ms / 1000
 
@@ -318,7 +318,7 @@ def sessions(facts: EnsembleFacts, scope: str) -> Plot | None:
 
 
 def _bars(shape: Shape, labels: Sequence[str], values: Sequence[float], texts: Sequence[str], colour: str) -> Figure:
-    """Bars from the left, each under its label: labels of any length fit any screen."""
+    """Horizontal bars, each below its label, so labels of any length fit any screen."""
     figure, axes = _figure(shape, 0.25 + 0.46 * len(labels))
     places = [float(-index) for index in range(len(labels))]
     axes.barh(places, values, height=0.34, color=colour, linewidth=0)
@@ -336,7 +336,7 @@ def _bars(shape: Shape, labels: Sequence[str], values: Sequence[float], texts: S
 
 
 def hot_paths(facts: EnsembleFacts, scope: str) -> Plot | None:
-    """The znodes that are written most."""
+    """The znodes with the most writes."""
     if not facts.hot:
         return None
     rows = facts.hot[:10]
@@ -387,7 +387,7 @@ def _histogram(
 
 
 def handovers(facts: EnsembleFacts, scope: str) -> Plot | None:
-    """How long it took from the end of a hold to the next."""
+    """The times from the end of a hold to the next one."""
     found = facts.locks.handovers
     if found is None or not found.total:
         return None
@@ -403,7 +403,7 @@ def handovers(facts: EnsembleFacts, scope: str) -> Plot | None:
 
 
 def value_sizes(facts: EnsembleFacts, scope: str) -> Plot | None:
-    """How large the values are that are written."""
+    """The sizes of the values written."""
     found = facts.sizes.values
     if found is None or not found.total:
         return None
@@ -420,11 +420,11 @@ def _coverage_colour(share: float) -> str:
 
 
 def _runs(coverage: Sequence[float | None]) -> list[tuple[str, bool, int, int]]:
-    """(colour, whether nothing was written, first, end) of neighbours that look the same, without the one at `end`:
-    drawn as one, they show no seams.
+    """(colour, whether nothing was written, first, end) of runs of equal buckets, `end` excluded. Drawn as one, a run
+    shows no seams.
 
-    Where nothing was written there is nothing to hold, and no sign of a member that is down: the colour is that of what
-    was written before, or at the beginning after."""
+    A bucket without writes does not show whether a member was down: it has the colour of the writes before it, or,
+    at the beginning, after it."""
     written = [share for share in coverage if share is not None]
     colour = _coverage_colour(written[0]) if written else NONE
     runs: list[tuple[str, bool, int, int]] = []

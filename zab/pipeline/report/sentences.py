@@ -1,4 +1,4 @@
-"""What the report says in words: the sentences on top of an ensemble, worst first.
+"""Writes the sentences at the top of each ensemble's report, worst first.
 
 A sentence is a list of pieces, each plain, strong, or code; code comes from the data, and the page escapes it.
 """
@@ -24,7 +24,7 @@ def time_text(time: datetime.datetime) -> str:
 
 
 def sentences(facts: EnsembleFacts) -> list[Sentence]:
-    """At least two: the health of the replicas, and what was written."""
+    """At least two sentences: the health of the replicas, and what was written."""
     told = [
         _health(facts),
         _writes(facts),
@@ -143,7 +143,7 @@ def _locks(facts: EnsembleFacts) -> Sentence:
 
 
 def _duration(value_ms: float) -> str:
-    """The log's clock counts milliseconds."""
+    """A duration as text; the log's clock counts milliseconds."""
     return "less than 1 ms" if value_ms < 1 else milliseconds_text(value_ms)
 
 

@@ -1,11 +1,10 @@
-"""What snapshots say about the time before the logs begin, for jobs that need to know what was there.
+"""Reads from snapshots what there was before the logs begin, for jobs that need to know it.
 
     znodes = read_before(spark, dirs)                       rows of ZNODES, or None
     sessions = read_before(spark, dirs, sessions=True)      rows of SESSIONS, or None
 
 One snapshot is read for each ensemble whose logs do not go back to its beginning: the newest whole one that is not
-later than the first transaction in the logs, else the oldest whole one. What it says about later times is also in the
-logs.
+later than the first transaction in the logs, else the oldest whole one. Its later content is also in the logs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ __all__ = ["may_have_bare_closes", "read_before"]
 def read_before(
     spark: "SparkSession", dirs: Dirs, *, columns: Iterable[str] | None = None, sessions: bool = False
 ) -> "DataFrame | None":
-    """The rows of these snapshots; None where there are none, or none are needed. Raises PipelineError."""
+    """The rows of these snapshots; None if there are none, or none are needed. Raises PipelineError."""
     chosen = [_before(group) for group in inventory(dirs).ensembles.values()]
     tasks = [SnapshotTask(one.file, one.label) for one in chosen if one is not None]
     return read_tasks(spark, tasks, columns=columns, sessions=sessions) if tasks else None

@@ -1,20 +1,20 @@
-"""Fewer rows of a history that lead to the same state: of each path, the last write of each kind, in columns.
+"""Reduces a history to fewer rows that lead to the same state: the last write of each kind to each path, in columns.
 
     condensed(transactions, is_exact=…, is_native=…) -> tables      rows of CHANGES in the order of the history
 
 A row of CHANGES is one change of one path: a create, a delete, a setData or a setACL, also as part of a multi, and each
-path that a closeSession lists. What `replay` asks of a history, the last row of a kind answers. So these rows stay:
+path that a closeSession lists. `replay` needs only the last row of each kind. So these rows stay:
 
     of each path      the last create or delete; after it the last setData and the last setACL
     of each parent    the last create below it (its counter), and the last create or delete below it (its pzxid)
 
-A path that the stretch itself created and that is deleted at its end leaves nothing else, if the state that the history
-goes on from is exact. One of ZooKeeper's fuzzy snapshots may hold such a path already, so there the delete stays. Of
-creates without their parent's counter (ZooKeeper before 3.3.5) all stay: they are counted.
+A path that the stretch itself created and that does not exist at its end leaves no row of its own, if the state before
+the stretch is exact. A fuzzy snapshot of ZooKeeper may hold such a path already, so there the delete stays. Creates
+without their parent's counter (ZooKeeper before 3.3.5) all stay, because they are counted.
 
-Invariant: condensing what is condensed already, with rows after it, is the same as condensing all at once. Memory: the
-transactions of WINDOW_BYTES of the log, and what they leave, which is given away once it is more than HELD_ROWS or
-HELD_BYTES.
+Invariant: condensing a condensed history with rows after it gives the same as condensing everything at once. Memory:
+the transactions of WINDOW_BYTES of the log, and the rows that stay, which are yielded once they are more than HELD_ROWS
+or HELD_BYTES.
 
 Deliberately not here: sessions (`sessions`), and what a row does to a znode (`replay`).
 """
@@ -51,8 +51,8 @@ CHANGES: Final = pa.schema(
         pa.field("is_new", pa.bool_()),
     ]
 )
-"""time: in ms since 1970. number: of a create, its parent's counter; of setData and setACL, the new version. is_new:
-of a create or delete, that the first one of its path, in the stretch condensed, was a create."""
+"""time: in ms since 1970. number: for a create, its parent's counter; for setData and setACL, the new version. is_new:
+for a create or delete, whether the first one of its path in the condensed stretch was a create."""
 
 WINDOW_BYTES: Final = 96 << 20
 HELD_ROWS: Final = 1 << 20
@@ -72,7 +72,7 @@ for _effect, _code in (
 
 
 class _Rows(Protocol):
-    """Changes whose columns are made as they are needed."""
+    """Changes whose columns are made when they are needed."""
 
     @property
     def numbers(self) -> "_Numbers": ...
@@ -81,13 +81,13 @@ class _Rows(Protocol):
     def paths(self) -> list[pa.Array]: ...
 
     def table(self, keep: Mask, is_new: Mask) -> pa.Table:
-        """The rows where `keep` is set, and what they say of `is_new`."""
+        """The rows where `keep` is set, with these values of `is_new`."""
         ...
 
 
 @frozen
 class _Numbers:
-    """What decides about rows, beside their paths."""
+    """The columns that decide which rows stay, beside their paths."""
 
     zxid: Integers
     effect: Any
@@ -118,7 +118,7 @@ class _Made:
 
 @frozen
 class _Decoded:
-    """Transactions, of which those with an effect are one change each."""
+    """Transactions, each of which is one change if it has an effect."""
 
     rows: Transactions
     effect: Any
@@ -129,7 +129,7 @@ class _Decoded:
 
     @property
     def paths(self) -> list[pa.Array]:
-        # Which path is that of no znode is for the replay to say.
+        # The replay decides which paths have a znode.
         return [path_texts(self.rows)]
 
     def table(self, keep: Mask, is_new: Mask) -> pa.Table:
@@ -141,7 +141,7 @@ class _Decoded:
 
 
 def condensed(transactions: Iterable[Transactions], *, is_exact: bool, is_native: bool) -> Iterator[pa.Table]:
-    """See the module. is_exact: of the state before the first one. is_native: these are logs of ours."""
+    """Condense a history. is_exact: the state before its first transaction is exact. is_native: the logs are native."""
     held: pa.Table | None = None
     new: list[_Rows] = []
     size = 0
@@ -161,7 +161,7 @@ def condensed(transactions: Iterable[Transactions], *, is_exact: bool, is_native
 
 
 def _changes(rows: Transactions) -> Iterator[_Rows]:
-    """The changes that these transactions are, and those that are in some of them."""
+    """Yield the changes that these transactions are, and those that some of them contain."""
     yield _Decoded(rows, _EFFECTS[rows.type & 0xFF])
     found: list[tuple[Any, ...]] = []
     for row, parts in rows.multis.items():
@@ -170,14 +170,14 @@ def _changes(rows: Transactions) -> Iterator[_Rows]:
         zxid, time = int(rows.zxid[row]), int(rows.time_ms[row])
         found += ((path, zxid, time, DELETE, 0, 0, None, None, False) for path in paths or ())
     if found:
-        # By zxid; what is of one transaction stays in its order.
+        # Sorted by zxid; the changes of one transaction stay in their order.
         found.sort(key=lambda change: change[1])
         columns = zip(zip(*found, strict=True), CHANGES.types, strict=True)
         yield _Made(pa.table([pa.array(column, kind) for column, kind in columns], schema=CHANGES))
 
 
 def _of_multi(zxid: int, time: int, parts: Sequence[Part]) -> Iterator[tuple[Any, ...]]:
-    """The changes of a multi: none if it was refused."""
+    """Yield the changes of a multi; none if it was refused."""
     if any(kind == OpCode.ERROR for kind, *_ in parts):
         return
     for kind, number, path, data, rest in parts:
@@ -195,7 +195,7 @@ def _condense(held: pa.Table | None, new: list[_Rows], *, is_exact: bool, is_nat
         np.concatenate([getattr(one, name) for one in numbers]) for name in ("zxid", "effect", "number", "is_new")
     )
     path, parent = _coded([chunk for piece in pieces for chunk in piece.paths])
-    # Changes that are in transactions stand behind those that are transactions.
+    # Changes contained in transactions come after those that are transactions, so they have to be sorted in.
     is_sorted = len(pieces) == len(new) == 1 or bool((np.diff(zxid) >= 0).all())
     order = None if is_sorted else np.argsort(zxid, kind="stable")
     rows = (
@@ -218,25 +218,25 @@ def _condense(held: pa.Table | None, new: list[_Rows], *, is_exact: bool, is_nat
 
 
 def _coded(paths: list[pa.Array]) -> tuple[Integers, Integers]:
-    """The path of each row as a number, and its parent's as one of others."""
+    """The path of each row as a number, and its parent's path as a number of its own kind."""
     path, texts = coded(paths)
     above = parents(texts).dictionary_encode().indices.to_numpy().astype(np.int64)
     return path, above[path] if len(above) else path
 
 
 def last_of(groups: Integers, chosen: Mask, count: int) -> Integers:
-    """For each of `count` groups, the place of the last of its members that are chosen; -1 without any."""
+    """For each of `count` groups, the index of its last chosen member; -1 without any."""
     last = np.full(count, -1, np.int64)
-    # Where an index comes more than once, the last value is assigned.
+    # If an index occurs more than once, numpy assigns the last value.
     last[groups[chosen]] = np.flatnonzero(chosen)
     return last
 
 
 def counted(effect: Any, number: Integers, *, is_native: bool) -> tuple[Mask, Mask]:
-    """Which rows are creates that say their parent's counter, and which are creates that do not.
+    """Which rows are creates with their parent's counter, and which are creates without it.
 
-    In ZooKeeper the counter stays where it is after 2**31 - 1: what a create says then is negative and changes nothing
-    of its parent."""
+    In ZooKeeper the counter stays as it is after 2**31 - 1: the number of a create is negative then, and does not
+    change its parent."""
     is_create: Mask = effect == CREATE
     if is_native:
         return is_create, np.zeros(len(effect), np.bool_)
@@ -254,7 +254,7 @@ class _Sorted:
     is_new: Mask
 
     def kept(self, *, is_exact: bool, is_native: bool) -> tuple[Mask, Mask]:
-        """Which rows stay, and what they say of `is_new`."""
+        """Which rows stay, and their values of `is_new`."""
         count = int(self.path.max(initial=-1)) + 1
         is_delete: Mask = self.effect == DELETE
         is_turn = is_delete | (self.effect == CREATE)
@@ -271,7 +271,7 @@ class _Sorted:
             keep[last[last >= 0]] = True
         turns = np.flatnonzero(is_turn)
         began_new = np.zeros(count, np.bool_)
-        # The first one, by going backwards.
+        # In reverse, so that the first one is assigned last.
         began_new[self.path[turns[::-1]]] = self.is_new[turns[::-1]]
         needed = turn[turn >= 0]
         if is_exact:

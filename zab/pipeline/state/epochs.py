@@ -1,9 +1,9 @@
-"""What logs hold of each epoch, counted as they are read.
+"""Counts what logs hold of each epoch while they are read.
 
     epochs_of(transactions) -> [Epoch]      by epoch
     joined([*some, *others])                of several such lists
 
-Only numbers of the transactions are looked at, no rows are made of them.
+Only the numbers of transactions are looked at; no rows are made.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Epoch:
     last: int
     count: int
     time: datetime | None
-    """Of the last transaction."""
+    """When the last transaction was made."""
 
     @property
     def number(self) -> int:
@@ -36,7 +36,7 @@ class Epoch:
 
 
 def epochs_of(rows: Transactions) -> list[Epoch]:
-    """By rising epoch; the zxids of the transactions rise."""
+    """Count the epochs of these transactions, whose zxids rise; by rising epoch."""
     zxids, times = rows.zxid, rows.time_ms
     ends = [*(np.flatnonzero(np.diff(zxids >> 32)) + 1).tolist(), len(zxids)]
     return [
@@ -47,7 +47,7 @@ def epochs_of(rows: Transactions) -> list[Epoch]:
 
 
 def joined(epochs: Iterable[Epoch]) -> list[Epoch]:
-    """One for each epoch, by rising epoch."""
+    """Join several lists into one entry for each epoch, by rising epoch."""
     found: dict[int, Epoch] = {}
     for one in epochs:
         before = found.get(one.number)

@@ -1,10 +1,10 @@
-"""A state at one moment, put together in this process, without Spark: what `zab restore` writes.
+"""Builds a state at one moment in this process, without Spark, for `zab restore`.
 
     local_moment(dirs, at) -> Moment        which snapshot, which transactions (`zab.pipeline.state.moment`)
     local_state(moment) -> LocalState       the state there, in columns (`zab.pipeline.state.replay`)
 
-Memory holds the tree, as in a member that serves it, and what the logs come to, by `zab.pipeline.state.condense`; logs
-are read a piece at a time. `state_of` does the same on a cluster.
+Memory holds the tree, as in a member that serves it, and the condensed logs (`zab.pipeline.state.condense`), which are
+read a piece at a time. `state_of` builds the state on a cluster.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ __all__ = ["LocalLogs", "LocalState", "LocalStretch", "local_moment", "local_sta
 
 @frozen
 class LocalStretch(Stretch):
-    """A stretch of the logs, and what it comes to. changes: tables of CHANGES, in the order of the history."""
+    """A condensed stretch of the logs. changes: tables of CHANGES, in the order of the history."""
 
     changes: Sequence[pa.Table] = ()
     sessions: SessionChanges = field(factory=lambda: SessionChanges(is_exact=True))
@@ -56,12 +56,12 @@ class LocalLogs:
     uncommitted: bool = False
 
     def batches(self, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
-        """The rows of a range in the order of the history. Raises PipelineError."""
+        """Yield the rows of a range in the order of the history. Raises PipelineError."""
         for task in self.tasks(wanted):
             yield from task_batches(task, columns)
 
     def tasks(self, wanted: Range) -> list[Task]:
-        """What reads each transaction of a range once. Raises PipelineError."""
+        """The tasks that read each transaction of a range once. Raises PipelineError."""
         found = Inventory(list(self.members), [str(member.directory) for member in self.members])
         return plan(found, wanted, members="one", uncommitted=self.uncommitted)
 
@@ -85,8 +85,8 @@ class LocalLogs:
 
 
 def read_in_order(tasks: Iterable[Task], epochs: list[Epoch], sessions: SessionChanges) -> Iterator[Transactions]:
-    """The transactions of tasks that come one after the other. What they hold of epochs and did to sessions is added to
-    these two. Raises PipelineError where zxids do not rise."""
+    """Yield the transactions of consecutive tasks, and add their epochs and session changes to the two arguments.
+    Raises PipelineError if zxids do not rise."""
     last = -1
     for task in tasks:
         for _, rows in read_task(task):
@@ -110,7 +110,7 @@ def local_moment(dirs: Dirs, at: int | datetime | None = None, *, uncommitted: b
 
 
 def local_state(moment: Moment) -> LocalState:
-    """The state at this moment, which LocalLogs have read. Raises PipelineError."""
+    """The state at a moment that was made with LocalLogs. Raises PipelineError."""
     is_native = moment.kind == "native"
     base, sessions = read_base(moment.base, is_native=is_native)
     read = moment.stretch if isinstance(moment.stretch, LocalStretch) else LocalStretch()
@@ -120,8 +120,8 @@ def local_state(moment: Moment) -> LocalState:
 
 
 def read_base(base: Chosen | None, *, is_native: bool) -> tuple[pa.Table, dict[int, int]]:
-    """The rows of BASE in a snapshot, and its sessions; without one, those of an ensemble in which nothing has happened
-    yet. Raises PipelineError."""
+    """The rows of BASE in a snapshot, and its sessions; without a snapshot, those of a new ensemble. Raises
+    PipelineError."""
     if base is None:
         return first_znodes(is_native=is_native), {}
     try:

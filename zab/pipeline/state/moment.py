@@ -1,21 +1,21 @@
-"""What a state at one moment is put together from: which snapshot, which stretch of the logs, and whether they suffice.
+"""Decides what a state at one moment is built from: which snapshot, which stretch of the logs, and if they suffice.
 
     moment_of(logs, members, at) -> Moment
 
-`at` is a zxid, a time, or None for the end of what is kept. The moment's own zxid is that of the last transaction at or
-below it. The rules:
+`at` is a zxid, a time, or None for the end of what is kept. The moment has the zxid of the last transaction at or below
+it. The rules:
 
 1. A time has a zone, and means the last transaction whose time is at or below it.
-2. The state begins with the newest whole snapshot that is exact at or below that zxid; without one, with nothing, if
+2. The state begins with the newest whole snapshot that is exact at or below that zxid; without one, it begins empty, if
    the logs go back to the beginning of the ensemble.
-3. Every transaction from there to the moment has to be in the logs, where what one member lacks may come from another:
-   the first is the next one after the snapshot or the first of its epoch, no epoch has a hole, none ends early.
-4. The end has to be known (`datatree.history`): what was not given does not count as not existing. A zxid that is named
-   needs no end.
-5. Anything else is a PipelineError that names what is kept.
+3. The logs must have every transaction from there to the moment; what one member lacks may come from another: the first
+   is the next one after the snapshot or the first of its epoch, no epoch has a hole, none ends early.
+4. The end has to be known (`datatree.history`): a directory that was not given may hold more. If the caller names a
+   zxid, the end does not have to be known.
+5. Anything else raises a PipelineError that says what is kept.
 
-`Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`). The stretch of them that
-belongs to the state is read once: what is counted for rule 3 is what the state is made of.
+`Logs` reads the logs: with Spark (`state_of`), or in this process (`local_state`). The stretch that the state needs is
+read once: rule 3 counts the same transactions that the state is made of.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _EPOCH_DIGITS: Final = 9
 
 @frozen
 class Stretch:
-    """Transactions that were read: what there is of each epoch. Who reads them keeps what they come to."""
+    """Transactions that were read: the contents of each epoch. A subclass keeps their effects."""
 
     epochs: Sequence[Epoch] = ()
 
@@ -57,11 +57,11 @@ class Logs(Protocol):
         ...
 
     def stretch(self, after: int, until: int, *, is_exact: bool) -> Stretch:
-        """What there is above `after` up to `until`. is_exact: the state at `after` has no effects of it."""
+        """Read the transactions above `after` up to `until`. is_exact: the state at `after` has no effects of them."""
         ...
 
     def time_of(self, zxid: int) -> datetime | None:
-        """When this transaction was made; None if it is not there."""
+        """When this transaction was made; None if it is missing."""
         ...
 
 
@@ -72,19 +72,19 @@ class Moment:
     members: tuple[MemberFiles, ...]
     zxid: int
     time: datetime | None
-    """Of the last transaction; None when there is none after the snapshot."""
+    """When the last transaction was made; None if there is none after the snapshot."""
     base: Chosen | None
-    """None: from nothing."""
+    """The snapshot to begin with; None: the state begins empty."""
     problems: tuple[Problem, ...]
-    """Snapshots that were passed over because they cannot be read."""
+    """Snapshots that were skipped because they cannot be read."""
     txn_count: int
-    """How many transactions are between the two."""
+    """How many transactions are between `base` and `zxid`."""
     last_epoch: int
     """The latest epoch that the members' files mention, committed or not."""
     logged: int = 0
-    """How far the logs go, where no moment was named and nothing says that all of it is committed; else 0."""
+    """How far the logs go, if no moment was named and it is not known that all of it is committed; else 0."""
     stretch: Stretch = field(factory=Stretch, eq=False, repr=False)
-    """The transactions between the two, as they were read."""
+    """The transactions between `base` and `zxid`, as they were read."""
 
     @property
     def ensemble(self) -> str:
@@ -105,7 +105,7 @@ class Moment:
 
     @property
     def label(self) -> Label:
-        """What the rows say of themselves."""
+        """The label of the rows."""
         if self.base is None:
             return Label(self.ensemble, None, None, self.zxid)
         return Label(self.ensemble, self.base.member.member, self.base.file.name, self.zxid)
@@ -122,7 +122,7 @@ def ensembles_of(found: Inventory) -> list[tuple[MemberFiles, ...]]:
 
 @define
 class _Kept:
-    """What the files of an ensemble say of themselves."""
+    """What an ensemble's files keep, judged by their ends and names."""
 
     members: Sequence[MemberFiles]
     end: int
@@ -134,7 +134,7 @@ class _Kept:
     unread: str | None = None
     """Why the end is not known (`datatree.history.unread`)."""
     problems: tuple[Problem, ...] = ()
-    """Snapshots that cannot be read, as far as they were looked at."""
+    """Snapshots that were looked at and cannot be read."""
 
     @classmethod
     def of(cls, members: Sequence[MemberFiles], *, uncommitted: bool) -> "_Kept":
@@ -155,7 +155,7 @@ class _Kept:
         return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))), logged, reason)
 
     def check_end(self) -> None:
-        """Raises PipelineError where it is not known."""
+        """Raise PipelineError if the end is not known."""
         if self.unread is not None:
             newest = max([self.end, *self.snapshots])
             raise PipelineError(f"{self.unread}; --at {newest:#x} is what can be read here; {self}")
@@ -183,7 +183,7 @@ class _Kept:
 def moment_of(
     logs: Logs, members: Sequence[MemberFiles], at: int | datetime | None = None, *, uncommitted: bool = False
 ) -> Moment:
-    """The moment `at` of the ensemble that these are the members of. Raises PipelineError."""
+    """The moment `at` of the ensemble with these members. Raises PipelineError."""
     kept = _Kept.of(members, uncommitted=uncommitted)
     wanted = _wanted(logs, kept, at)
     choice = choose(members, wanted, exact=True)
@@ -231,7 +231,7 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
     if found is None:
         first = min((log.first for log in kept.logs), default=0)
         begun = logs.time_of(first) if kept.end else None
-        times = "" if begun is None else f"; the first transaction is of {begun.isoformat(timespec='milliseconds')}"
+        times = "" if begun is None else f"; the first transaction was at {begun.isoformat(timespec='milliseconds')}"
         raise PipelineError(
             f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}{times}"
         )
@@ -249,7 +249,7 @@ def _is_from_the_beginning(members: Sequence[MemberFiles], first: int) -> bool:
 
 
 def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) -> None:
-    """Every transaction after `after` is there, as far as the files can tell."""
+    """Raise PipelineError unless every transaction after `after` is there, as far as the files can tell."""
     last = after
     for epoch in epochs:
         if is_missing(last, epoch.first, kept.ends):
@@ -263,7 +263,7 @@ def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) 
             )
         last = epoch.last
     for zxid in kept.ends.values():
-        # All transactions of its epoch up to it existed, and some of them belong to the state.
+        # All transactions up to it in its epoch existed, and some of them belong to the state.
         if zxid > last and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
             raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted, kept))
 
@@ -284,10 +284,10 @@ def _last_epoch(members: Sequence[MemberFiles], kept: _Kept, zxid: int) -> int:
 
 
 def _epoch_in(file: Place) -> int:
-    """The epoch that a member's epoch file names, 0 when it names none."""
+    """The epoch in a member's epoch file, 0 if there is none."""
     try:
         line = file.read(0, _EPOCH_FILE_BYTES).partition(b"\n")[0]
     except OSError:
         return 0
-    # Larger ones cannot be: zxids are positive numbers of 64 bits.
+    # Larger ones are impossible: zxids are positive numbers of 64 bits.
     return int(line) if line.isdigit() and len(line) <= _EPOCH_DIGITS else 0

@@ -1,9 +1,9 @@
-"""The tree at one moment, in columns: what a snapshot says of each znode, and what happened to it after that.
+"""Computes the tree at one moment, in columns, from a snapshot and the changes after it.
 
     replayed(base, changes, label, …) -> batches        rows of ZNODES by rising path
 
-base are the rows of a snapshot (or `first_znodes`), changes what `condense` left of the history after it. Nothing is
-done one by one: of each znode, the last row of a kind says a part of it.
+base are the rows of a snapshot (or `first_znodes`), changes the condensed history after it (`condense`). No change is
+applied one by one: the last row of each kind decides a part of each znode.
 
     part                                comes from
     is there; czxid, ctime, owner       the last create or delete, else the base
@@ -13,15 +13,15 @@ done one by one: of each znode, the last row of a kind says a part of it.
     pzxid                               the last create or delete below it, as above
     num_children                        the paths below it that are there
 
-Over an exact snapshot this is what `datatree.apply` does. A snapshot of ZooKeeper is fuzzy: it may have effects of
-transactions that come again in the changes. Whatever one of them sets, a row of the changes sets again. So the last row
-still says what is right, if the changes reach as far as the effects in the snapshot do. Where a closeSession does not
-list what it deleted (ZooKeeper before 3.6), what belongs to its session at the end is deleted by it.
+Over an exact snapshot the result is the same as with `datatree.apply`. A snapshot of ZooKeeper is fuzzy: it may have
+effects of transactions that the changes contain, too. Everything that such a transaction sets, its row sets again. So
+the last row is still right, if the changes reach as far as the effects in the snapshot. If a closeSession does not list
+what it deleted (ZooKeeper before 3.6), it deletes all that belongs to its session at the end.
 
-Invariants: a znode's row depends on the rows of its own path and of the paths below it, one level down. So paths can be
-dealt to any number of places: `split` gives each place the rows of its paths and those directly below them. Data of
-quota sums (`zookeeper_stats`) is empty in the rows: the sums follow from the znodes, and ZooKeeper writes them without
-a transaction.
+Invariants: a znode's row depends only on the rows of its own path and of the paths one level below. So paths can be
+partitioned: `split` gives each partition the rows of its paths and those directly below them. The data of quota sums
+(`zookeeper_stats`) is empty in the rows: the sums follow from the znodes, and ZooKeeper writes them without a
+transaction.
 
 Deliberately not here: sessions, and which snapshot and which stretch of the logs (`moment`).
 """
@@ -54,7 +54,7 @@ _NAMES: Final = (
     "aversion",
 )  # fmt: skip
 BASE: Final = arrow_schema(column for name in _NAMES for column in ZNODES if column.name == name)
-"""What is needed of a snapshot."""
+"""The columns that a replay needs of a snapshot."""
 
 ROWS_MAX: Final = 8192
 BYTES_MAX: Final = 16 << 20
@@ -65,10 +65,10 @@ _SCHEMA: Final = arrow_schema(ZNODES)
 
 
 def first_znodes(*, is_native: bool) -> pa.Table:
-    """The znodes of an ensemble in which nothing has happened yet, as BASE."""
+    """The znodes of a new ensemble, as BASE."""
     rows = []
     for path, znode in sorted(ZooKeeperState.empty().znodes.items()):
-        # Our members' own text is version -1 until somebody sets another.
+        # The configuration of a native member has version -1 until a reconfiguration.
         version = -1 if path == CONFIG and is_native else znode.version
         rows.append((path.decode(), b"", acl_text(znode.acl), 0, 0, 0, 0, 0, 0, version, 0, znode.aversion))
     columns = zip(zip(*rows, strict=True), BASE.types, strict=True)
@@ -76,7 +76,7 @@ def first_znodes(*, is_native: bool) -> pa.Table:
 
 
 def split(rows: pa.Table, count: int) -> Iterator[pa.Table]:
-    """For each of `count` places, the rows of its paths and of those directly below them, these without data."""
+    """For each of `count` partitions, the rows of its paths, and those directly below them without their data."""
     if count == 1:
         yield rows
         return
@@ -107,15 +107,15 @@ def replayed(
     """Rows of ZNODES by rising path, at most ROWS_MAX or about BYTES_MAX at a time.
 
     base: rows of BASE. changes: of CHANGES, in the order of the history. closed: by session, the zxid of a closeSession
-    without a list. place: (which, of how many), of what `split` gave."""
+    without a list. place: (number, count) of a partition that `split` made."""
     tree = _Tree.of([base.select(BASE.names), *changes], base.num_rows, is_native=is_native)
     yield from tree.rows(label, closed or {}, place)
 
 
 @define(eq=False)
 class _Tree:
-    """The rows of the base and of the changes after it, in this order. `path` and `parent` are numbers of `paths`, a
-    parent of which nothing is known is -1."""
+    """The rows of the base and of the changes after it, in this order. `path` and `above` are indexes into `paths`; an
+    unknown parent is -1."""
 
     tables: Sequence[pa.Table]
     base_count: int
@@ -140,7 +140,7 @@ class _Tree:
         return tree
 
     def _column(self, of_base: str | None, of_changes: str | None) -> Any:
-        """The numbers of the base, then of the changes; 0 without a name."""
+        """A column of the base, then of the changes; 0 where the name is None."""
         columns = [np.zeros(self.base_count, np.int64) if of_base is None else _numbers(self.tables[0].column(of_base))]
         for table in self.tables[1:]:
             name = of_changes
@@ -151,7 +151,7 @@ class _Tree:
         return last_of(self.path, np.isin(self.effect, effects), len(self.paths))
 
     def rows(self, label: Label, closed: Mapping[int, int], place: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """See `replayed`."""
+        """Yield the rows of ZNODES (`replayed`)."""
         turn = self._last(_ZNODE, CREATE, DELETE)
         is_there = turn >= 0
         is_there[is_there] = self.effect[turn[is_there]] != DELETE
@@ -170,7 +170,7 @@ class _Tree:
         yield from self._batches(label, shown, turn, last_data, last_acl, created, changed, counts)
 
     def _closing(self, turn: Integers, is_there: Mask, closed: Mapping[int, int]) -> Integers:
-        """By path, the zxid of the closeSession that took it; 0 for none."""
+        """By path, the zxid of the closeSession that deleted it; 0 for none."""
         found = np.zeros(len(turn), np.int64)
         if closed:
             owners, zxids = self._column("owner", "owner"), self._column("czxid", "zxid")
@@ -183,7 +183,7 @@ class _Tree:
         return found
 
     def _children(self, turn: Integers) -> tuple[Integers, Integers]:
-        """By path: children_created and pzxid, as far as its own children have changed them."""
+        """By path: children_created and pzxid after the changes of its children."""
         count, over = len(self.paths), self.above[self.path]
         counts, without = counted(self.effect, self.number, is_native=self.is_native)
         is_below = (over >= 0) & (np.arange(len(over)) >= self.base_count)
@@ -203,7 +203,7 @@ class _Tree:
         return created, changed
 
     def _count_up(self, created: Integers, rows: Integers, since: Integers, over: Integers) -> Mask:
-        """Count creates that do not say their parent's counter, up to its largest value; which of them are counted."""
+        """Count creates without their parent's counter, up to its largest value; return which of them count."""
         rows = rows[rows > since[over[rows]]]
         rows = rows[np.argsort(over[rows], kind="stable")]
         parent = over[rows]
@@ -250,25 +250,25 @@ class _Tree:
 
 
 def _numbers(column: Any) -> Any:
-    """Times as ms."""
+    """A column as numpy integers; times in ms."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64()).to_numpy() // _US_PER_MS
     return column.fill_null(0).to_numpy().astype(np.int64)
 
 
 def _wrapped(values: Integers) -> Integers:
-    """As `datatree.znode.wrapped`."""
+    """Wrap to 32 bits, as `datatree.znode.wrapped` does."""
     return values.astype(np.int32).astype(np.int64)
 
 
 def _cut(shown: Integers, sizes: Integers) -> list[Integers]:
-    """The paths, cut where there are enough for a batch."""
+    """Cut the paths where there are enough for a batch."""
     group = np.arange(len(shown)) // ROWS_MAX + (np.cumsum(sizes) // BYTES_MAX)
     return [part for part in np.split(shown, np.flatnonzero(np.diff(group)) + 1) if len(part)]
 
 
 def _gather(chunks: Sequence[pa.Array], at: Integers) -> pa.Array:
-    """Value at[k] of all chunks together as value k. Together they may be more than one array can hold."""
+    """The values at these indexes of all chunks together, which may be more than one array can hold."""
     ends = np.cumsum([len(chunk) for chunk in chunks])
     which = np.searchsorted(ends, at, "right")
     order = np.argsort(which, kind="stable")

@@ -1,15 +1,15 @@
-"""Which sessions are open at one moment: what a snapshot says, and those that were created and closed after it.
+"""Finds which sessions are open at one moment: those of a snapshot, and those created and closed after it.
 
     changes = SessionChanges(is_exact=…)
     changes.add(transactions)       in the order of the history
-    changes.last                    by id, the timeout in ms of what is open; None of what was closed
+    changes.last                    by id, the timeout in ms of an open session; None for a closed one
     changes.unlisted                by id, the zxid of a closeSession that does not say what it deleted
-    sessions_open(last)             those of them that are open
+    sessions_open(last)             the open ones
     session_batches(sessions, …)    rows of SESSIONS
 
-Memory: the sessions that were created and not closed, or closed and not created, in what was added. A snapshot of
-ZooKeeper copies the sessions at another moment than its zxid, so one that was created and closed may be in it: there
-they count, too (`is_exact`).
+Memory: the sessions that were created and not closed, or closed and not created, in what was added. ZooKeeper copies
+the sessions into a snapshot at a moment other than its zxid, so one that was created and closed may be in it: over such
+a snapshot these are remembered, too (`is_exact`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ _LABEL: Final = ("ensemble", "member", "snapshot", "zxid")
 
 @define
 class SessionChanges:
-    """See the module."""
+    """The sessions that transactions created and closed. is_exact: the state before them is exact."""
 
     is_exact: bool
     last: dict[int, int | None] = field(factory=dict)
     unlisted: dict[int, int] = field(factory=dict)
 
     def add(self, rows: Transactions) -> None:
-        """What these transactions did; they come after all that were added before."""
+        """Add these transactions, which come after all that were added before."""
         opened = rows.type == OpCode.CREATE_SESSION
         which = np.flatnonzero(opened | (rows.type == OpCode.CLOSE_SESSION))
         columns = (rows.session[which].tolist(), opened[which].tolist(), rows.number[which].tolist())

@@ -1,21 +1,21 @@
-"""A state written as the files that members start from: native, or ZooKeeper's version 2.
+"""Writes a state as the files that members start from: native, or ZooKeeper's version 2.
 
     write_native(disk, state, lineage)        version-1/snapshot.<zxid>, exact and canonical (`datatree.snapshot`)
     found_native(disk, lineage, id, epoch)    acceptedEpoch, currentEpoch, member: the member holds a whole history
     write_version_2(disk, state)              version-2/snapshot.<zxid>, exact (`datatree.zookeeper.snapshot`)
     found_version_2(disk, epoch)              acceptedEpoch, currentEpoch
 
-A state is anything that can be iterated several times by rising path, as batches of rows (`State.batches`): what is in
-memory, or rows that Spark has sorted, spooled on disk. It is iterated three times: to count children and to find the
-lists of permissions, to sum the digest (the header of a native file contains it, by way of the chain), and to write.
-Nothing but checksums is made znode by znode (`zab.pipeline.state.znode_entries`). Memory holds what has to be known in
-advance: the count of each znode that has children, the ACLs, and the sessions.
+A state is anything that can be iterated several times by rising path, as batches of rows (`State.batches`): in memory,
+or rows that Spark has sorted, spooled on disk. It is iterated three times: to count children and find the ACLs, to sum
+the digest (the header of a native file contains it, through the chain), and to write. Only checksums are computed znode
+by znode (`zab.pipeline.state.znode_entries`). Memory holds what has to be known in advance: the count of each znode
+that has children, the ACLs, and the sessions.
 
-What is written is a state that a member can go on from, which is more than rows:
+The files hold a state from which a member can go on, so some rows are changed:
 
 - ephemerals whose session does not exist are left out, as ZooKeeper deletes them before it serves;
-- /zookeeper/config is that of a new ensemble: the configuration belongs to the servers;
-- counts of children follow from the children, so that the file is a tree whatever the rows say of themselves.
+- /zookeeper/config is the one of a new ensemble: the configuration belongs to the servers;
+- counts of children are computed from the children, so that the file is a tree whatever counts the rows have.
 
 The chain of a native file begins a new history: that of the lineage id, zxid and digest
 (`datatree.log.batch.imported`). Files become visible under their names when they are durable.
@@ -69,8 +69,8 @@ _CONFIG: Final = pa.RecordBatch.from_pylist(
 
 @frozen
 class State:
-    """A state at `zxid`. `batches` begins anew at each call: rows with at least the columns of ZNODE_SCHEMA, by rising
-    path; sessions: id to timeout in ms."""
+    """A state at `zxid`. Each call of `batches` yields all rows, with at least the columns of ZNODE_SCHEMA, by rising
+    path. sessions: id to timeout in ms."""
 
     zxid: int
     sessions: dict[int, int]
@@ -79,7 +79,7 @@ class State:
 
 @frozen
 class Written:
-    """What a snapshot holds, and its digest (of its own kind)."""
+    """What a snapshot holds, and its digest (native or ZooKeeper's)."""
 
     path: str
     digest: int
@@ -92,7 +92,7 @@ class Written:
 
 @define
 class _Survey:
-    """What has to be known before the first byte is written."""
+    """Collects what has to be known before the first byte is written."""
 
     state: State
     children: dict[bytes, int] = field(factory=dict)
@@ -104,7 +104,7 @@ class _Survey:
 
     @classmethod
     def of(cls, state: State) -> "_Survey":
-        """Raises PipelineError when the paths do not rise, and for a text that is no ACL."""
+        """Iterate the state once. Raises PipelineError if the paths do not rise, and for a text that is no ACL."""
         survey = cls(state)
         for batch in survey._in_order():
             is_orphan = survey._are_orphans(batch)
@@ -130,7 +130,7 @@ class _Survey:
             self.children[path] = self.children.get(path, 0) + count
 
     def digest(self, entries: Entries) -> int:
-        """The sum over what is written. Raises PipelineError when that is not a tree."""
+        """The digest of what is written. Raises PipelineError if that is not a tree."""
         total, missing = 0, {*self.children, ROOT, ZOOKEEPER, QUOTA}
         for batch in self.rows():
             missing.difference_update(batch.column("path").cast(pa.binary()).to_pylist())
@@ -140,7 +140,7 @@ class _Survey:
         return total & MASK
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What is written, by rising path."""
+        """Yield what is written, by rising path."""
         for batch in self._in_order():
             if self.orphan_count:
                 batch = self._touched(batch.filter(pa.array(~self._are_orphans(batch))))
@@ -158,7 +158,7 @@ class _Survey:
         return found
 
     def _touched(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With the zxid of the state as the last change below the parents of what is left out."""
+        """Set pzxid to the zxid of the state for the parents of orphans, which are left out."""
         paths = batch.column("path").cast(pa.binary()).to_pylist()
         is_parent = pa.array([path in self.orphan_parents for path in paths], pa.bool_())
         pzxids = batch.column("pzxid")
@@ -166,7 +166,7 @@ class _Survey:
         return batch.set_column(batch.schema.get_field_index("pzxid"), ZNODE_SCHEMA.field("pzxid"), later)
 
     def _in_order(self) -> Iterator[pa.RecordBatch]:
-        """All znodes, with the configuration's in its place: QUOTA comes after it in every tree."""
+        """Yield all znodes, with a new configuration's at its place: QUOTA comes after it in every tree."""
         previous, is_config_due = b"", True
         for given in self.state.batches():
             if not given.num_rows:
@@ -201,7 +201,7 @@ def _parents(paths: pa.StringArray) -> pa.BinaryArray:
 
 @frozen
 class _Tree:
-    """What a snapshot says of the whole tree, in the shape of a cursor that has no tree behind it."""
+    """What a snapshot says about the whole tree, with the interface of a cursor, but without a tree."""
 
     zxid: int
     sessions: dict[int, int]
@@ -237,8 +237,8 @@ def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
 def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None:
     """Make the directory that of a member which holds all of the history that its snapshot begins.
 
-    Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be taken up. As
-    long as nothing follows the snapshot, `committed` says so. The member's record comes last."""
+    Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be resumed.
+    `committed` is the snapshot's zxid, since nothing follows it. The member's record is written last."""
     for zxid in snapshot_files(disk)[-1:]:
         save_mark(disk, lineage, zxid, durable=True)
     found(disk, MemberRecord(lineage, server_id), epoch, epoch)

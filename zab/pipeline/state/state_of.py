@@ -1,21 +1,21 @@
-"""The state of ensembles at one moment, out of their directories, with Spark.
+"""Computes the state of ensembles at one moment from their directories, with Spark.
 
     found = state_of(spark, dirs, at=…)
     found.znodes       DataFrame of ZNODES
     found.sessions     DataFrame of SESSIONS
-    found.moments      what each ensemble's state is put together from
-    state_of_members(spark, members, at=…)       the same of one ensemble, as the inventory has it
+    found.moments      what each ensemble's state is built from
+    state_of_members(spark, members, at=…)       the state of one ensemble, given its members
 
-`at` is a zxid, a time, or None for the end of what is kept (`zab.pipeline.state.moment` has the rules). With several
-ensembles, each has its own moment; a zxid is then one of each.
+`at` is a zxid, a time, or None for the end of what is kept (`zab.pipeline.state.moment` has the rules). Each of several
+ensembles has its own moment; a zxid then applies to each of them.
 
-    slice of the logs ── read, condensed ─┬─ what there is of each epoch      (moment)
+    slice of the logs ── read, condensed ─┬─ the contents of each epoch       (moment)
     slice of the logs ── read, condensed ─┤
                                           └─ changes, dealt to places by path ─┐
     snapshot ─────────── read ─────────────────────────── dealt the same way ──┴─ replayed ── rows
 
-Logs are read once. What a slice comes to is kept by Spark, as packets of Arrow bytes that it carries without looking
-into them. A place is one of Spark's tasks: its memory holds the changes and the znodes of its paths, of about
+Logs are read once. Spark keeps a condensed slice as packets of Arrow bytes, which it does not look into. A place is a
+partition of the paths, handled by one Spark task: its memory holds the changes and the znodes of its paths, about
 PLACE_BYTES of the files.
 """
 
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 __all__ = ["StateAt", "state_of", "state_of_members"]
 
 SLICE_TASKS: Final = 32
-"""Tasks of one slice, where there are so many that every core has some."""
+"""How many tasks a slice has, if there are enough tasks for every core."""
 PLACE_BYTES: Final = 512 << 20
-"""Of logs and snapshots, for each place that paths are dealt to."""
+"""How many bytes of logs and snapshots there are for each place."""
 
 Packet: TypeAlias = tuple[int, tuple[int, int, bytes]]
 """(place, (slice, number of the table, content)): in each place, tables sort by what is in front of their content."""
 _EPOCHS, _SESSIONS = -1, -2
-"""The places of what is not of paths."""
+"""The places of packets that do not belong to paths."""
 _BASE: Final = -1
-"""The slice that a snapshot is, before all others."""
+"""The number of the slice with the snapshot: it precedes all others."""
 _PACKETS_DDL: Final = "place int, slice int, number int, content binary"
 
 
@@ -77,7 +77,7 @@ class StateAt:
 
 @frozen
 class _SparkStretch(Stretch):
-    """packets: what the slices come to. unlisted: by session, the zxid of a closeSession without a list."""
+    """packets: the condensed slices. unlisted: by session, the zxid of a closeSession without a list."""
 
     packets: "RDD[Packet] | None" = None
     unlisted: Mapping[int, int] = field(factory=dict)
@@ -111,7 +111,7 @@ class _SparkLogs:
     def stretch(self, after: int, until: int, *, is_exact: bool) -> Stretch:
         slices = list(enumerate(self._slices(Range.of(after + 1, until, None, None))))
         read = partial(_read_slice, count=self.place_count, is_exact=is_exact, is_native=self.is_native)
-        # Its blocks go when nothing refers to it any more.
+        # Spark drops its blocks when nothing refers to it.
         packets = self.parallel(slices, read).persist(StorageLevel.DISK_ONLY)
         found = packets.filter(partial(_is_of, places=(_EPOCHS,))).values().collect()
         about = [pickle.loads(content) for _, _, content in sorted(found)]
@@ -123,8 +123,8 @@ class _SparkLogs:
         return self.spark.sparkContext.parallelize(items, max(1, len(items))).flatMap(read)
 
     def _slices(self, wanted: Range) -> list[list[Task]]:
-        """Tasks that come one after the other, together: what one worker reads at a time. The fewer slices there are,
-        the less is left of each."""
+        """Group consecutive tasks into slices, each of which one worker reads. The fewer slices there are, the more
+        they are condensed."""
         tasks = self.local.tasks(wanted)
         count = max(self.spark.sparkContext.defaultParallelism, len(tasks) // SLICE_TASKS)
         bounds = [len(tasks) * number // count for number in range(count + 1)]
@@ -148,7 +148,7 @@ def _is_of_path(packet: Packet) -> bool:
 def _read_slice(
     slice_of: tuple[int, Sequence[Task]], *, count: int, is_exact: bool, is_native: bool
 ) -> Iterator[Packet]:
-    """What a worker makes of a slice: the changes table by table, then what there is of epochs and sessions."""
+    """Condense a slice in a worker: yield the changes table by table, then the epochs and the sessions."""
     begin_task()
     number, tasks = slice_of
     epochs: list[Epoch] = []
@@ -162,7 +162,7 @@ def _read_slice(
 
 
 def _read_base(base: Chosen | None, *, count: int, is_native: bool) -> Iterator[Packet]:
-    """The snapshot that the state begins with, as a slice."""
+    """Read the snapshot that the state begins with, as a slice."""
     begin_task()
     znodes, sessions = read_base(base, is_native=is_native)
     for place, rows in enumerate(split(znodes, count)):
@@ -220,9 +220,7 @@ def state_of_members(
     *,
     uncommitted: bool = False,
 ) -> StateAt:
-    """The state of the one ensemble that these are the members of; only files that they name count.
-
-    Raises PipelineError."""
+    """The state of the ensemble with these members; only files that they list count. Raises PipelineError."""
     logs = _SparkLogs(spark, LocalLogs(tuple(members), uncommitted))
     moment = moment_of(logs, members, at, uncommitted=uncommitted)
     count, is_native = logs.place_count, logs.is_native

@@ -1,12 +1,12 @@
-"""Znodes in columns as the entries of snapshot files, and what they add to the digest of a tree, for both formats.
+"""Packs znodes in columns as entries of snapshot files, and computes their part of the tree's digest, for both formats.
 
     native = NativeEntries(acls, children)
     native.digest(batch)            the sum of the znodes' parts (`datatree.digest`)
     native.of(batch)                what `datatree.snapshot` has between its chunks: znodes, and lists before them
-    Version2Entries(acls, children) the same for ZooKeeper's files (`datatree.zookeeper.snapshot`)
+    Version2Entries(acls, children) for ZooKeeper's files (`datatree.zookeeper.snapshot`)
 
-A batch has at least the columns of ZNODE_SCHEMA. The numbers of an entry have fixed places, so all of a batch are made
-side by side and joined with paths and data by Arrow. What is left to do for each znode are checksums, which zlib makes.
+A batch has at least the columns of ZNODE_SCHEMA. The numbers of an entry have fixed offsets, so those of a batch are
+packed side by side, and Arrow joins them with paths and data. Only the checksums, by zlib, are computed one by one.
 
 Invariant: acls were interned by rising path, so the ids of their table are those of the file, 1, 2, 3, …
 """
@@ -40,15 +40,15 @@ _LENGTH: Final = np.dtype([("length", ">i4")])
 
 
 def are_ephemeral(owners: Integers) -> Mask:
-    """As `datatree.znode.is_ephemeral`, for each."""
+    """Apply `datatree.znode.is_ephemeral` to each owner."""
     return (owners > 0) | ((owners > CONTAINER_OWNER) & (owners < TTL_TOP))
 
 
 class Entries(Protocol):
-    """What one format makes of znodes."""
+    """The entries and the digest of znodes in one format."""
 
     def digest(self, batch: pa.RecordBatch) -> int:
-        """What they add to the digest of the tree."""
+        """The part of the tree's digest that the znodes have."""
         ...
 
     def of(self, batch: pa.RecordBatch) -> list[bytes]:
@@ -58,7 +58,7 @@ class Entries(Protocol):
 
 @define
 class NativeEntries:
-    """See the module. children: how many of its children each parent has."""
+    """Entries of native snapshots. children: how many children each parent has."""
 
     acls: AclTable
     children: Mapping[bytes, int]
@@ -89,7 +89,7 @@ class NativeEntries:
         return entries
 
     def _heads(self, batch: pa.RecordBatch) -> tuple[Any, Integers]:
-        """What stands in front of the path of each, and the id of its list."""
+        """The fixed part before the path of each znode, and the id of its ACL."""
         heads = _numbers(batch, NATIVE_ZNODE)
         lists = _lists(batch, self.acls)
         heads["kind"] = IS_ZNODE
@@ -108,7 +108,7 @@ class NativeEntries:
 
 @define
 class Version2Entries:
-    """See the module. What a parent has of children does not stand in these files."""
+    """Entries of ZooKeeper's snapshots, which do not contain counts of children."""
 
     acls: AclTable
     children: Mapping[bytes, int]
@@ -133,7 +133,7 @@ def _data(batch: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def _short(paths: pa.BinaryArray) -> pa.BinaryArray:
-    """In ZooKeeper's files and digest the root has no name."""
+    """The paths with "" for the root, as in ZooKeeper's files and digest."""
     return pc.if_else(pc.equal(paths, _ROOT), _NOTHING, paths)
 
 
@@ -156,7 +156,7 @@ def _numbers(batch: pa.RecordBatch, layout: np.dtype[Any]) -> Any:
 
 
 def _lists(batch: pa.RecordBatch, acls: AclTable) -> Integers:
-    """The id of the list of each znode."""
+    """The id of each znode's ACL."""
     coded = batch.column("acl").dictionary_encode()
     ids = [acls.id_of(parse_acl_text(text)) for text in coded.dictionary.to_pylist()]
     return np.array(ids, np.int64)[coded.indices.to_numpy()] if ids else np.empty(0, np.int64)

@@ -1,10 +1,11 @@
-"""Rows of ZNODES as a state: what is needed of them, and those that Spark has sorted, spooled on the driver's disk.
+"""Rows of ZNODES as a state: the columns needed, and rows that Spark has sorted, spooled on the driver's disk.
 
-    spooled(znodes, file)               the rows of a DataFrame by rising path, to be iterated as often as needed
+    spooled(znodes, file)               the rows of a DataFrame by rising path, which can be iterated repeatedly
     without_sums(paths, data)           the data, without the sums of quotas
 
-Spark sorts; the driver takes partition after partition, each as Arrow batches, and keeps them in one file: its memory
-holds one partition, made small enough for that. Paths are compared as bytes, by Spark as in the files of members.
+Spark sorts; the driver fetches one partition after another, as Arrow batches, and writes them to one file: its memory
+holds one partition, and partitions are made small enough for that. Spark compares paths as bytes, as in the files of
+members.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,14 +29,14 @@ _NAMES: Final = (
     "pzxid",
 )  # fmt: skip
 ZNODE_SCHEMA: Final = arrow_schema(column for column in ZNODES if column.name in _NAMES)
-"""What is needed of ZNODES to write a snapshot; the rest follows from it."""
+"""The columns of ZNODES that writing a snapshot needs; the others follow from these."""
 
 PARTITION_BYTES: Final = 64 << 20
 _ROW_BYTES: Final = 150
 
 
 def without_sums(paths: pa.StringArray, data: pa.BinaryArray) -> pa.BinaryArray:
-    """The data of these paths, empty where it is the sums of a quota: they follow from the znodes."""
+    """The data of these paths, empty for the sums of quotas, which follow from the znodes."""
     candidates = pc.ends_with(paths, "zookeeper_stats").to_numpy(zero_copy_only=False)
     if not candidates.any():
         return data
@@ -44,7 +45,7 @@ def without_sums(paths: pa.StringArray, data: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def spooled(znodes: "DataFrame", file: Path) -> Callable[[], Iterator[pa.RecordBatch]]:
-    """Write the rows, sorted by path, to `file` (the caller removes it), and return what iterates them.
+    """Write the rows, sorted by path, to `file` (the caller removes it); return a function that iterates them.
 
     znodes: rows of ZNODES of one state; evaluated once. Raises OSError."""
     from pyspark import StorageLevel

@@ -1,7 +1,7 @@
-"""What is in one log file, as far as it has been looked at: which zxids, with which gaps, and where to begin reading.
+"""A chart of one log file, as far as it has been looked at: which zxids, with which gaps, and where to begin reading.
 
-The chart of a file that is being written grows: `advance` looks only at what came since the last time. That of a closed
-native file is made from its index. A chart has only a few entries, whatever the size of the file:
+The chart of a file that is being written grows: `advance` looks only at what was appended since the last time. The
+chart of a closed native file is made from its index. It has only a few entries, whatever the size of the file:
 
     runs     stretches of zxids of one epoch without a gap; `joined` says that nothing is missing before the stretch
     stakes   frames (native) or records (version-2) that reading may begin at, with the last zxid before each
@@ -33,7 +33,7 @@ __all__ = ["Chart", "Run"]
 SLICE_BYTES: Final = 4 << 20
 """How much is looked at in one go. Two stakes are no further apart, unless a batch is larger."""
 _STAKE_BYTES: Final = 64 << 10
-"""How far apart stakes are at least."""
+"""The least distance between stakes."""
 _SEEN_BYTES: Final = 28
 
 
@@ -48,9 +48,9 @@ class Run:
 
 @define(eq=False)
 class Chart:
-    """See the module. `stop` is the offset after the last readable frame or record, `mark` the largest high-water mark
-    in a batch. `holes` says what is wrong right before a run, by the first zxid of the run; `end_damage` what is wrong
-    after the last one, as far as is known."""
+    """The chart of one file. `stop` is the offset after the last readable frame or record, `mark` the largest
+    high-water mark in a batch. `holes`: the damage right before a run, by the first zxid of the run. `end_damage`: the
+    damage after the last run, as far as known."""
 
     log: LogFile
     runs: list[Run] = field(factory=list)
@@ -65,25 +65,25 @@ class Chart:
 
     @property
     def last(self) -> int:
-        """The last zxid; `lowest` when there is none."""
+        """The last zxid; `lowest` if there is none."""
         return self.runs[-1].last if self.runs else self.lowest
 
     @property
     def lowest(self) -> int:
-        """The zxid that the file goes on from, as its header or else its name says."""
+        """The zxid after which the file begins, by its header or else its name."""
         return self.log.previous[0] if self.log.previous is not None else self.log.first - 1
 
     # Looking at the file.
 
     def advance(self) -> None:
-        """Look at what has come. Raises OSError."""
+        """Look at what was appended. Raises OSError."""
         if self._indexed or not self.log.is_usable or (not self.stop and self._take_index()):
             return
         self.end_damage = None
         with self.log.place.open() as file:
             if not self.stakes or file.read(self.stakes[-1][0], _SEEN_BYTES) != self._seen:
-                # The first look, or a member that started again has written the file anew: the same batches, but in
-                # other frames.
+                # This is the first look, or the member was restarted and has rewritten the file: the same batches in
+                # different frames.
                 self._begin_again()
             size, step = file.size, SLICE_BYTES
             while self.stop < size and any(file.read(self.stop, _SEEN_BYTES)):
@@ -122,8 +122,8 @@ class Chart:
         self.stop = SEGMENT_HEADER_BYTES if self.log.kind == "native" else len(LOG_HEADER)
 
     def _look(self, file: OpenFile, end: int, *, is_all: bool) -> bool:
-        """Look at what is between `stop` and `end`; whether anything readable was there. Bytes cut off at `end` are
-        looked at again, with what comes after them."""
+        """Look at the bytes from `stop` to `end`; return whether anything readable was there. Bytes cut off at `end`
+        are looked at again, with what follows them."""
         log, start, before = self.log, self.stop, self.last
         scan: FrameScan | RecordScan
         if log.kind == "native":
@@ -179,7 +179,7 @@ class Chart:
     # Asking it.
 
     def reach(self, zxid: int, limit: Callable[[int, int], int]) -> int:
-        """The last zxid up to which nothing is missing after `zxid`; `zxid` itself when what follows is not here.
+        """The last zxid up to which nothing is missing after `zxid`; `zxid` itself if the next one is not here.
 
         `limit(before, first)` is the last zxid that may be shown of the run with `first` in it, after `before`."""
         at = zxid
@@ -199,7 +199,7 @@ class Chart:
         return tuple((max(run.first, after + 1), min(run.last, until)) for run in runs if run.first <= until)
 
     def nth(self, after: int, count: int) -> int:
-        """The zxid of the transaction that is so many after `after`, or the last one."""
+        """The zxid of the transaction that comes `count` transactions after `after`, or the last one."""
         zxid = after
         for run in self._runs_after(after):
             begin = max(run.first - 1, after)
@@ -210,7 +210,7 @@ class Chart:
         return zxid
 
     def stake(self, zxid: int) -> int:
-        """Where in the file to begin reading what comes after `zxid`."""
+        """The offset at which to begin reading what comes after `zxid`."""
         at = bisect_right(self.stakes, zxid, key=lambda stake: stake[1]) - 1
         return self.stakes[at][0] if at > 0 else 0
 
@@ -226,6 +226,6 @@ def _firsts(block: AnyBlock) -> Integers:
 
 
 def _next(begins: Mask, at: int) -> int:
-    """The place after `at` where something begins."""
+    """The next index after `at` where a run begins."""
     found = np.flatnonzero(begins[at + 1 :])
     return at + 1 + int(found[0]) if len(found) else len(begins)

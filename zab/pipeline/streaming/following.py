@@ -6,16 +6,17 @@
     route = ensemble.route(ensemble.earliest())      # legs: stretches of files, one after the other
     ensemble.obstacle(route.end)                     # why it goes no further, where it should
 
-The directories may be those of running members, or ones that logs are shipped to: files grow, roll, are cut and purged
-while they are followed. Any member will do. What one lacks comes from another, and each transaction comes once.
+The directories may belong to running members, or receive shipped logs: files grow, roll, are cut and purged while they
+are followed. Any member will do. What one lacks comes from another, and each transaction comes once.
 
 Invariants:
-- A route goes on from its position without a gap: by the numbers within an epoch, by the headers of the files and the
-  order within them where an epoch ends. Where no member can go on, it ends.
-- What it shows is committed. Of a native member: up to the largest high-water mark in its batches or beside its logs,
-  which is about the history that it holds; and up to marks of others within their epochs, in which there is only one
-  history. Of ZooKeeper's: what is in the logs of a majority of the members given, and what comes before that in a log.
-- A poll lists the directories and reads what is new in them, no more.
+- A route continues from its position without a gap: by the numbers within an epoch, by the headers of the files and the
+  order within them where an epoch ends. It ends where no member has what follows.
+- It shows only committed transactions. Of a native member: up to the largest high-water mark in its batches or beside
+  its logs, which applies to the history that it holds; and up to other members' marks within their epochs, in which
+  there is only one history. With ZooKeeper: what is in the logs of a majority of the given members, and everything
+  before that in the same log.
+- A poll lists the directories and reads only what is new in them.
 
 Deliberately not here: Spark, and reading rows (`stream`).
 """
@@ -47,7 +48,7 @@ _T = TypeVar("_T")
 
 
 LEG_TRANSACTIONS_MAX: Final = 250_000
-"""What one leg has at most, so that several workers share a large file."""
+"""The most transactions of one leg, so that several workers share a large file."""
 
 
 @frozen
@@ -104,7 +105,7 @@ class MemberLogs:
 
     @property
     def in_order(self) -> list[Chart]:
-        """Of the files that can be read, by rising zxid."""
+        """The charts of the files that can be read, by rising zxid."""
         return list(self.charts.values())
 
     @property
@@ -152,7 +153,7 @@ class MemberLogs:
                     yield chart.last, first
 
     def chart_after(self, zxid: int) -> Chart | None:
-        """Of the file that goes on from `zxid`, as far as their headers and names say."""
+        """The chart of the file that continues after `zxid`, judged by the headers and names."""
         below = [chart for chart in self.in_order if chart.lowest <= zxid]
         if not below:
             return None
@@ -166,7 +167,7 @@ class MemberLogs:
         return following if follows(zxid, following.log.first) and following.log.previous is None else chart
 
     def mark_for(self, chart: Chart) -> int:
-        """The high-water mark that is about the batches of this file: of it, and of the files that continue it."""
+        """The high-water mark that applies to the batches of this file: its own or of files that continue it."""
         charts = self.in_order
         at = charts.index(chart)
         mark = chart.mark
@@ -183,15 +184,15 @@ class MemberLogs:
 
 @define(eq=False)
 class Ensemble:
-    """The members of one ensemble. `lineage` is that of a native one."""
+    """The members of one ensemble. Only a native one has a `lineage`."""
 
     name: str
     uncommitted: bool = False
     members: dict[str, MemberLogs] = field(factory=dict)
     epochs: dict[int, int] = field(factory=dict)
-    """The last zxid of each epoch that is known to be committed; of native ones, as far as a mark lies in the epoch."""
+    """The last zxid of each epoch known to be committed; for native logs, as far as a mark lies in the epoch."""
     proven: dict[int, int] = field(factory=dict)
-    """The last zxid of each epoch that a snapshot proves, where no log has it."""
+    """The last zxid of each epoch that a snapshot proves and no log has."""
     _preferred: str = ""
 
     @property
@@ -219,7 +220,7 @@ class Ensemble:
             self.epochs = {}
 
     def advance(self) -> None:
-        """Look at what has come in all logs. A file that is gone by then is noticed at the next listing."""
+        """Look at what was appended to all logs. If a file is gone by then, the next listing will show it."""
         for logs in self.members.values():
             _unless_gone(logs.advance)
         if self.kind == "version-2":
@@ -246,7 +247,7 @@ class Ensemble:
         return min((chart.lowest for logs in self.members.values() for chart in logs.in_order), default=0)
 
     def latest(self) -> int:
-        """The last zxid that may be shown; `earliest` when there is none."""
+        """The last zxid that may be shown; `earliest` if there is none."""
         shown = (_unless_gone(partial(self._latest_of, logs)) for logs in self.members.values())
         return max((self.earliest(), *(zxid for zxid in shown if zxid is not None)))
 
@@ -262,7 +263,7 @@ class Ensemble:
     def route(
         self, after: int, *, until: int = _NO_LIMIT, count_max: int = _NO_LIMIT, avoid: Collection[str] = ()
     ) -> Route:
-        """From `after` on, as far as it goes, to `until`, or to so many transactions. `avoid`: members not to read."""
+        """The route from `after` to `until`, with at most `count_max` transactions. `avoid`: members not to read."""
         legs: list[Leg] = []
         at = after
         while at < until and count_max > 0:
@@ -276,7 +277,7 @@ class Ensemble:
         return Route(after, tuple(legs))
 
     def _leg(self, after: int, until: int, count_max: int, avoid: Collection[str]) -> Leg | None:
-        """The stretch of one file after `after`: of the member that was read last, or else the one that has most."""
+        """The stretch of one file after `after`, from the member that was read last, or else the one that has most."""
         best: Leg | None = None
         names = sorted(self.members.keys() - set(avoid), key=lambda name: (name != self._preferred, name))
         for name in names:
@@ -303,7 +304,7 @@ class Ensemble:
         return Leg(span, chart.between(after, end))
 
     def _limit(self, logs: MemberLogs, chart: Chart) -> Callable[[int, int], int]:
-        """What `Chart.reach` asks: how far a run may be shown."""
+        """The function that tells `Chart.reach` how far a run may be shown."""
         if self.uncommitted:
             return lambda before, first: 0 if is_missing(before, first, self.proven) else _NO_LIMIT
         if self.kind == "native":
@@ -321,21 +322,20 @@ class Ensemble:
     # Where it goes no further.
 
     def kept_from(self, after: int) -> int | None:
-        """None when something that follows `after` is kept, or may still come; else the oldest position that is
-        kept."""
+        """The oldest position that is kept, if it is after `after`, so that what follows `after` is lost; else None."""
         lowest = [chart.lowest for logs in self.members.values() for chart in logs.in_order]
         return min(lowest) if lowest and min(lowest) > after else None
 
     def obstacle(self, after: int, *, is_end: bool = False) -> str | None:
-        """Why no route goes on from `after`, though there is more to be shown; None when there is not. is_end: nothing
-        is awaited any more, so that more than the logs have is proven is a reason, too."""
+        """Why no route continues from `after`, although there is more to show; None if there is not. is_end: no more
+        files are expected, so a proof that the logs went on is a reason, too."""
         if self.route(after, count_max=1).legs:
             return None
         if after >= self.latest():
             return self._lost_end(after) if is_end else None
         oldest = self.kept_from(after)
         if oldest is not None:
-            return f"what follows zxid {after:#x} is not kept any more: the oldest log goes on from {oldest:#x}"
+            return f"what follows zxid {after:#x} is no longer kept: the oldest log goes on from {oldest:#x}"
         reasons = [_unless_gone(partial(_obstacle, logs, after)) for logs in self.members.values()]
         proven = [zxid for zxid in self.proven.values() if zxid > after]
         reasons += [f"a snapshot proves that there was zxid {min(proven):#x}"] if proven else []
@@ -349,12 +349,12 @@ class Ensemble:
 
 
 def _obstacle(logs: MemberLogs, after: int) -> str:
-    """What a member has in place of what follows `after`."""
+    """What a member has instead of what follows `after`."""
     chart = logs.chart_after(after)
     later = next((other for other in logs.in_order if other.lowest > after), None)
     goes_on = f"and {later.log.name} goes on from {later.lowest:#x}" if later is not None else "and ends there"
     if chart is None:
-        return f"{logs.found.directory} has nothing of it, {goes_on}"
+        return f"{logs.found.directory} does not have it, {goes_on}"
     there = chart.reach(after, lambda _before, _first: _NO_LIMIT)
     if there > after:
         return f"{chart.log.place} does not say that what it has up to {there:#x} is committed, {goes_on}"
@@ -366,7 +366,7 @@ def _obstacle(logs: MemberLogs, after: int) -> str:
 
 
 def _unless_gone(look: Callable[[], _T]) -> _T | None:
-    """What it finds; None when a file is gone, as the next listing will show. Raises PipelineError."""
+    """The result of `look`; None if a file is gone, as the next listing will show. Raises PipelineError."""
     try:
         return look()
     except FileNotFoundError:
@@ -377,14 +377,14 @@ def _unless_gone(look: Callable[[], _T]) -> _T | None:
 
 @define(eq=False)
 class Following:
-    """All ensembles in some directories. `poll` before anything is asked, and whenever there may be more."""
+    """All ensembles in some directories. Call `poll` before anything else, and whenever there may be more."""
 
     dirs: Dirs
     uncommitted: bool = False
     ensembles: dict[str, Ensemble] = field(factory=dict)
 
     def poll(self) -> None:
-        """Look at what there is now. Raises PipelineError: as `inventory`, and for logs that do not say what is
+        """Look at what there is now. Raises PipelineError, as `inventory` does, and for logs that do not say what is
         committed."""
         found = self._inventory()
         for name, members in found.ensembles.items():
@@ -396,7 +396,7 @@ class Following:
             del self.ensembles[name]
 
     def _inventory(self) -> Inventory:
-        """While it follows, a file may go between being listed and being read: then it looks again."""
+        """List the directories. While they are followed, a file may go after it was listed: then try again."""
         for _ in range(_INVENTORY_ATTEMPTS if self.ensembles else 0):
             with contextlib.suppress(PipelineError):
                 return inventory(self.dirs)

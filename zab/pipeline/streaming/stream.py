@@ -1,4 +1,4 @@
-"""The log as a stream: `spark.readStream.format("zab.log")` follows running members, or where logs are shipped to.
+"""The log as a stream: `spark.readStream.format("zab.log")` follows running members, or directories of shipped logs.
 
     option              value
     dirs                as for reading
@@ -11,14 +11,14 @@ An offset is a zxid for each ensemble, so that a checkpoint stays good while fil
 
     {"version": 1, "ensembles": {"<name>": {"zxid": 4294967396, "lineage": "<32 hex digits>"}}}
 
-ZooKeeper's ensembles, which have no lineage, have `segment` and `begins` in its place: a log file that was read, and
-how it begins. Directories that do not match are refused: the checkpoint is of another history.
+ZooKeeper's ensembles have no lineage, but `segment` and `begins`: a log file that was read, and its first bytes.
+Directories that do not match are refused: the checkpoint belongs to another history.
 
-Batch 0 is always empty: it writes the zxid that the stream starts at into the checkpoint. (Spark keeps only the end of
+Batch 0 is always empty: it writes the zxid at which the stream starts into the checkpoint. (Spark keeps only the end of
 a batch. A start such as `latest` would be another zxid if it were looked up again after a crash.)
 
-Invariants: a batch has exactly the transactions between its two offsets, whenever and however often it is read. Where
-one member's file turns out to be damaged, the rest comes from another; without another the batch fails.
+Invariants: a batch has exactly the transactions between its two offsets, whenever and however often it is read. If one
+member's file turns out to be damaged, the rest comes from another member; without one the batch fails.
 """
 
 import time
@@ -50,14 +50,14 @@ _NO_LIMIT: Final = 1 << 63
 MAX_ROWS_DEFAULT: Final = 1_000_000
 TASK_TRANSACTIONS: Final = 250_000
 OBSTACLE_SECONDS: Final = 10.0
-"""How long what should be there may be missing before the stream fails: files that are being shipped arrive late."""
+"""How long the stream waits for transactions that should be there: shipped files arrive late."""
 
 Offset = dict[str, Any]
 
 
 @frozen
 class Position:
-    """How far an ensemble is read, and which ensemble it is: see the module."""
+    """How far an ensemble is read, and what identifies it: `lineage`, or `segment` and `begins`."""
 
     zxid: int
     lineage: str = ""
@@ -77,11 +77,11 @@ class Position:
         return cls(zxid, "", log.name, log.first_record.hex())
 
     def check(self, ensemble: Ensemble) -> None:
-        """Raise PipelineError when the ensemble is another one, though it has the name."""
+        """Raise PipelineError if the ensemble is another one with the same name."""
         if self.lineage != ensemble.lineage:
             raise PipelineError(
                 f"the checkpoint follows {ensemble.name} of lineage {self.lineage or 'unknown'}, "
-                f"and the directories hold lineage {ensemble.lineage or 'unknown'}: it is one of another ensemble"
+                f"and the directories hold lineage {ensemble.lineage or 'unknown'}: it belongs to another ensemble"
             )
         for log in ensemble.logs:
             if log.name == self.segment and log.first_record.hex() != self.begins:
@@ -99,7 +99,7 @@ def parse_offset(offset: Offset) -> dict[str, Position]:
     """Raises PipelineError."""
     try:
         if offset["version"] != 1:
-            raise PipelineError(f"the checkpoint is of version {offset['version']}, which this version does not know")
+            raise PipelineError(f"the checkpoint has version {offset['version']}, which this version does not know")
         return {
             name: Position(int(one["zxid"]), *(str(one.get(key, "")) for key in ("lineage", "segment", "begins")))
             for name, one in offset["ensembles"].items()
@@ -110,14 +110,14 @@ def parse_offset(offset: Offset) -> dict[str, Position]:
 
 @frozen
 class Part:
-    """What one of Spark's tasks reads. `dirs`: where else it may be, should a file be damaged."""
+    """The input of one Spark task. `dirs`: where to look for its transactions if a file is damaged."""
 
     legs: tuple[Leg, ...]
     dirs: tuple[str, ...]
 
 
 def _absolute(named: tuple[str | None, str]) -> str:
-    """NAME=DIR, or DIR; a path with its working directory."""
+    """NAME=DIR, or DIR, with an absolute path."""
     name, text = named
     place = open_place(text)
     text = text if place.root else place.path
@@ -148,7 +148,7 @@ def parse_max_rows(text: str) -> int:
 
 @define(eq=False)
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's names. `options` are those of the source, `columns` what is wanted of `schema.LOG`."""
+    """The reader that Spark drives. `options`: of the source. `columns`: the requested ones of `schema.LOG`."""
 
     options: Mapping[str, str]
     columns: tuple[str, ...]
@@ -213,7 +213,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if reached == positions else pack_offset(reached)
 
     def _go_on(self, reached: dict[str, Position], name: str, count_max: int) -> int:
-        """Move one ensemble's position by so many transactions at most; by how many it was moved."""
+        """Move one ensemble's position by at most `count_max` transactions; return by how many."""
         ensemble, position = self.following.ensembles[name], reached[name]
         until = _NO_LIMIT if self._targets is None else self._targets.get(name, position.zxid)
         route = ensemble.route(position.zxid, until=until, count_max=count_max)
@@ -223,7 +223,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return route.count
 
     def _begin(self) -> Offset:
-        """Where the stream starts. Raises PipelineError when that is no longer kept."""
+        """The offset at which the stream starts. Raises PipelineError if that is no longer kept."""
         positions: dict[str, Position] = {}
         for ensemble in self.following.ensembles.values():
             self._note_beginning(ensemble, positions)
@@ -249,7 +249,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions[ensemble.name] = Position.of(ensemble, zxid)
 
     def _checked(self, offset: Offset) -> dict[str, Position]:
-        """The positions in an offset, after it was made sure that the directories are those of the checkpoint."""
+        """The positions in an offset. Raises PipelineError if the directories are not those of the checkpoint."""
         positions = parse_offset(offset)
         for name, position in positions.items():
             ensemble = self.following.ensembles.get(name)
@@ -264,7 +264,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return positions
 
     def _look_for_obstacle(self, ensemble: Ensemble, zxid: int) -> None:
-        """Raise PipelineError when what comes next is lost; files that are being shipped may arrive a little later."""
+        """Raise PipelineError if what comes next is lost; shipped files may arrive a little later."""
         obstacle = ensemble.obstacle(zxid, is_end=self._targets is not None)
         if obstacle is None:
             self._obstacles_since.pop(ensemble.name, None)
@@ -290,7 +290,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def _legs(self, ensemble: Ensemble, after: int, until: int) -> Sequence[Leg]:
-        """All that lies between two positions. Raises PipelineError when it is no longer there."""
+        """The legs between two positions. Raises PipelineError if they are no longer there."""
         route = ensemble.route(after, until=until)
         if route.end < until:
             self.following.poll()
@@ -308,7 +308,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _gather(legs: Sequence[Leg]) -> Iterator[tuple[Leg, ...]]:
-    """Legs in order, as many as make a task."""
+    """Group legs, in order, into tasks."""
     gathered: list[Leg] = []
     for leg in legs:
         if gathered and sum(one.count for one in gathered) + leg.count > TASK_TRANSACTIONS:
@@ -327,10 +327,10 @@ def read_leg(
     *,
     is_second: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a leg, all of them: from its file, or else from where they are now. Raises PipelineError.
+    """Yield all rows of a leg: from its file, or else from where they are now. Raises PipelineError.
 
-    A file may have been written anew since the leg was planned, when its member started again: so the first look
-    elsewhere may find the same member. `avoid`: members that are damaged for sure."""
+    A member that was restarted may have rewritten its file since the leg was planned, so the first look elsewhere may
+    find the same member. `avoid`: members that are certainly damaged."""
     expected = np.concatenate([np.arange(first, last + 1) for first, last in leg.runs])
     done = 0
     wrong: list[Damage] = []
@@ -346,7 +346,7 @@ def read_leg(
             break
     if done == len(expected):
         return
-    # A gap is where the damage before it has left one.
+    # A gap is only a consequence of the damage before it.
     wrong.sort(key=lambda one: (one.kind != GAP, one.offset))
     problem = (
         f"damaged at offset {wrong[-1].offset}: {wrong[-1].reason}" if wrong else f"without zxid {expected[done]:#x}"
@@ -359,7 +359,7 @@ def read_leg(
 
 
 def _matching(zxids: Integers, expected: Integers) -> int:
-    """How many of the zxids are those that are expected."""
+    """How many of the first zxids are the expected ones."""
     count = min(len(zxids), len(expected))
     differs = np.flatnonzero(zxids[:count] != expected[:count])
     return int(differs[0]) if len(differs) else count
@@ -368,7 +368,7 @@ def _matching(zxids: Integers, expected: Integers) -> int:
 def _legs_elsewhere(
     name: str, expected: Integers, after: int, problem: str, dirs: Sequence[str], avoid: frozenset[str]
 ) -> Sequence[Leg]:
-    """Where these transactions are, but for members to avoid. That they are committed is known already."""
+    """The legs of other members with these transactions, which are known to be committed. `avoid`: not these."""
     following = Following(dirs, uncommitted=True)
     following.poll()
     ensemble = following.ensembles.get(name)

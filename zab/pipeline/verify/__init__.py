@@ -1,1 +1,1 @@
-"""Whether members hold one history: the parts of the job `verify`."""
+"""The parts of the job `verify`, which checks whether members hold one history."""

@@ -1,10 +1,10 @@
-"""What the files of an ensemble's members say together: holes, ends, epochs, chains, and where the contents differ.
+"""Compares the files of an ensemble's members: holes, ends, epochs, chains, and where the contents differ.
 
-    history = MemberHistory(member, reports)      one member: its files in order, and what is wrong with them alone
-    Comparison(histories, ...)                    all members of an ensemble: findings, and `drills`, to be looked into
+    history = MemberHistory(member, reports)      one member: its files in order, and the findings in them alone
+    Comparison(histories, ...)                    all members of an ensemble: findings, and `drills` for a closer look
 
-Invariants: a hole in a history is reported once, with the damage that made it, if there is any. What one member lacks
-is reported for that member; where members contradict each other, for those in the minority. Deliberately not here: the
+Invariants: a hole in a history is reported once, with the damage that caused it, if there is any. What one member lacks
+is reported for that member; if members contradict each other, for those in the minority. Deliberately not here: the
 reading of files (`zab.pipeline.verify.files`), and what differs within a stretch (`zab.pipeline.verify.held`).
 """
 
@@ -27,7 +27,7 @@ from zab.pipeline.verify.findings import Drill, Finding, differ
 __all__ = ["Comparison", "MemberHistory"]
 
 DRILLS_MAX = 1_000
-# Of those that are reported one by one, at one place; and in one file.
+# How much damage at one place, and how many holes in one file, are reported one by one.
 DAMAGE_MAX: Final = 10
 HOLES_REPORTED_MAX = 100
 
@@ -44,13 +44,13 @@ class _Lost:
 
 @define(eq=False)
 class MemberHistory:
-    """One member: what it holds, in order, and what is wrong with that alone."""
+    """One member: what it holds, in order, and the findings in that alone."""
 
     member: MemberFiles
     reports: list[FileReport]
     findings: list[Finding] = field(factory=list)
     holes: list[_Lost] = field(factory=list)
-    """Those that a snapshot covers, too."""
+    """All holes, also those that a snapshot covers."""
     epochs: dict[int, list[tuple[Epoch, FileReport]]] = field(factory=dict)
     first: int | None = None
     last: int | None = None
@@ -73,7 +73,7 @@ class MemberHistory:
     def finding(
         self, kind: str, sentence: str, report: FileReport | None, offset: int | None, zxid: int | None, **more: bool
     ) -> Finding:
-        """A deviation of this member unless `deviation` says otherwise."""
+        """A finding about this member; a deviation unless `deviation` is False."""
         file = None if report is None else str(report.span.file.place)
         is_one = more.get("deviation", True)
         return Finding(self.member.ensemble, self.name, file, offset, zxid, kind, is_one, sentence)
@@ -94,11 +94,11 @@ class MemberHistory:
             finding = self.finding("index", sentence, report, 0, None)
             self.findings.append(evolve(finding, file=str(log.index)))
         if log.kind == "version-2" and report.first is not None and report.first != log.first:
-            sentence = f"{log.name} begins with zxid {report.first:#x}: it has the content of another file"
+            sentence = f"{log.name} begins with zxid {report.first:#x}: its content belongs to another file"
             self._add("foreign", sentence, report, 0, report.first)
 
     def _order(self) -> None:
-        """The files that hold anything, by what they hold."""
+        """Find the first and the last zxid, by the contents of the files."""
         filled = [report for report in self.reports if report.first is not None]
         if self.member.kind == "version-2":
             filled.sort(key=lambda report: report.first or 0)
@@ -147,7 +147,7 @@ class MemberHistory:
         return sorted(self.reports, key=lambda one: one.span.file.first if one.first is None else one.first)
 
     def _boundary(self, before: FileReport | None, report: FileReport) -> Hole | None:
-        """The hole in front of this file, if there is one. A native file says what it continues."""
+        """The hole before this file, if there is one. A native file says what it continues."""
         if before is None or before.last is None or report.first is None:
             return None
         previous = report.span.file.previous
@@ -172,15 +172,15 @@ class MemberHistory:
             return
         cover = self._snapshot_between(hole)
         if cover is not None:
-            sentence = f"{between(hole.after, hole.following)} in the log: {cover.name} stands in their place"
+            sentence = f"{between(hole.after, hole.following)} in the log: {cover.name} replaces them"
             self._add("installed", sentence, report, hole.offset, hole.after + 1, deviation=False)
             return
         sentence = f"{between(hole.after, hole.following)}: the log goes on at {hole.following:#x}"
         self._add("gap", sentence, report, hole.offset, hole.after + 1)
 
     def _snapshot_between(self, hole: Hole) -> SnapshotFile | None:
-        """A snapshot after which the log goes on. A member of ours that gets one sets all of its log aside; one of
-        ZooKeeper's keeps it, and it cannot be distinguished from a member that has lost the files in between."""
+        """The snapshot after which the log goes on, if there is one. A native member that is sent a snapshot sets all
+        of its log aside; one of ZooKeeper keeps it, and looks like a member that has lost the files in between."""
         if self.member.kind == "native":
             return None
         for snapshot in self.member.snapshots:
@@ -189,15 +189,15 @@ class MemberHistory:
         return None
 
     def _explain(self, damage: Sequence[tuple[FileReport, Damage]], hole: Hole | None) -> None:
-        """Name damage, the first with the zxids that are lost with it."""
+        """Report damage; if it explains a hole, the first one with the zxids that are lost."""
         for number, (report, one) in enumerate(damage):
             if hole is not None and number == 0:
                 sentence = f"{one.reason}; {between(hole.after, hole.following)}"
-                # The end of a file after which others go on was not torn off while it was written.
+                # An end that later files continue was not torn while it was written.
                 kind = "gap" if one.kind == TORN else one.kind
                 self._add(kind, sentence, report, one.offset, hole.after + 1)
             elif one.kind == TORN:
-                self._add(TORN, f"{one.reason}; it was never promised", report, one.offset, None, deviation=False)
+                self._add(TORN, f"{one.reason}; it was never acknowledged", report, one.offset, None, deviation=False)
             elif number < DAMAGE_MAX:
                 self._add(one.kind, one.reason, report, one.offset, None)
         if len(damage) > DAMAGE_MAX:
@@ -221,12 +221,12 @@ class MemberHistory:
 
     @property
     def snapshots(self) -> list[SnapshotFile]:
-        """Those of this member's history."""
+        """The snapshots that belong to this member's history."""
         return [one for one in self.member.snapshots if one.lineage in (None, self.member.lineage)]
 
     @property
     def evidence(self) -> Evidence:
-        """What its files say of the end of its history."""
+        """What its files prove about the end of its history."""
         snapshot = max((one.zxid for one in self.snapshots), default=None)
         return evidence_of(self.member, self.last or 0, self.mark, snapshot)
 
@@ -241,7 +241,7 @@ class MemberHistory:
         return any(one.kind == "shortened" for one in self.findings)
 
     def _check_snapshots(self) -> None:
-        """A native snapshot has the chain that the log has there."""
+        """Check that native snapshots have the chain that the log has there."""
         chains = {chain.zxid: (chain, report) for report in self.reports for chain in report.chains}
         for snapshot in self.member.snapshots:
             if snapshot.kind != "native":
@@ -250,9 +250,9 @@ class MemberHistory:
             if snapshot.lineage is None:
                 wrong = "its header is damaged"
             elif snapshot.lineage != self.member.lineage:
-                wrong = f"it is of lineage {snapshot.lineage.hex()}"
+                wrong = f"it has lineage {snapshot.lineage.hex()}"
             elif snapshot.zxid in chains and chains[snapshot.zxid][0].chain != snapshot.chain:
-                wrong = f"it has another chain than the log at {snapshot.zxid:#x}"
+                wrong = f"its chain differs from that of the log at {snapshot.zxid:#x}"
             if wrong is not None:
                 finding = self.finding("snapshot", wrong, None, 0, snapshot.zxid)
                 self.findings.append(evolve(finding, file=str(snapshot.place)))
@@ -265,7 +265,7 @@ class MemberHistory:
         return None if parts is None else max(part.last for part, _ in parts)
 
     def continued(self, epoch: int) -> tuple[Epoch, FileReport] | None:
-        """Where its log goes on after an epoch that it holds; None when it does not, or only after a hole."""
+        """Where its log goes on after an epoch that it holds; None if it does not, or only after a hole."""
         end = self.end_of(epoch)
         later = [each for number, each in self.epochs.items() if number > epoch]
         if end is None or not later or any(hole.after == end for hole in self.holes):
@@ -318,7 +318,7 @@ class Comparison:
             self.findings.append(one.finding("begins", sentence, begin, 0, one.first, deviation=False))
 
     def _find_unread(self, histories: Sequence[MemberHistory]) -> None:
-        """What the members say was committed, and nobody given has; logs that were not given."""
+        """Report what the members say was committed and no given member has, and logs that were not given."""
         reason = unread([one.evidence for one in histories])
         if reason is not None and not any(one.is_short for one in histories):
             ensemble = histories[0].member.ensemble
@@ -336,7 +336,7 @@ class Comparison:
             return
         counts = Counter(ends[one.name] for one in settled)
         agreed = max(counts, key=lambda end: (counts[end], end))
-        # What a majority has was committed, also where their own logs do not say how it goes on.
+        # What a majority has was committed, even if their own logs do not go on after it.
         had = sorted((self._had(one, epoch, max(ends.values())) for one in self.histories), reverse=True)
         agreed = max(agreed, had[len(had) // 2])
         for one in settled:
@@ -344,7 +344,7 @@ class Comparison:
             assert part is not None
             if ends[one.name] < agreed <= self._had(one, epoch, agreed):
                 lost = between(ends[one.name], agreed + 1)
-                sentence = f"{lost} at the end of epoch {epoch} in the log: a snapshot stands in their place"
+                sentence = f"{lost} at the end of epoch {epoch} in the log: a snapshot replaces them"
                 found = one.finding("installed", sentence, part[1], part[0].offset, ends[one.name] + 1, deviation=False)
                 self.findings.append(found)
             elif ends[one.name] < agreed:
@@ -368,12 +368,12 @@ class Comparison:
 
     @staticmethod
     def _had(one: MemberHistory, epoch: int, most: int) -> int:
-        """The last zxid of an epoch, up to `most`, that the member has or had, by its log or by a snapshot."""
+        """The last zxid of an epoch, up to `most`, that the member has or had, judged by its log or a snapshot."""
         snapshots = [file.zxid for file in one.snapshots if file.zxid >> 32 == epoch]
         return min(max([one.end_of(epoch) or 0, *snapshots]), most)
 
     def _find_proofs(self) -> None:
-        """What a snapshot of ZooKeeper's proves and no log has. Our members' files say it one by one."""
+        """Report what a snapshot of ZooKeeper proves and no log has. The files of native members say it themselves."""
         members = [one.member for one in self.histories]
         if members[0].kind == "native":
             return
@@ -383,11 +383,11 @@ class Comparison:
         for zxid in proofs(members, logged).values():
             if zxid > first:
                 last = logged.get(zxid >> 32, zxid >> 32 << 32)
-                sentence = f"{between(last, zxid + 1)} in all logs: snapshot.{zxid:x} shows that there were such"
+                sentence = f"{between(last, zxid + 1)} in all logs: snapshot.{zxid:x} proves that they existed"
                 self.findings.append(Finding(members[0].ensemble, None, None, None, last + 1, "gap", True, sentence))
 
     def _beyond(self, one: MemberHistory, zxid: int, kind: str, sentence: str, *, deviation: bool = True) -> None:
-        """A finding at what comes after `zxid`; its offset is found when it is looked into."""
+        """Report a finding about what comes after `zxid`; its offset is found later."""
         report = one.report_of(zxid + 1)
         self.findings.append(one.finding(kind, sentence, report, None, zxid + 1, deviation=deviation))
 
@@ -403,7 +403,7 @@ class Comparison:
     # -------------------------------------------------------------------------------------------------------- contents
 
     def _compare_buckets(self) -> None:
-        """Which buckets the members that hold anything of them do not hold alike."""
+        """Find the buckets in which members differ."""
         columns = [one for one in map(_columns, self.histories) if one is not None]
         if len(columns) < 2:
             return
@@ -433,7 +433,7 @@ class Comparison:
 
     def _state_differing(self, low: int, present: Mask) -> None:
         high = self._end_of_bucket(low)
-        sentence = f"zxids {low:#x} to {high:#x} differ; so much differs that they were not looked into"
+        sentence = f"zxids {low:#x} to {high:#x} differ; they were not compared one by one, since so many differ"
         names = [one for one in self.histories if one.transactions]
         for one, is_there in zip(names, present.tolist(), strict=True):
             if is_there:
@@ -442,7 +442,7 @@ class Comparison:
     # ------------------------------------------------------------------------------------------------------- snapshots
 
     def _compare_snapshots(self) -> None:
-        """Native snapshots of one zxid have one chain, on all members."""
+        """Check that native snapshots with one zxid have one chain, on all members."""
         known: dict[int, tuple[bytes | None, str]] = {}
         for one in self.histories:
             for logged in (each for report in one.reports for each in report.chains):
@@ -455,12 +455,12 @@ class Comparison:
                 if chain != snapshot.chain and not any(
                     each.file == str(snapshot.place) and each.kind == "snapshot" for each in self.findings
                 ):
-                    found = one.finding("snapshot", f"it has another chain than {where}", None, 0, snapshot.zxid)
+                    found = one.finding("snapshot", f"its chain differs from that in {where}", None, 0, snapshot.zxid)
                     self.findings.append(evolve(found, file=str(snapshot.place)))
 
 
 def _columns(one: MemberHistory) -> tuple[Integers, ...] | None:
-    """(start, transactions, content, chain) of all buckets of a member, whatever file they are in."""
+    """(start, transactions, content, chain) of all buckets of a member, joined over its files."""
     parts = [report.buckets for report in one.reports if report.buckets is not None]
     if not parts:
         return None

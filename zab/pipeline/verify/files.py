@@ -1,15 +1,15 @@
-"""One log file of one member, examined: what comparing it with others needs, and what is wrong with it alone.
+"""Examines one log file of one member, for comparing it with others and for the findings in it alone.
 
     examine(Task(span, ...)) -> FileReport           the whole file, no transaction decoded
     held(span, ranges) -> Held                       each batch or record in some ranges of zxids, to name what differs
 
-A report has, for each *bucket* of zxids, the count of transactions and two digests: of the contents (all that a batch
-says but its chain; zxid, length and Adler-32 of a record of ZooKeeper's) and of the chains. The digest of a bucket is
-the exclusive or of 64 bits for each batch, so it does not matter how a member cut its history into files. Members that
-hold the same have the same digests. Two that differ have the same ones with a chance of 2^-64 (or, where only a
-checksum of 32 bits is known of the content, of 2^-32 for each batch that differs).
+A report has, for each *bucket* of zxids, the count of transactions and two digests: of the contents (all of a batch
+except its chain; zxid, length and Adler-32 of a record of ZooKeeper) and of the chains. The digest of a bucket is the
+exclusive or of 64 bits for each batch, so it does not matter how a member cuts its history into files. Members with the
+same contents have the same digests. Two that differ have the same digests with a chance of 2^-64 (or, where only a
+checksum of 32 bits is known, of 2^-32 for each batch that differs).
 
-A bucket is named by its lowest zxid: a multiple of 2^shift, or one of `cuts`, where the history of some member begins.
+A bucket is named after its lowest zxid: a multiple of 2^shift, or one of `cuts`, where some member's history begins.
 
 Invariants: memory is a window and the numbers of the batches; the report does not depend on the sidecar index.
 Deliberately not here: what reports of several files say together (`zab.pipeline.verify.compare`).
@@ -44,15 +44,15 @@ HOLES_MAX = 10_000
 """How many holes of a file are kept."""
 
 _HASHED_BYTES: Final = 60
-"""Of a batch's header: all but chain and checksums."""
+"""The hashed part of a batch's header: all but chain and checksums."""
 _WORDS: Final = _HASHED_BYTES // 8
 _HALF: Final = np.uint64(32)
 _COUNTER: Final = 0xFFFF_FFFF
 _RECORD_OVERHEAD: Final = 13
 _TYPE_AT: Final = 28
-"""In the payload of a record of ZooKeeper's."""
+"""The offset of the type in the payload of a record of ZooKeeper."""
 
-# Odd constants from the digits of pi: for the words of a header, and for what is left of it with the body's checksum.
+# Odd constants from the digits of pi: for the words of a header, and for its remainder with the body's checksum.
 _FACTORS: Final = np.array(
     [
         0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89,
@@ -72,7 +72,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _contents(block: AnyBlock) -> Words:
-    """64 bits for the content of each batch or record."""
+    """Hash the content of each batch or record to 64 bits."""
     if isinstance(block, Block):
         heads = np.ascontiguousarray(block.heads)
         words: Words = np.ndarray((len(heads), _WORDS), "<u8", heads.data.cast("B"), 0, (HEADER_BYTES, 8))
@@ -83,7 +83,7 @@ def _contents(block: AnyBlock) -> Words:
 
 
 def _chains(block: AnyBlock) -> Words:
-    """64 bits for the chain of each batch; zeros where there is none."""
+    """Hash the chain of each batch to 64 bits; zeros if there is none."""
     if not isinstance(block, Block):
         return np.zeros(len(block), dtype=np.uint64)
     halves = np.ascontiguousarray(block.heads["chain"]).view(np.uint64).reshape(-1, 2)
@@ -107,7 +107,7 @@ def _ends(block: AnyBlock) -> Integers:
 
 
 def _configuration(block: AnyBlock) -> tuple[int, bytes] | None:
-    """The last one in a block: of ours its batch is flagged, of ZooKeeper's the type in the record's header says it."""
+    """The last configuration in a block. A native batch has a flag for it, a record of ZooKeeper a type."""
     try:
         if isinstance(block, Block):
             flagged = np.flatnonzero(block.heads["flags"] & RECONFIG)
@@ -123,14 +123,14 @@ def _configuration(block: AnyBlock) -> tuple[int, bytes] | None:
             txn = decode_payload(bytes(block.data[start : start + int(block.length[at])]), "", start).txn
             return txn.zxid, txn.data or b""
     except (RecordError, ValueError, ZooKeeperFileError):
-        pass  # what a transaction holds is no concern of this
+        pass  # the contents of transactions are not checked here
     return None
 
 
 @frozen
 class Task:
-    """What is to be examined. `positions`, rising: zxids whose chain is wanted, those of snapshots. `checks_chains`:
-    every batch is hashed, and has to continue the chain of the one before it."""
+    """One file to examine. `positions`, rising: the zxids of snapshots, whose chain is needed. `checks_chains`: every
+    batch is hashed, and has to continue the chain of the one before it."""
 
     span: Span
     shift: int
@@ -141,7 +141,7 @@ class Task:
 
 @frozen
 class Hole:
-    """After zxid `after` the file goes on at `following`, at this offset; nothing from `start` on to there is read."""
+    """After zxid `after` the file goes on with `following`, at `offset`. From `start` to there nothing is readable."""
 
     after: int
     following: int
@@ -151,7 +151,7 @@ class Hole:
 
 @define
 class Epoch:
-    """What the file holds of an epoch; `offset` is where that begins."""
+    """What the file holds of an epoch, from `offset` on."""
 
     epoch: int
     first: int
@@ -161,7 +161,7 @@ class Epoch:
 
 @frozen
 class Chain:
-    """The chain at a zxid of a snapshot: a batch ends there, at this offset of the batch."""
+    """The chain at the zxid of a snapshot, with which a batch ends; `offset` is where that batch begins."""
 
     zxid: int
     chain: bytes
@@ -180,8 +180,9 @@ class Buckets:
 
 @define(eq=False)
 class FileReport:
-    """See the module. `first` and `last` zxid are None when nothing of the file is readable. `end`: after the last
-    readable batch or record. `mark`: the largest high-water mark in it. `last_chain`: of the last batch."""
+    """The result of examining a file. `first` and `last` zxid are None if none of it is readable. `end`: the offset
+    after the last readable batch or record. `mark`: the largest high-water mark in it. `last_chain`: the chain of the
+    last batch."""
 
     span: Span
     first: int | None = None
@@ -200,16 +201,16 @@ class FileReport:
     broken: list[tuple[int, int]] = field(factory=list)
     """(zxid, offset) of the batches that do not continue the chain."""
     wrong_index: str = ""
-    """What is wrong with the sidecar index."""
+    """The fault of the sidecar index, if it has one."""
     configuration: tuple[int, bytes] | None = None
-    """Of the last reconfiguration in it: its zxid, and the text."""
+    """The last reconfiguration in it: its zxid, and the text."""
 
 
 def examine(task: Task) -> FileReport:
     """Read the whole file of the task."""
     log = task.span.file
     if log.kind == "version-2":
-        # What the file holds counts even where its name is wrong.
+        # The contents of the file count even if its name is wrong.
         task = evolve(task, span=evolve(task.span, start=len(LOG_HEADER), file=evolve(log, cutoff=None)))
     run = _Examination(task)
     for found in blocks(task.span, use_index=False):
@@ -301,7 +302,7 @@ class _Examination:
         self._check_index(offsets, lasts, heads["time"].astype(np.int64))
 
     def _check_chains(self, block: Block, offsets: Integers) -> None:
-        """Hash every batch. After a hole the chain begins anew with what the batch says."""
+        """Hash every batch. After a hole the chain starts again with the chain in the batch."""
         view = memoryview(block.data)
         starts, lengths = block.at.tolist(), block.heads["length"].tolist()
         told = block.heads["chain"].tobytes()
@@ -369,7 +370,7 @@ class Held:
 
 
 def held(span: Span, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], Held]]:
-    """What the file holds of each range (lowest zxid, highest zxid), rising; what is damaged is left out."""
+    """Yield what the file holds of each range (lowest zxid, highest zxid), rising, without what is damaged."""
     log = span.file
     if log.kind == "version-2":
         span = evolve(span, start=len(LOG_HEADER), file=evolve(log, cutoff=None))

@@ -1,14 +1,14 @@
-"""What differs between members in a stretch of zxids: batch by batch, record by record.
+"""Finds what differs between members in a stretch of zxids: batch by batch, record by record.
 
     compare_held(drill, parts) -> Findings        parts: what the files of all members hold of the stretch
 
-Where members have other bytes at a zxid, those in the minority are named, or all if there is no majority. The place is
-exact: the first record of the batch that differs, or the batch where only its header does.
+If members have different bytes at a zxid, those in the minority are reported, or all if there is no majority. The place
+is exact: the first record that differs, or the batch if only its header does.
 
 ZooKeeper writes a refused multi in two ways: it marks the parts of the transaction as refused when it applies it, and a
-member that has not logged it by then logs the marks. Both mean that nothing was done, so this is not a deviation.
+member that has not logged it by then logs the marks. Both mean that nothing was done, so this is no deviation.
 
-Invariants: what is read again is no more than the batches that differ. Deliberately not here: what is missing
+Invariants: only the batches that differ are read again. Deliberately not here: what is missing
 (`zab.pipeline.verify.compare`).
 """
 
@@ -55,7 +55,7 @@ class _Part:
         return str(self.held[int(self.which[at])].span.file.place)
 
     def read(self, at: int) -> bytes:
-        """The whole batch, or the payload of the record; empty when it can no longer be read."""
+        """The whole batch, or the payload of the record; empty if it can no longer be read."""
         log = self.held[int(self.which[at])].span.file
         offset = int(self.offset[at])
         try:
@@ -73,7 +73,7 @@ class _Part:
 
 
 def compare_held(drill: Drill, parts: Iterable[Held]) -> Iterator[Finding]:
-    """What differs in a stretch, from what the files of all members hold of it."""
+    """Yield what differs in a stretch. parts: what the files of all members hold of it."""
     members = _by_member(parts)
     if len(members) < 2:
         return
@@ -118,7 +118,7 @@ class _Stretch:
     zxids: Integers
 
     def votes(self, name: str) -> Integers:
-        """For each zxid the members that are not with the majority; all that hold it, when there is none."""
+        """For each zxid the members that are not in the majority; if there is none, all that hold it."""
         values = np.zeros(self.places.shape, dtype=np.uint64)
         present = self.places >= 0
         for number, one in enumerate(self.members):
@@ -134,7 +134,7 @@ class _Stretch:
         return blamed
 
     def _finding(self, number: int, at: int, kind: str, sentence: str, *, deviation: bool = True) -> Finding:
-        """About the batch of member `number` that begins with the zxid at `at`."""
+        """A finding about the batch of member `number` that begins with the zxid at `at`."""
         one, place = self.members[number], int(self.places[number, at])
         offset, zxid = int(one.offset[place]), int(self.zxids[at])
         return Finding(self.drill.ensemble, one.member, one.file(place), offset, zxid, kind, deviation, sentence)
@@ -144,22 +144,22 @@ class _Stretch:
         return holders
 
     def take_refused(self, blamed: Integers) -> Iterator[Finding]:
-        """Refused multis that differ in the marks of their parts alone; no member is blamed for them."""
+        """Yield refused multis that differ only in the marks of their parts, and blame no member for them."""
         for at in np.flatnonzero(blamed).tolist():
             found = {number: self.members[number].read(int(self.places[number, at])) for number in self._holders(at)}
             meant = {_refused_multi(payload) for payload in found.values()}
             if len(meant) == 1 and None not in meant:
                 for number in found:
                     if blamed[at] >> number & 1:
-                        sentence = "a refused multi, whose parts are marked otherwise than on other members"
+                        sentence = "a refused multi, whose parts are marked differently on other members"
                         yield self._finding(number, at, "refused", sentence, deviation=False)
                 blamed[at] = 0
 
     def different(self, blamed: Integers) -> Iterator[Finding]:
-        """One finding for each member and each run of batches that it does not have as the others.
+        """Yield one finding for each member and each run of batches in which it differs from the others.
 
-        A batch that members agree on ends a run. One that only one member has does not: it may only be cut
-        otherwise."""
+        A batch on which members agree ends a run. A batch that only one member has does not: the others may have cut
+        theirs differently."""
         at = np.flatnonzero(blamed)
         agreed = np.cumsum((blamed == 0) & ((self.places >= 0).sum(axis=0) > 1))
         cuts = np.flatnonzero((np.diff(agreed[at]) > 0) | (np.diff(blamed[at]) != 0)) + 1
@@ -183,7 +183,7 @@ class _Stretch:
                 yield Finding(found.ensemble, found.member, found.file, offset, zxid, found.kind, True, sentence)
 
     def _first_difference(self, number: int, other: int, at: int) -> tuple[int, int]:
-        """(offset, zxid) of the first record that differs; of the batch, when it is none of its records."""
+        """(offset, zxid) of the first record that differs; of the batch, if no record does."""
         one, place = self.members[number], int(self.places[number, at])
         offset = int(one.offset[place])
         if one.is_native:
@@ -194,17 +194,17 @@ class _Stretch:
         return offset, int(self.zxids[at])
 
     def first_other_chain(self) -> Iterator[Finding]:
-        """Where the chains part, though the contents are the same."""
+        """Yield where the chains part, although the contents are the same."""
         blamed = self.votes("chain")
         for at in np.flatnonzero(blamed)[:1].tolist():
             for number in self._holders(at):
                 if blamed[at] >> number & 1:
-                    sentence = "from here on another chain than on other members, with the same contents"
+                    sentence = "from here on the chain differs from that of other members, with the same contents"
                     yield self._finding(number, at, "chain", sentence)
 
 
 def _first_record(raw: bytes, other: bytes) -> tuple[int, int] | None:
-    """(offset in the batch, zxid) of the first record of `raw` that is not in the same place of `other`."""
+    """(offset in the batch, zxid) of the first record of `raw` that `other` does not have at the same offset."""
     at = HEADER_BYTES
     while at + _RECORD_OVERHEAD + 10 <= len(raw):
         end = at + _RECORD_OVERHEAD + _LENGTH.unpack_from(raw, at + 1)[0]
@@ -215,9 +215,9 @@ def _first_record(raw: bytes, other: bytes) -> tuple[int, int] | None:
 
 
 def _refused_multi(payload: bytes) -> bytes | None:
-    """The payload with all parts marked as refused; None if it is not a multi with a refused part.
+    """The payload with all parts marked as refused; None if it is no multi with a refused part.
 
-    payload: as `datatree.zookeeper.log` describes it; a part is its type, the length of its body, and the body."""
+    payload: in the format of `datatree.zookeeper.log`; a part is its type, the length of its body, and the body."""
     if payload[_TYPE_AT : _TYPE_AT + 4] != _LENGTH.pack(OpCode.MULTI):
         return None
     marked = bytearray(payload)

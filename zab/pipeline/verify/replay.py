@@ -1,18 +1,18 @@
-"""Whether a snapshot is what the logs make of the one before it: the replay, compared znode by znode.
+"""Checks whether a snapshot is what the logs make of an older one: compares the replay znode by znode.
 
     verify_replay(spark, members, reports, newest=1) -> Findings
 
-The newest whole snapshots of an ensemble are looked at. Each is compared with the state (`state.local_state`) that the
-logs lead to from an older snapshot, or from the beginning. A snapshot of ZooKeeper that was taken under load is exact
-at no zxid of its own: then both, it and the older one, are replayed to where it is exact.
+The newest whole snapshots of an ensemble are checked. Each is compared with the state (`state.local_state`) to which
+the logs lead from an older snapshot, or from the beginning. A snapshot of ZooKeeper that was taken under load is not
+exact at its own zxid: then both, it and the older one, are replayed to where it is exact.
 
-Each replay is one of Spark's tasks, and is done in its worker: what one of them reads and replays is far less than what
-a plan of Spark's for it would cost. Its memory holds the tree, as a member's does.
+Each replay is one Spark task, and is done in its worker: a distributed plan would cost far more than it saves. Its
+memory holds the tree, as a member's does.
 
-What belongs to one server and not to the ensemble is left out: ZooKeeper's text of /zookeeper/config and the sums of
-quotas. So are the sessions in its snapshots, which it copies at another moment than the znodes.
+What belongs to one server and not to the ensemble is not compared: ZooKeeper's text of /zookeeper/config, the sums of
+quotas, and the sessions in its snapshots, which it copies at a moment other than the znodes.
 
-Invariants: where logs do not suffice for a replay, that is stated, never passed over.
+Invariants: if the logs do not suffice for a replay, that is always stated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ Row = tuple[Any, ...]
 def verify_replay(
     spark: "SparkSession", members: Sequence[MemberFiles], reports: Sequence[SnapshotReport], *, newest: int = 1
 ) -> list[Finding]:
-    """The findings of one ensemble. reports: of all its snapshots. newest: how many are compared."""
+    """The findings about one ensemble. reports: of all its snapshots. newest: how many are compared."""
     whole = {report.file.zxid: report for report in reports if report.exact_from is not None}
     replays = [_Replay(tuple(members), whole[zxid]) for zxid in sorted(whole)[-newest:] if newest > 0]
     if not replays:
@@ -85,7 +85,7 @@ class _Replay:
         return self.report.exact_from or self.report.file.zxid
 
     def findings(self) -> Iterator[Finding]:
-        """Deviations, then what was compared with what; or why it was not."""
+        """Yield the deviations, then what was compared with what; or why it was not."""
         older = [
             evolve(one, snapshots=[file for file in one.snapshots if file.zxid < self.report.file.zxid])
             for one in self.members
@@ -104,14 +104,14 @@ class _Replay:
         yield self.report.finding("replayed", sentence, deviation=False)
 
     def _state(self, members: Sequence[MemberFiles]) -> tuple[Moment, LocalState]:
-        """The state where the snapshot is exact, from what these members have."""
+        """The state at which the snapshot is exact, from the files of these members."""
         is_alone = not self._is_native and len(members) == 1
         logs = LocalLogs(tuple(members), is_alone)
         moment = moment_of(logs, members, self._at, uncommitted=is_alone)
         return moment, local_state(moment)
 
     def _held(self) -> tuple[Iterator[tuple[str, Row]], Iterator[tuple[str, Row]]]:
-        """What the snapshot holds, where it is exact: rows of znodes and of sessions."""
+        """What the snapshot holds, at the zxid where it is exact: rows of znodes and of sessions."""
         file = self.report.file
         if self._at == file.zxid:
             return self._read(), self._read_sessions()
@@ -144,7 +144,7 @@ class _Replay:
             yield self.report.finding("snapshot", f"{name}: {_difference(held, made)}")
         if len(differences) > SHOWN_MAX:
             more = len(differences) - SHOWN_MAX
-            yield self.report.finding("snapshot", f"{more} more that the logs make otherwise")
+            yield self.report.finding("snapshot", f"{more} more that differ from what the logs make")
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
@@ -165,7 +165,7 @@ def _session(number: int) -> str:
 
 
 def _different(held: Iterator[tuple[str, Row]], made: dict[str, Row]) -> list[tuple[str, Row | None, Row | None]]:
-    """(name, as held, as made) where these are not the same, by name; `made` is used up."""
+    """(name, as held, as made) of all that differ, by name. Empties `made`."""
     found: list[tuple[str, Row | None, Row | None]] = []
     for name, row in held:
         other = made.pop(name, None)

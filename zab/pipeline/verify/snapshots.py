@@ -1,10 +1,10 @@
-"""Snapshots, verified: each is whole, and on all members the same at the same zxid.
+"""Verifies snapshots: each is whole, and all members have the same one at the same zxid.
 
     examine_snapshot(task) -> SnapshotReport      one file, every checksum
     compare_snapshots(reports) -> Findings        those of all members of an ensemble
 
-A native snapshot has the same bytes on every member; its trailer, which ends with a checksum over all before it, says
-whether it has. A snapshot of ZooKeeper is made while transactions go on, so two of one zxid may differ.
+A native snapshot has the same bytes on every member; its trailers are compared, which end with a checksum over all
+before. ZooKeeper writes a snapshot while transactions go on, so two with one zxid may differ.
 
 Invariants: memory is a window of one file. Deliberately not here: the replay (`zab.pipeline.verify.replay`).
 """
@@ -32,7 +32,8 @@ class SnapshotTask:
 
 @frozen
 class SnapshotReport:
-    """`trailer`: the end of a whole native file. `exact_from`: of a whole one, from where a replay of it is exact."""
+    """The result of reading a snapshot. `trailer`: the end of a whole native file. `exact_from`: the lowest zxid at
+    which a replay of a whole one is exact."""
 
     ensemble: str
     member: str
@@ -73,7 +74,7 @@ def examine_snapshot(task: SnapshotTask) -> SnapshotReport:
 
 
 def compare_snapshots(reports: Sequence[SnapshotReport]) -> Iterator[Finding]:
-    """What is damaged, and what is not the same on all members; `reports` are those of one ensemble."""
+    """Yield which snapshots are damaged or differ between members. reports: those of one ensemble."""
     for report in reports:
         if report.reason:
             yield report.finding("snapshot", report.reason)
@@ -86,5 +87,5 @@ def compare_snapshots(reports: Sequence[SnapshotReport]) -> Iterator[Finding]:
         for report in same:
             if len(counts) > 1 and not (is_majority and report.trailer == best):
                 others = ", ".join(other.member for other in same if other.trailer != report.trailer)
-                sentence = f"another tree than in the snapshot of member {others}"
+                sentence = f"its tree differs from that in the snapshot of member {others}"
                 yield report.finding("snapshot", sentence + ("" if is_majority else ", without a majority"))
