@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 from zlib import adler32, crc32
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,13 +18,14 @@ from datatree.log.batch import genesis
 from datatree.snapshot import SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
 from datatree.znode import HEAD, STAT_LAYOUT, stat_of, visible_cversion
+from datatree.zookeeper.snapshot import UNKNOWN_ACL
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.datatree.zookeeper.snappy_files import snapped
 from tests.pipeline.rigs.trees import as_state, as_znodes
 from tests.rigs.zookeeper_directory import from_cursor
-from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
-from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError, open_snapshot
+from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text, parse_acl_text
+from zab.pipeline.decoding.snapshot_rows import Examined, Label, SnapshotDamageError, _ListTexts, open_snapshot
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
 from zab.pipeline.state import znode_rows
@@ -208,9 +210,16 @@ def with_right_checksums(data: bytes, random: Random) -> bytes:
     if not is_native:
         body = data[:start] + bytes(entries)
         return body + struct.pack(">q", adler32(body)) + b"\0\0\0\1/"
-    head = data[:64] + struct.pack(">I", len(entries)) + data[68:72]
+    return in_one_chunk(bytes(entries))
+
+
+def in_one_chunk(entries: bytes, more_entries: int = 0, more_sessions: int = 0) -> bytes:
+    """NATIVE with these entries, and counts of entries and of sessions that are larger by so much."""
+    (count,) = struct.unpack_from(">I", NATIVE, 68)
+    (sessions,) = struct.unpack_from(">Q", NATIVE, len(NATIVE) - 16)
+    head = NATIVE[:64] + struct.pack(">II", len(entries), count + more_entries)
     checksum = crc32(entries, crc32(head[64:], struct.unpack_from(">I", head, 60)[0]))
-    trailer = data[-64:-8] + struct.pack(">I", checksum)
+    trailer = NATIVE[-64:-16] + struct.pack(">QI", sessions + more_sessions, checksum)
     return head + struct.pack(">I", checksum) + entries + bytes(4) + trailer + struct.pack(">I", crc32(trailer))
 
 
@@ -239,6 +248,33 @@ def test_whatever_has_the_right_checksums_is_rows_or_damage(data: bytes) -> None
         except PipelineError:
             counts["no tree"] += 1
     assert min(counts[kind] for kind in ("rows", "damage", "no tree")) > 3, counts
+
+
+def test_a_native_file_that_contradicts_itself_is_damaged() -> None:
+    entries = NATIVE[76:-68]
+    first_list = struct.pack(">BI", 2, 1)
+    examined(in_one_chunk(entries))
+    for data, reason in (
+        (in_one_chunk(entries, more_entries=1), "do not end with their last entry"),
+        (in_one_chunk(entries, more_sessions=1), "counts other znodes or sessions"),
+        (in_one_chunk(entries.replace(first_list, struct.pack(">BI", 2, 1000), 1)), "ACL list 1000 where 1 is due"),
+    ):
+        with pytest.raises(SnapshotDamageError, match=reason):
+            examined(data)
+
+
+def test_a_file_of_zookeeper_without_a_root_is_damaged() -> None:
+    body = VERSION_2[:16] + bytes(8) + b"\0\0\0\1/"
+    with pytest.raises(SnapshotDamageError, match="without a root"):
+        examined(body + struct.pack(">q", adler32(body)) + b"\0\0\0\1/")
+
+
+def test_an_acl_that_the_file_does_not_have_lets_nobody_in() -> None:
+    assert _ListTexts({}).of(np.array([-1, 7])).to_pylist() == [OPEN_ACL_TEXT, acl_text(UNKNOWN_ACL)]
+
+
+def examined(data: bytes) -> Examined:
+    return open_snapshot(lambda offset, length: data[offset : offset + length], NAME).examine()
 
 
 def test_examine_counts_and_says_that_an_exact_snapshot_is_exact() -> None:

@@ -184,3 +184,10 @@ def test_memory_is_a_window_or_the_largest_record() -> None:
     found = RecordScan(source, len(data), FIRST - 1, window_bytes=5000)
     assert sum(len(one) for one in found if isinstance(one, RecordBlock)) == len(txns)
     assert source.largest <= len(encode_record(txns[20], 1))
+
+
+def test_what_looks_like_a_record_after_a_torn_one_is_none() -> None:
+    txns = transactions()
+    places = offsets(txns)
+    data = version2_bytes(txns)[: places[-1] + 40] + struct.pack(">qi", 12345, 40) + b"x" * 40 + b"B"
+    assert read(data) == expected(data) == (places[:-1], [(places[-1], None, "torn")])

@@ -64,9 +64,7 @@ def test_who_is_named_and_was_not_given_is_said(
             write_version2(tmp_path / str(number), [txns], member=number)
     said = expected([tmp_path / str(number) for number in given])
     assert [(one.deviation, one.zxid, one.sentence) for one in said] == (
-        [(False, FIRST + 1, f"the configuration names 3 servers; no files of {missing} were given")]
-        if missing
-        else []
+        [(False, FIRST + 1, f"the configuration names 3 servers; no files of {missing} were given")] if missing else []
     )
 
 

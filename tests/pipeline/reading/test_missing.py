@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import evolve
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.pipeline.rigs.log_builder import FIRST, random_txns, write_version2
@@ -15,7 +18,9 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.compact import compact_with, write_here
 from zab.pipeline.jobs.verify import find
-from zab.pipeline.reading.missing import between, follows, is_missing
+from zab.pipeline.member_files import LogFile, MemberFiles, SnapshotFile
+from zab.pipeline.places import Place
+from zab.pipeline.reading.missing import beginning_zxid, between, follows, is_missing, proofs
 from zab.pipeline.reading.planning import Range, plan, read_task
 from zab.pipeline.state.local_state import local_moment
 from zab.pipeline.streaming.following import Following
@@ -184,3 +189,27 @@ def test_what_is_missing_has_words() -> None:
     assert between(FIRST, FIRST + 2) == f"zxid {FIRST + 1:#x} is missing"
     assert between(FIRST, FIRST + 4) == f"zxids {FIRST + 1:#x} to {FIRST + 3:#x} are missing"
     assert between(FIRST, SECOND + 1) == f"what is between {FIRST:#x} and {SECOND + 1:#x} is missing"
+
+
+def member_of(lineage: bytes, **files: Any) -> MemberFiles:
+    return MemberFiles("e", "1", "native", Place("", "/1"), lineage=lineage, **files)
+
+
+def test_a_snapshot_of_another_lineage_proves_nothing() -> None:
+    found = SnapshotFile(Place("", "/1/snapshot.b"), "native", FIRST + 10, 1, lineage=b"one")
+    assert proofs([member_of(b"one", snapshots=[found])], {}) == {1: FIRST + 10}
+    assert proofs([member_of(b"two", snapshots=[found])], {}) == {}
+
+
+def test_a_log_that_continues_another_is_not_the_beginning() -> None:
+    log = LogFile(Place("", "/1/log.1"), "native", FIRST, 1, previous=(0, bytes(16)))
+    assert beginning_zxid([member_of(b"one", logs=[log])]) == FIRST
+    later = evolve(log, previous=(FIRST - 1, bytes(16)))
+    assert beginning_zxid([member_of(b"one", logs=[later])]) is None
+
+
+def test_a_time_between_two_milliseconds_becomes_the_one_within_the_bound() -> None:
+    time = datetime(2026, 1, 1, 0, 0, 0, 1500, tzinfo=UTC)
+    ms = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1000
+    assert Range.of(None, None, time, None).time_min == ms + 2
+    assert Range.of(None, None, None, time).time_max == ms + 1

@@ -223,7 +223,7 @@ def test_a_checkpoint_of_another_zookeeper_is_refused(zookeeper_directories: Dir
 @pytest.mark.parametrize(
     ("offset", "reason"),
     [
-        ({"version": 2}, "of version 2"),
+        ({"version": 2}, "has version 2"),
         ({"version": 1}, "not one of a stream"),
         ({"topic": {"0": 1}}, "not one of a stream"),
     ],

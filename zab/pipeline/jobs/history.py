@@ -41,7 +41,7 @@ VIOLATIONS: Final = (
 _MARKED: Final = (
     *HISTORY,
     Column("since", "bigint", "when the last sync of the session before the operation was sent, ns"),
-    Column("behind", "string", "the operation whose reply had a higher zxid, of this session and sent before"),
+    Column("ahead", "string", "the operation whose reply had a higher zxid, of this session and sent before"),
 )
 _NAMES: Final = tuple(column.name for column in HISTORY)
 _FIELDS: Final = tuple(each.name for each in fields(Operation) if each.name != "since")
@@ -88,7 +88,7 @@ class _Session:
         self.since: int | None = None
         self.highest: Operation | None = None
 
-    def behind(self, one: Operation) -> str | None:
+    def ahead(self, one: Operation) -> str | None:
         """Take an answered operation; return the one whose reply had a higher zxid, if there was one."""
         assert one.zxid is not None
         if self.highest is not None and self.highest.zxid is not None and one.zxid < self.highest.zxid:
@@ -98,11 +98,11 @@ class _Session:
 
 
 def mark_sessions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add `since` and `behind` to operations that come by session, in the order of sending."""
+    """Add `since` and `ahead` to operations that come by session, in the order of sending."""
     session = _Session((None, None))
     for batch in batches:
         since: list[int | None] = []
-        behind: list[str | None] = []
+        ahead: list[str | None] = []
         for one in _operations(batch):
             if (one.history, one.session) != session.name:
                 session = _Session((one.history, one.session))
@@ -110,22 +110,22 @@ def mark_sessions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
                 session.since = one.invoked
             since.append(session.since if one.session else None)
             is_answered = one.session and one.zxid is not None and one.status != UNKNOWN
-            behind.append(session.behind(one) if is_answered else None)
-        columns = [*batch.select(list(_NAMES)).columns, pa.array(since, pa.int64()), pa.array(behind, pa.string())]
+            ahead.append(session.ahead(one) if is_answered else None)
+        columns = [*batch.select(list(_NAMES)).columns, pa.array(since, pa.int64()), pa.array(ahead, pa.string())]
         yield pa.record_batch(columns, schema=arrow_schema(_MARKED))
 
 
 def check_znodes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Check operations that come by znode; rows of VIOLATIONS."""
     rows: list[dict[str, object]] = []
-    marked = ((one, behind) for batch in batches for one, behind in _marked_operations(batch))
+    marked = ((one, ahead) for batch in batches for one, ahead in _marked_operations(batch))
     for name, group in groupby(marked, key=lambda item: (item[0].history, item[0].path)):
         operations = []
-        for one, behind in group:
+        for one, ahead in group:
             operations.append(one)
-            if behind is not None:
+            if ahead is not None:
                 sentence = "the zxid of a session's reply is below that of an earlier one"
-                rows.append(_row(name[0], name[1], "non-monotonic read", sentence, [behind, str(one)]))
+                rows.append(_row(name[0], name[1], "non-monotonic read", sentence, [ahead, str(one)]))
         rows += [
             _row(name[0], each.path, each.kind, each.sentence, _shown(each))
             for each in check_znode(name[1], operations)
@@ -159,7 +159,7 @@ def _operations(batch: pa.RecordBatch) -> Iterator[Operation]:
 
 
 def _marked_operations(batch: pa.RecordBatch) -> Iterator[tuple[Operation, str | None]]:
-    since, behind = batch.column("since").to_pylist(), batch.column("behind").to_pylist()
-    for one, synced_at, higher in zip(_operations(batch), since, behind, strict=True):
+    since, ahead = batch.column("since").to_pylist(), batch.column("ahead").to_pylist()
+    for one, synced_at, higher in zip(_operations(batch), since, ahead, strict=True):
         one.since = synced_at
         yield one, higher
