@@ -55,7 +55,7 @@ LEFT: Final = {
     "docs/": 276,
     "session/": 0,
     "tests/": 522,
-    "zab/": 690,
+    "zab/": 559,
     "zab/cli/": 58,
     "zab/cli/pipeline/": 0,
     "zab/cli/znodes/": 5,
