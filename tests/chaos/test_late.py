@@ -42,5 +42,5 @@ def test_a_leader_with_a_slow_disk_hands_over(tmp_path: Path) -> None:
             zk.sync()
             assert zk.session_id == session
             assert zk.get("/alive")[0] == b"%d" % count
-        assert "the own disk is slow" in slow.log()
-        assert all("the own disk is slow" not in member.log() for member in others)
+        assert "this member's disk is slow" in slow.log()
+        assert all("this member's disk is slow" not in member.log() for member in others)

@@ -418,7 +418,7 @@ PLACES: dict[str, Place] = {
     "LOOKING: no such link": _elects(link=STRANGERS_LINK),
     "LOOKING: an early link": _elects(_link_up(2), link=Link(20)),
     "LOOKING: an early link that said who it is": _elects(_dial(2), link=Link(20)),
-    "LOOKING: the own disk is full": _elects(_link_up(2), _fill, link=Link(20)),
+    "LOOKING: this member's disk is full": _elects(_link_up(2), _fill, link=Link(20)),
     **{f"LEADING {name}": place for name, place in LEADERS.items()},
     **{f"FOLLOWING {name}": _learns(FOLLOWING, name) for name in _LEARNERS},
     **{f"OBSERVING {name}": _learns(OBSERVING, name) for name in _LEARNERS},

@@ -207,7 +207,7 @@ def test_a_leader_with_a_full_disk_hands_over_to_those_with_room() -> None:
     leader = three()
     space(leader, LOW)
     assert leader.peer.state is LOOKING
-    assert leader.said("the own disk is nearly full, and others have room")
+    assert leader.said("this member's disk is nearly full, and others have room")
     leader.drained()
     assert leader.peer.election.standing.vote.zxid == 0, "any other candidate is better"
     assert not leader.peer.election.standing.doubted, "if there is none, it leads"
@@ -252,7 +252,7 @@ def test_a_leader_with_a_full_disk_hands_over_to_those_who_can_help_a_learner(am
     assert leader.peer.state is LEADING
     come_for_what_nobody_kept(leader, 1, amnesiac=amnesiac)
     assert leader.peer.state is LOOKING
-    assert leader.said("the own disk is nearly full, server 1 needs a snapshot, and others have room for one")
+    assert leader.said("this member's disk is nearly full, server 1 needs a snapshot, and others have room for one")
 
 
 def test_a_leader_with_room_stays_since_it_takes_that_snapshot() -> None:

@@ -152,7 +152,7 @@ def test_what_the_version_before_does_not_know_begins_when_all_know_it(
     second.wait_until(lambda: version_at(second) > 0)
     first.stop()
     rolling.start(first, old=True)
-    rolling.leader.wait_until_it_says("is of a version that knows no reconfiguration: upgrade it")
+    rolling.leader.wait_until_it_says("has a version that knows no reconfiguration: upgrade it")
     assert first.mode is None
     rolling.replace(first, old=False)
     assert version_at(first) > 0

@@ -6,15 +6,14 @@
       high-water mark
       COMMIT z (cumulative), deliver            ->    deliver what is committed and durable here
 
-The messages that belong to the member (requests, revalidation, sync) pass through here, once the learner is being
-served.
+Messages for the member (requests, revalidation, sync) pass through here, once the learner may serve clients.
 
 Variables: `committed` (the high-water mark), `durable`, `delivered`, each handler's `acked`. Invariants: the leader
-counts itself when its own log is durable, not before; the mark only rises; a learner acknowledges what is durable,
-and nothing before ACK-LD.
+only counts itself once its own log is durable; the mark only rises; a learner acknowledges what is durable, but sends
+no ACK before ACK-LD.
 
-Not here: how a learner takes a PROPOSAL, which it does the same way while it is being synchronized (`synchronization`);
-pings (`heartbeat`); the proof that a quorum still follows (`confirmation`).
+Not here: how a learner handles a PROPOSAL, in this phase as in synchronization (`learner_synchronization`); pings
+(`heartbeat`); the proof that a quorum still follows (`confirmation`).
 """
 
 from datatree.log import batch as codec
@@ -55,7 +54,7 @@ def next_zxid(peer: PeerState) -> Zxid | None:
 
 
 def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propose) -> None:
-    """LeaderProcessRequest: number the transactions as one batch, log it, and send it to everybody."""
+    """LeaderProcessRequest: number the transactions as one batch, log it, and send it to every synchronized learner."""
     first = next_zxid(peer)
     assert first is not None, "only an established leader with room proposes"
     assert leading.epoch is not None
@@ -92,7 +91,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
 
 
 def leader_process_ack(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, zxid: Zxid) -> None:
-    """LeaderProcessACK: everything up to here is durable at this learner."""
+    """LeaderProcessACK: everything up to `zxid` is durable at this learner."""
     if handler.stage < SYNCHRONIZED:
         raise ProtocolError("ACK before the ACK of NEWLEADER")
     if not handler.acked <= zxid <= handler.cursor:
@@ -106,14 +105,14 @@ def leader_process_ack(peer: PeerState, now: int, leading: Leading, handler: Lea
 
 
 def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
-    """LeaderTryToCommit: the high-water mark is what a quorum has on disk."""
+    """LeaderTryToCommit: set the high-water mark to what a quorum has on disk."""
     if peer.phase is not BROADCAST:
         return
     settings, committed = peer.settings, peer.committed
     acknowledged = {settings.sid: peer.durable}
     highest = peer.durable if peer.is_alone else committed
     for handler in leading.handlers.values():
-        # Most are plain voters, who count without being asked about.
+        # Most are plain voters, which count without further checks.
         if handler.stage >= SYNCHRONIZED and (not (handler.observer or handler.amnesiac) or leading.counts(handler)):
             acknowledged[handler.sid] = acked = handler.acked
             if acked > highest:
@@ -128,7 +127,8 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         peer.deliver()
     if leading.lag.behind or peer.durable < mark:
         leading.lag.see(now, mark, peer.durable)
-    # Others' acknowledgements beyond the mark may wait for this member's own; what is committed, to be delivered.
+    # What is acknowledged beyond the mark may only lack this member's own log; what is committed may wait to be
+    # delivered.
     peer.awaits_durable = peer.is_alone or highest > mark or peer.durable < mark
     done = min(peer.committed, peer.durable)
     while leading.outstanding and leading.outstanding[0][0] <= done:
@@ -140,7 +140,7 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
 def leader_pass_on(
     peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: ev.MessageForMember
 ) -> None:
-    """A learner's request for the member."""
+    """Pass a learner's request to the member."""
     if not handler.served:
         raise ProtocolError(f"{type(message).__name__} before UPTODATE")
     peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
@@ -150,8 +150,8 @@ def leader_pass_on(
 
 
 def learner_ack_of(following: Following, batch: Batch) -> ev.Send | None:
-    """The ACK of this batch and of all before it, for whoever makes it durable: so it leaves without waiting for a
-    turn. None before ACK-LD (ZOOKEEPER-4685)."""
+    """The ACK of this batch and of all before it. The log thread sends it once the batch is durable, without waiting
+    for a turn. None before ACK-LD (ZOOKEEPER-4685)."""
     if not following.synchronized:
         return None
     assert following.link is not None
@@ -184,7 +184,7 @@ def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:
         peer.set_committed(zxid)
     if peer.committed > peer.delivered:
         peer.deliver()
-    # What is committed may wait to be delivered; or something is to be said that does not go with what is logged.
+    # What is committed may wait to be delivered; or the learner has something to send that does not go with an append.
     following = peer.following
     assert following is not None
     is_acknowledged = following.acked == peer.history.last[0]
@@ -192,7 +192,7 @@ def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:
 
 
 def learner_pass_on(peer: PeerState, now: int, following: Following, message: ev.MessageForMember) -> None:
-    """The leader's answer for the member."""
+    """Pass the leader's answer to the member."""
     if not following.up_to_date:
         raise ProtocolError(f"{type(message).__name__} before UPTODATE")
     assert following.link is not None

@@ -1,18 +1,18 @@
-"""Phase 1, discovery: a quorum promises an epoch to a prospective leader, and tells where its histories end.
+"""Phase 1, discovery: a quorum promises an epoch to a prospective leader, and reports where its histories end.
 
     learner                         prospective leader
       FOLLOWERINFO (CEPOCH)     ->    e = 1 + max(acceptedEpoch of a quorum); its own acceptedEpoch = e, durable
       acceptedEpoch = e, durable  <-  LEADERINFO (NEWEPOCH)
-      ACKEPOCH (ACK-E)          ->    a quorum, none of it ahead of the leader: its own history is the initial history;
+      ACKEPOCH (ACK-E)          ->    a quorum, none ahead of the leader: its own history is the initial history;
                                       its own currentEpoch = e, durable; on to synchronization
 
 Variables: `leading.handlers` by stage, `leading.epoch`, `acke_recv`; `following.epoch`. Invariants: LEADERINFO and
 ACKEPOCH leave after the epoch is durable; an epoch is never accepted twice for two leaders (an ACKEPOCH with the epoch
 `NO_VOTE` does not count); the leader's (currentEpoch, last zxid) is at least that of every member it counts.
 
-A learner that comes later, in synchronization or broadcast, walks the same steps with the epoch that is there
-already. A learner that has promised a higher epoch to somebody else in the meantime can only come back under a still
-higher one: the leader then renews its epoch (`renewal`).
+A learner that connects later, in synchronization or broadcast, takes the same steps with the existing epoch. A learner
+that has promised a higher epoch to another candidate in the meantime can only follow in a still higher one: the leader
+then renews its epoch (`renewal`).
 """
 
 from datatree.log.batch import LINEAGE_BYTES
@@ -40,14 +40,14 @@ from zab.protocol.states import BROADCAST, DISCOVERY, FOUNDER, LEADING, NOTHING,
 from zab.quorum.ids import Link, ServerId
 
 EPOCH_JUMP_MAX = 1 << 20
-"""How far a member's acceptedEpoch may be above the leader's. Each attempt to lead raises it by one, so that more than
-this is no epoch of this ensemble; taken on, it would come near the end of all epochs at once (B6 epoch jumps)."""
+"""How far a member's acceptedEpoch may be above the leader's. Each attempt to lead raises it by one, so a larger gap
+cannot come from this ensemble; accepting it could use up the range of epochs (B6 epoch jumps)."""
 DIAL_COUNT_MAX = 5
 """How often a learner dials its leader before it elects again."""
 REDIAL_MS = 50
 VAIN_MS = 2 * FINAL_WAIT_MS_MAX
-"""How long a leader waits for a quorum whose votes went to another one: others elect meanwhile, which takes a final
-wait at most."""
+"""How long a leader waits for a quorum whose votes went to another candidate: the others elect meanwhile, which takes a
+final wait at most."""
 
 # --------------------------------------------------------------------------------------------------------- the leader
 
@@ -68,7 +68,7 @@ def leader_start(peer: PeerState, now: int) -> Leading:
 
 
 def leader_on_link_up(peer: PeerState, now: int, leading: Leading, link: Link, sid: ServerId, features: int) -> None:
-    """A learner has dialled; a newer link of a server takes the place of its older one."""
+    """A learner has dialled; a newer link from a server replaces its older one."""
     older = leading.handler_of(sid)
     if older is not None:
         peer.drop_learner(leading, older, "replaced by a newer link")
@@ -87,7 +87,7 @@ def leader_on_followerinfo(
             "it cannot be of this ensemble"
         )
     if peer.memberships.is_any_in_history and not handler.features & RECONFIGURATION:
-        raise ProtocolError(f"server {handler.sid} is of a version that knows no reconfiguration: upgrade it")
+        raise ProtocolError(f"server {handler.sid} has a version that knows no reconfiguration: upgrade it")
     if peer.hear_of_history(now, handler.sid, tells=message.holds != NOTHING):
         return
     either_is_empty = message.holds == NOTHING or peer.history.last[0] == 0
@@ -97,10 +97,10 @@ def leader_on_followerinfo(
             f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
         )
     handler.stage = INFORMED
-    # Where only files say who decides, two of them may say different things.
+    # While only configuration files say who votes, two of them may disagree.
     is_observer_by_its_file = message.observer and not peer.memberships.is_any_in_history
     handler.observer = is_observer_by_its_file or handler.sid not in peer.quorum.voters
-    # A record that somebody holds the history of another lineage says nothing about this one.
+    # A record that a member holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
     handler.holds = message.holds
     handler.marked = message.marked and message.amnesiac and message.holds == NOTHING
@@ -113,10 +113,11 @@ def leader_on_followerinfo(
 
 
 def _is_first_start(peer: PeerState, leading: Leading) -> bool:
-    """Whether a lineage may begin here (B3 first start). Either every voter is connected and none has more than what
-    forced recovery made; that, this leader has to have, and the voter where it was made has to be among them. Or a
-    quorum is marked, and nobody was heard of who has anything. A beginning that forced recovery made is one: beside it,
-    what was heard of histories says only what the operator gave up."""
+    """Whether a lineage may begin here (B3 first start). Either every voter is connected, and none has more than the
+    beginning that a forced recovery made; if there is one, this leader must have it, and the voter where it was made
+    must be connected. Or a quorum is marked, and no server was heard that has any history; a beginning made by a forced
+    recovery counts as history here. What was heard of histories does not matter beside such a beginning: it only tells
+    what the operator gave up."""
     quorum, me = peer.quorum, peer.settings.sid
     informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
@@ -152,7 +153,8 @@ def determine_new_epoch(peer: PeerState, leading: Leading) -> None:
         for handler in informed:
             handler.amnesiac = True  # nobody holds the history of a lineage that is made now
     if peer.history.last[0] == 0 and peer.needs_member_record():
-        # Also one that it only heard of, from a leader that did not come to send anything: the log has none yet.
+        # Also for a lineage that it only knows from a leader that did not get to send anything: the log is in no
+        # lineage yet.
         peer.adopt_lineage(peer.lineage)
     peer.save_epochs(leading.epoch, peer.current_epoch)
 
@@ -175,7 +177,7 @@ def leader_on_epochs_saved(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def _propose_epoch(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
-    """Send LEADERINFO, unless the learner has promised a higher epoch already."""
+    """Send LEADERINFO, unless the learner has already promised a higher epoch."""
     assert leading.epoch is not None
     assert leading.epoch_accepted, "LEADERINFO must not leave before acceptedEpoch is durable"
     if handler.accepted_epoch > leading.epoch:
@@ -223,7 +225,7 @@ def _is_ahead(peer: PeerState, handler: LearnerHandler, message: msg.AckEpoch) -
 
 
 def _on_learner_ahead(peer: PeerState, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
-    """F2 final wait: without a quorum that does not need this learner, there is nothing to wait for."""
+    """F2 final wait: if there is no quorum without this learner, waiting is pointless."""
     mine = f"({peer.current_epoch}, {peer.history.last[0]:#x})"
     reason = f"it is ahead of the leader: ({message.epoch}, {message.zxid:#x}), the leader has {mine}"
     peer.drop_learner(leading, handler, reason)
@@ -242,9 +244,10 @@ def _give_up_unless_possible(peer: PeerState, leading: Leading, reason: str) -> 
 
 
 def on_voter_left(peer: PeerState, sid: ServerId) -> None:
-    """What a voter said in the election that led to our role is over: it elects again.
+    """A voter whose vote led to our role has left that election: it elects again.
 
-    Without this, whoever still counts on it would wait for initLimit."""
+    Without this, members that still count on it would wait for initLimit.
+    """
     leading, following = peer.leading, peer.following
     if following is not None:
         if sid == following.leader and following.epoch is None:
@@ -254,11 +257,12 @@ def on_voter_left(peer: PeerState, sid: ServerId) -> None:
 
 
 def on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
-    """A voter whose vote decided has found a better candidate before it heard that the election was over.
+    """A voter whose vote was decisive found a better candidate before it heard that the election was over.
 
-    If we follow it, it hardly leads; if we lead, we lack its vote. We give up soon, unless a quorum comes all the same.
-    Not at once: who hears only some of the others would win, in vain, again and again, and each time draw those into
-    its next round."""
+    If we follow it, it will hardly lead; if we lead, we lack its vote. We give up soon, unless a quorum connects
+    anyway. Not immediately: a server that hears only some of the others would win in vain again and again, and draw
+    them into its next round each time.
+    """
     leading, following = peer.leading, peer.following
     if following is not None and sid == following.leader and following.epoch is None:
         following.deadline = min(following.deadline, now + VAIN_MS)
@@ -268,7 +272,7 @@ def on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
 
 
 def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
-    """Give up where voters have turned to another one, and no quorum has dialled since."""
+    """Give up if voters have turned to another candidate and no quorum has dialled since."""
     if leading.vain_at is None or now < leading.vain_at:
         return
     leading.vain_at = None
@@ -281,7 +285,8 @@ def _dialled(leading: Leading) -> set[ServerId]:
 
 
 def _goes_on_without(peer: PeerState, leading: Leading, sid: ServerId) -> bool:
-    """Count on this voter no more. Whether the others who voted for us, and those who have dialled, may be a quorum."""
+    """Stop counting on this voter. Returns whether the others that voted for us, and those that have dialled, may still
+    form a quorum."""
     if leading.established or leading.handler_of(sid) is not None:
         return True
     peer.election.received.pop(sid, None)
@@ -356,8 +361,8 @@ def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId, features: int
 
 
 def learner_on_link_down(peer: PeerState, now: int, following: Following) -> None:
-    """The leader is gone; before it was reached, dial again for a while: it may not know yet that it leads. An
-    observer's master is tried once."""
+    """The leader is gone. If it was never reached, dial again for a while: it may not know yet that it leads. An
+    observer tries a master only once."""
     if source.try_next(peer, now, following):
         return
     is_leader = following.source == following.leader
@@ -381,7 +386,7 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         raise ProtocolError(f"no epoch is above {message.epoch}")
     if peer.holds != NOTHING and message.epoch > peer.accepted_epoch + EPOCH_JUMP_MAX:
         raise ProtocolError(f"it leads epoch {message.epoch}, here {peer.accepted_epoch} was the last")
-    # A damaged history may not even say of which lineage it is: then it is given up for that of a quorum without it.
+    # A damaged history may not even tell its lineage: it is given up for that of a quorum without this member.
     if peer.lineage not in (b"", message.lineage) and peer.holds != NOTHING:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
@@ -389,13 +394,13 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
     if peer.lineage != message.lineage:
         peer.take_lineage(message.lineage)
         peer.session_keys = []
-        peer.amnesiac = True  # of the history of this lineage it holds nothing
+        peer.amnesiac = True  # it holds none of the history of this lineage
         peer.reset(beginning(message.lineage))
     if message.epoch > peer.accepted_epoch:
         peer.save_epochs(message.epoch, peer.current_epoch)
     else:
         following.epoch_saved = True
-        # "equal -> not counted as a vote": the promise may have been given to another leader of the same number.
+        # "equal -> not counted as a vote": the promise may have been given to another leader of the same epoch.
         peer.send(following.link, msg.AckEpoch(NO_VOTE, *peer.position()))
 
 

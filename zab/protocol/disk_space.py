@@ -1,22 +1,22 @@
-"""Disk space: writes go on while a quorum has room for them, and the others wait (C5 full disks).
+"""Disk space: writes continue as long as a quorum has room for them, and the other members wait (C5 full disks).
 
     a voter     its disk is      what it does
                 AMPLE            everything
-                LOW              a leader hands over to those with room; a learner says so in FOLLOWERINFO and in its
-                                 pings; in an election any other candidate is better, unless that one is behind
+                LOW              a leader hands over to members with room; a learner reports it in FOLLOWERINFO and in
+                                 its pings; in an election any other candidate is better, unless that one lags
                 EXHAUSTED        it leaves its role and takes part in nothing, until there is room again
 
     the leader  with room        what it does
                 a quorum         it drops learners whose disks are low, and lets them wait before LEADERINFO
-                no quorum        it needs all of them: it is *short*, says so in its pings, and nobody takes writes that
-                                 need room; reads, deletes and the ends of sessions go on, as far as the reserves go
+                no quorum        it needs all of them: it is *short* and says so in its pings; no member accepts writes
+                                 that need room; reads, deletes and the ends of sessions continue while reserves last
 
-So a member whose disk is low logs nothing more, unless the service would end without it. A leader whose disk is low
-takes no snapshots, either. When none of its files leads a learner on, and those with room are a quorum together with
-that learner, it hands over to them: who leads then can take the snapshot that the learner needs.
+So a member whose disk is low does not log, unless the service would otherwise stop. A leader whose disk is low takes no
+snapshots, either. If none of its files can bring a learner up to date, and those with room form a quorum together with
+that learner, it hands over to them: the new leader can take the snapshot that the learner needs.
 
-Variables: `space`; `is_short`, and what was told of it; each handler's `is_low`. Invariant: whoever leads, being
-low, leads because no quorum with room was there.
+Variables: `space`; `is_short`, and what was reported of it; each handler's `is_low`. Invariant: a leader whose disk is
+low leads because there was no quorum with room.
 
 Not here: what the levels are in bytes, and the reserve (`zab.member.storage.disk_space`); which writes need room
 (`zab.member.requests.growing_writes`).
@@ -29,8 +29,8 @@ from zab.quorum.ids import ServerId
 
 
 def leader_weigh(peer: PeerState, leading: Leading) -> None:
-    """See who has room: before the first write, when somebody says otherwise than before, and at every ping. This may
-    end the role."""
+    """Weigh who has room: before the first write, when a learner's report changes, and at every ping. This may end the
+    role."""
     if not leading.established:
         return  # every voter is needed until then
     assert peer.leading is leading
@@ -38,7 +38,7 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
     followers = _followers(leading)
     roomy = _with_room(followers)
     if peer.is_low and quorum.contains(roomy):
-        peer.look("the own disk is nearly full, and others have room")
+        peer.look("this member's disk is nearly full, and others have room")
         return
     me = peer.settings.sid
     if not quorum.contains({me, *(h.sid for h in followers)}):
@@ -53,8 +53,8 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
 
 
 def leader_tell(peer: PeerState, now: int, leading: Leading) -> None:
-    """Say at a ping whether a quorum has room, where it is otherwise than was said. Not before it has led for a tick:
-    its first quorum may be with a learner that has none, while others are about to come."""
+    """At a ping, tell the member whether a quorum has room, if that has changed. Not before this leader has led for a
+    tick: its first quorum may include a learner without room, while others are about to connect."""
     assert peer.leading is leading
     since = leading.serves_since
     if leading.told_short != peer.is_short and since is not None and now - since >= peer.settings.tick_ms:
@@ -63,21 +63,23 @@ def leader_tell(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def leader_cannot_help(peer: PeerState, leading: Leading, learner: LearnerHandler) -> None:
-    """No log file leads the learner on, and no snapshot. This may end the role."""
+    """Neither a log file nor a snapshot can bring the learner up to date. This may end the role."""
     if not (leading.established and peer.is_low):
         return
     if peer.quorum.contains(_with_room([learner, *_followers(leading)])):
-        peer.look(f"the own disk is nearly full, server {learner.sid} needs a snapshot, and others have room for one")
+        peer.look(
+            f"this member's disk is nearly full, server {learner.sid} needs a snapshot, and others have room for one"
+        )
 
 
 def has_to_wait(peer: PeerState, leading: Leading, handler: LearnerHandler) -> bool:
-    """Whether a learner is not synchronized, since its disk is low and others have room."""
+    """Whether the learner must wait to be synchronized, because its disk is low and others have room."""
     is_new = handler.stage == INFORMED and not handler.served
     return is_new and handler.is_low and leading.established and not peer.is_short
 
 
 def leader_on_ping(peer: PeerState, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
-    """A learner says how it is."""
+    """Note the state of the learner's disk."""
     if message.is_low == handler.is_low:
         return
     assert leading.handlers[handler.link] is handler

@@ -1,24 +1,25 @@
 """Phase 0, leader election: ZooKeeper's fast leader election (FLE).
 
 Messages: `Notification`, in and out, on the election links. Variables: the round (ZooKeeper's logical clock), the
-current proposal, what was received in this round, and what members that are not electing say. The order of votes is
-(currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and nobody
-who could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
+current proposal, the votes received in this round, and those of members that are not electing. The order of votes is
+(currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and every
+server that could know a better one has been heard, or when a quorum already follows a leader that says that it leads.
 
-Invariants: a proposal only improves within a round, and what its candidate takes back ends the round; an amnesiac
-member (one that lost its data, B2 amnesiacs) is never counted, except at the very first start (B3 first start). There
-are two ways to know that it is one:
+Invariants: a proposal only improves within a round, and a candidate that withdraws its vote ends the round; an amnesiac
+member (one that lost its data, B2 amnesiacs) never counts, except at the very first start (B3 first start). There are
+two ways to recognize a first start:
 
-- every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
-  and nobody who was heard, voter or not, tells of a history or of a configuration that is not a file's: whoever decides
-  by a configuration that it only heard of may be the last to know it;
-- a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
-  batch that was ever committed is on a quorum, and that shares a member with this one; so nothing was. In case the word
-  is wrong, it counts only once everybody else who can be reached was heard, and never when one of them has a history.
+- every voter is present and none has a batch, only what its lineage began with after a forced recovery; and no server
+  that was heard, voter or not, reports a history, or a configuration other than a file's: a server that goes by a
+  configuration that it only heard of may be the last to know it;
+- a quorum of empty voters is *marked*: their operators declared, with the file `initialize`, that they never had data.
+  A committed batch is on a quorum, which shares a member with this one; so no batch was ever committed. In case the
+  declaration is wrong, it only counts once every other reachable server was heard, and never if one of them has a
+  history.
 
-Safety does not rest on this phase. Discovery refuses a leader that lacks history; a wrong or early result here costs
-time, never data. That is why the final wait may be short (F2 final wait): it ends as soon as every voter has sent the
-vote about to win, or is known to be unreachable.
+Safety does not depend on this phase. Discovery refuses a leader that lacks history; a wrong or early result here costs
+time, never data. So the final wait may be short (F2 final wait): it ends as soon as every voter has sent the winning
+vote, or is known to be unreachable.
 
 Not here: connections, and what the winner does (`discovery`).
 """
@@ -35,15 +36,15 @@ from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Quorum, each_of
 
 RESEND_MS_MIN = 200
-"""ZooKeeper's minNotificationInterval: how long to wait for votes before sending one's own again."""
+"""ZooKeeper's minNotificationInterval: how long to wait for votes before sending our own again."""
 RESEND_MS_MAX = 2_000
 FINAL_WAIT_MS_MIN = 10
 FINAL_WAIT_MS_MAX = 200
 FINAL_WAIT_ROUND_TRIPS = 4
 
 ROUND_JUMP_MAX: Final = 1 << 32
-"""With an election a second it takes a century to get so far. A vote of a later round is none: taken on, it would bring
-the end of all rounds near (B7 round jumps)."""
+"""At one election a second, this would take a century. A vote of a later round is ignored: adopting it could use up the
+range of rounds (B7 round jumps)."""
 
 
 @attrs.frozen
@@ -57,8 +58,8 @@ class Vote:
 
 
 def total_order(vote: Vote) -> tuple[Epoch, Zxid, bool, ServerId]:
-    """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate). Of two with nothing
-    the marked one is better: it may lead a quorum of marked ones."""
+    """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate). Of two without
+    history, the marked one is better: it may lead a quorum of marked servers."""
     return vote.epoch, vote.zxid, vote.marked, vote.leader
 
 
@@ -73,7 +74,7 @@ def tells_of_history(notification: Notification) -> bool:
 
 @attrs.define
 class Standing:
-    """What a member says of itself with each vote."""
+    """What a member reports about itself with each vote."""
 
     vote: Vote
     lineage: bytes
@@ -89,39 +90,42 @@ class Election:
     def __init__(self, sid: ServerId, quorum: Quorum, send: Callable[[ServerId, Notification], None]) -> None:
         self._sid = sid
         self.quorum = quorum
-        """What decides; the peer sets it when the configuration changes."""
+        """The quorum that decides; the peer updates it when the configuration changes."""
         self.candidates = quorum.voters
-        """Who may lead: beside those who decide here, those of configurations that others know of. Whoever such a one
-        takes in may have more than everybody else."""
+        """Servers that may lead: the voters here, and those of configurations that others know of. A server that such a
+        configuration adds may have more history than all others."""
         self._send = send
         self.servers: frozenset[ServerId] = quorum.voters
-        """All of the configuration: observers have a history, too. The peer sets it."""
+        """All servers of the configuration: observers have a history, too. The peer updates it."""
         self.may_found = True
-        """Whether nobody was heard of who has a history, and no configuration but the file's; the peer sets it."""
+        """Whether no server was heard that has a history, or a configuration other than the file's; the peer updates
+        it."""
         self.round = 0
         self.state: State = LOOKING
-        """What our notifications say; the peer sets it when its state changes."""
+        """The state in our notifications; the peer updates it."""
         self.winner: ServerId | None = None
         self.standing = Standing(Vote(sid, BEFORE_ALL, Epoch(0)), b"", amnesiac=True, holds=NOTHING)
         self.proposal = self.standing.vote
         self.received: dict[ServerId, Notification] = {}
-        """Per voter, its newest notification of this round, our own included."""
+        """The newest notification of each voter in this round, our own included."""
         self.out_of_election: dict[ServerId, Notification] = {}
-        """Per voter, what it said last while it followed or led."""
+        """The last notification of each voter while it followed or led."""
         self.heard: set[ServerId] = set()
-        """Servers that sent a notification since they were unreachable last, in whatever round or state."""
+        """Servers that have sent a notification, in any round or state, since they were last unreachable."""
         self.of_another_lineage: set[ServerId] = set()
-        """Voters whose last notification here was not counted, since they have the history of another ensemble."""
+        """Voters whose last notification was not counted, because they have the history of another ensemble."""
         self.unreachable: set[ServerId] = set()
         self.strange_to: set[ServerId] = set()
-        """Those of them that say that they know no such server as this one. It is told, and decides nothing."""
+        """Unreachable servers that say that this server is not in their configuration. It is reported, and decides
+        nothing."""
         self.taken_at: set[ServerId] = set()
-        """Those of them that say that another process is this server; likewise."""
+        """Unreachable servers that say that another process has this server's id. It is reported, and decides
+        nothing."""
         self.round_trips_ms: dict[ServerId, int] = {}
         self._spoke: set[ServerId] = set()
-        """Servers that sent a notification since ours was sent again last."""
+        """Servers that have sent a notification since we last resent ours."""
         self._told: dict[ServerId, tuple[Notification, Notification]] = {}
-        """Per server that has no vote, what it said last in this election, and what it was answered."""
+        """For each server without a vote: its last notification in this election, and our answer."""
         self._suspended = True
         self._decide_at: int | None = None
         self._resend_at = 0
@@ -130,7 +134,7 @@ class Election:
     # ------------------------------------------------------------------------------------------------------- running
 
     def suspend(self) -> None:
-        """The role is left, the election not begun: our last vote is told to nobody any more, and no election ends."""
+        """The role is left, and the election has not begun: stop announcing our last vote, and end no election."""
         self.state = LOOKING
         self.winner = None
         self._suspended = True
@@ -140,7 +144,7 @@ class Election:
         return self.state == LOOKING and self.winner is None and not self._suspended
 
     def start(self, now: int, standing: Standing) -> None:
-        """Begin a new round with our own candidacy; an observer proposes nobody that counts, but listens."""
+        """Begin a new round with our own candidacy; an observer's proposal does not count, but it listens."""
         self.state = LOOKING
         self.winner = None
         self._suspended = False
@@ -156,21 +160,21 @@ class Election:
         self._consider(now)
 
     def settle(self, state: State, vote: Vote, standing: Standing) -> None:
-        """The election is over and led to this; from now on this vote is what others are told."""
+        """The election is over with this result; announce this vote from now on."""
         assert state != LOOKING
         self.state = state
         self.proposal = vote
         self.standing = standing
 
     def next_deadline(self) -> int | None:
-        """When `on_timeout` is wanted; None while not electing."""
+        """When to call `on_timeout`; None while not electing."""
         if not self._is_electing:
             return None
         return self._resend_at if self._decide_at is None else min(self._resend_at, self._decide_at)
 
     def on_timeout(self, now: int) -> set[ServerId] | None:
-        """The final wait is over, or nobody has answered for a while. After the longest wait: who has said anything
-        in it; whoever elects or has a leader answers."""
+        """The final wait is over, or no votes have come for a while. After the longest wait, returns the servers that
+        sent anything during it: one that elects or has a leader answers."""
         if not self._is_electing:
             return None
         if self._decide_at is not None and now >= self._decide_at:
@@ -195,7 +199,7 @@ class Election:
             self._consider(now)
 
     def on_link_down(self, now: int, sid: ServerId, knows_us: bool = True, is_taken: bool = False) -> None:
-        """A server cannot be reached: there is nothing to wait for from it."""
+        """A server cannot be reached: do not wait for it."""
         self.unreachable.add(sid)
         for servers, is_so in ((self.strange_to, not knows_us), (self.taken_at, is_taken)):
             (servers.add if is_so else servers.discard)(sid)
@@ -209,7 +213,7 @@ class Election:
     # ------------------------------------------------------------------------------------------------- notifications
 
     def on_notification(self, now: int, sid: ServerId, notification: Notification) -> None:
-        """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
+        """A vote arrived; answer if the sender needs an answer, and count it if we are electing."""
         assert sid != self._sid
         assert not self._suspended
         self._spoke.add(sid)
@@ -234,21 +238,22 @@ class Election:
             self._on_established(now, sid, notification)
 
     def _answer_onlooker(self, sid: ServerId, notification: Notification) -> None:
-        """Once for what both say now: with another configuration in mind, it may answer for its part."""
+        """Answer once for each pair of notifications: with a different configuration, the other server may answer as
+        well."""
         said = notification, self._notification()
         if self._told.get(sid) != said:
             self._told[sid] = said
             self._send(sid, said[1])
 
     def has_left(self, sid: ServerId, notification: Notification) -> bool:
-        """Whether a voter elects anew: in another round than ours, or in ours with a vote worse than it had there."""
+        """Whether a voter elects again: in a round other than ours, or in ours with a worse vote than it had."""
         if notification.state != LOOKING or notification.round != self.round:
             return notification.state == LOOKING
         before = self.received.get(sid)
         return before is not None and total_order(vote_of(notification)) < total_order(vote_of(before))
 
     def has_turned(self, sid: ServerId, notification: Notification) -> bool:
-        """Whether a voter still elects, in our round, and has found a better candidate than ours, for whom it voted."""
+        """Whether a voter that voted for our candidate still elects in our round, and has found a better one."""
         if notification.state != LOOKING or notification.round != self.round:
             return False
         before = self.received.get(sid)
@@ -259,7 +264,7 @@ class Election:
         if mine.holds == NOTHING or not mine.lineage:
             return False  # "A lineage without any batch binds nobody" (A7 lineage)
         if notification.holds == NOTHING:
-            # Whoever leads or follows has taken a lineage, which this member cannot take.
+            # A server that leads or follows has adopted a lineage, which this member cannot adopt.
             return notification.state != LOOKING and notification.lineage not in (b"", mine.lineage)
         return notification.lineage != mine.lineage
 
@@ -284,32 +289,32 @@ class Election:
             self.start(now, self.standing)
             return
         elif counts and vote != self.proposal and self._sid in self.quorum.voters:
-            # It may have been following still when our vote reached it: without an answer it would wait for a resend.
+            # It may still have been following when our vote reached it: without an answer it would wait for a resend.
             self._send(sid, self._notification())
         if counts:
             self.received[sid] = notification
         else:
-            # What it said before is not its vote any more.
+            # What it sent before is no longer its vote.
             self.received.pop(sid, None)
         self._consider(now)
 
     def _is_better(self, vote: Vote) -> bool:
         if self.proposal.leader not in self.candidates:
-            return True  # an observer's own candidacy stands for nobody
+            return True  # an observer is not a candidate
         if vote.leader == self._sid:
-            return False  # beyond our own candidacy it can only name a history that we had once
+            return False  # if better than our own candidacy, it names a history that we no longer have
         return total_order(vote) > total_order(self.proposal)
 
     def _is_disowned(self, sid: ServerId, vote: Vote) -> bool:
         """Whether our candidate votes for less than our vote says of it. A server votes for itself, or for a better
         one: so it had that history once, before it lost its disk or was given a snapshot, and will not lead with it.
-        Those who vote so would keep each other doing it for ever."""
+        Voters that hold on to such a vote would keep each other doing so for ever."""
         return sid == self.proposal.leader and total_order(vote) < total_order(self.proposal)
 
     def _on_established(self, now: int, sid: ServerId, notification: Notification) -> None:
         """Join an ensemble that has a leader (how a restarted member comes back)."""
         if notification.round == self.round:
-            # It has moved on already, with the vote it had in this round: the vote still counts.
+            # It has settled already, with the vote that it had in this round: the vote still counts.
             self.received[sid] = notification
             if self._established(self.received, notification) or self._is_elected(vote_of(notification)):
                 self._finish(notification.leader)
@@ -332,24 +337,25 @@ class Election:
             and other.state != LOOKING
             and not other.amnesiac
         }
-        # Where a reconfiguration is outstanding here, it may be lost, and the old configuration has gone on without it.
+        # A reconfiguration that is outstanding here may be lost, and the old configuration may have gone on without it.
         is_quorum = any(quorum.contains(agreeing) for quorum in each_of(self.quorum))
         return is_quorum and self.check_leader(votes, notification)
 
     def _is_elected(self, vote: Vote) -> bool:
-        """Whether the candidate has won in this round without us, and says so: at a first start its quorum are
-        amnesiacs, which establish nothing."""
+        """Whether the candidate has won in this round without our vote, and says so: at a first start its quorum
+        consists of amnesiacs, which establish nothing."""
         candidate = self.received.get(vote.leader)
         return candidate is not None and candidate.state == LEADING and self.has_quorum(vote)
 
     def tell(self, sid: ServerId, standing: Standing) -> None:
-        """Say unasked what was settled: that server may not know whom to ask."""
+        """Send the settled vote unasked: that server may not know whom to ask."""
         assert self.state != LOOKING
         self.standing = standing
         self._send(sid, self._notification())
 
     def check_leader(self, votes: dict[ServerId, Notification], notification: Notification) -> bool:
-        """Whether the leader that others follow says so itself: a dead leader has followers for a while."""
+        """Whether the leader that others follow says itself that it leads: a dead leader still has followers for a
+        while."""
         if notification.leader == self._sid:
             return notification.round == self.round
         leader = votes.get(notification.leader)
@@ -359,7 +365,8 @@ class Election:
 
     @property
     def is_left_to_doubted(self) -> bool:
-        """Whether nobody better was heard for a while than one whose tree is wrong: then nobody is ever elected."""
+        """Whether, for a while, no better candidate was heard than one whose tree is wrong: then no leader would ever
+        be elected."""
         assert self.state == LOOKING
         candidate = self.received.get(self.proposal.leader)
         return self._is_electing and self._resend_ms > RESEND_MS_MIN and candidate is not None and candidate.doubted
@@ -376,10 +383,11 @@ class Election:
         return self.quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
 
     def is_first_start(self, vote: Vote) -> bool:
-        """All voters are here and none has a batch of a lineage: this one has never lived (B3 first start).
+        """All voters are here and none has a batch of a lineage: this ensemble has never lived (B3 first start).
 
-        If forced recovery made a beginning, it begins with that: its candidate has it, for sure, and nobody has another
-        one. Without the founder it might have lived, and lost the others."""
+        If a forced recovery made a beginning, the ensemble begins with that: its candidate certainly has it, and no
+        other voter has a different one. Without the founder, the ensemble might have lived and lost the others.
+        """
         voters = self.quorum.voters
         if not voters <= self.received.keys():
             return False
@@ -395,16 +403,17 @@ class Election:
         )
 
     def _is_founded_by_markers(self, vote: Vote, supporters: set[ServerId]) -> bool:
-        """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3 first
+        """A quorum of marked voters wants a marked leader, and no server is left that could have a history (B3 first
         start).
 
-        Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
+        A server that hears of a history is no longer marked (`Peer`), so this does not check for one.
+        """
         marked = {sid for sid in supporters if self.received[sid].marked}
         everybody_was_heard = self.servers <= self.heard | self.unreachable | {self._sid}
         return self.may_found and vote.marked and self.quorum.contains(marked) and everybody_was_heard
 
     def _consider(self, now: int) -> None:
-        """Start, end or call off the final wait."""
+        """Start, end or cancel the final wait."""
         if not self.has_quorum(self.proposal):
             self._decide_at = None
         elif self._nobody_left_to_hear():
@@ -448,7 +457,7 @@ class Election:
         )
 
     def _broadcast(self, now: int) -> None:
-        """Send our proposal to everybody who votes or may lead, and count it ourselves if we are one."""
+        """Send our proposal to every server that votes or may lead, and count it if we vote."""
         notification = self._notification()
         for sid in sorted(self.quorum.voters | self.candidates):
             if sid != self._sid:

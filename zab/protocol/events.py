@@ -1,16 +1,16 @@
-"""What goes into a `Peer` and what comes out of it: two closed sets of classes, each with one line of meaning.
+"""The inputs and outputs of a `Peer`: two closed sets of classes, events and effects.
 
-The peer never does anything: `peer.step(now, event)` returns effects, and its host (`zab.server`, or `zab.simulator`)
-carries them out, in order, and answers with events.
+The peer does no I/O: `peer.step(now, event)` returns effects, which its host (`zab.server`, or `zab.simulator`) carries
+out in order, and answers with events.
 
 Two rules bind the host.
 
 - Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue. They are carried out
-  one after the other, each durably, and are answered in that order by an event with the same generation. A failure of
-  one of them is final: the process ends. The peer ignores answers of an older generation (C3 generations),
-  except for the fact that they state.
+  one after the other, each durably, and answered in that order by events with the same generation. A failure of
+  one of them is final: the process ends. Of an answer from an older generation (C3 generations), the peer only notes
+  the fact that it states.
 - A link is an integer that names one connection of one process run, never reused. Links are first-in first-out; a link
-  that breaks is reported once, by `QuorumLinkDown`, and nothing of it is delivered afterwards.
+  that breaks is reported once, by `QuorumLinkDown`, and delivers no message afterwards.
 """
 
 from typing import TypeAlias
@@ -46,7 +46,7 @@ from zab.quorum.ids import NO_LINK, Link, Route, ServerId
 
 @attrs.define
 class ElectionLinkUp:
-    """Our election connection to a server is open, and its greeting took this long there and back."""
+    """Our election connection to a server is open; its handshake took this long."""
 
     sid: ServerId
     round_trip_ms: int
@@ -58,9 +58,9 @@ class ElectionLinkDown:
 
     sid: ServerId
     knows_us: bool = True
-    """It may: nothing came that says, without proof, that this server is in no configuration of it."""
+    """False if the server says, without proof, that this one is not in its configuration."""
     is_taken: bool = False
-    """It says, without proof, that another process is this server."""
+    """The server says, without proof, that another process has this server's id."""
 
 
 @attrs.define
@@ -74,7 +74,7 @@ class NotificationReceived:
     outstanding: bytes = b""
     """Empty where there is none."""
     is_proven: bool = False
-    """The sender has proven to be of the ensemble, by a secret or a certificate of the members."""
+    """The sender has proven to belong to the ensemble, by the members' secret or a certificate."""
 
 
 @attrs.define
@@ -85,7 +85,7 @@ class QuorumLinkUp:
     sid: ServerId
     inbound: bool
     features: int = ALL
-    """Of `zab.protocol.features`, those that both ends have."""
+    """The features (`zab.protocol.features`) that both ends have."""
 
 
 @attrs.define
@@ -97,7 +97,7 @@ class QuorumLinkDown:
 
 @attrs.define
 class DialFailed:
-    """The quorum port of a server that we dialled cannot be reached, or it did not greet us."""
+    """The quorum port of a server that we dialled cannot be reached, or the handshake failed."""
 
     sid: ServerId
 
@@ -144,7 +144,7 @@ class EpochsSaved:
 
 @attrs.define
 class MemberSaved:
-    """`SaveMember` is done, durably: this member counts as synchronized from its next start on."""
+    """`SaveMember` is done, durably: from its next start on, this member counts as synchronized."""
 
     generation: int
 
@@ -157,7 +157,7 @@ class SnapshotInstalled:
     zxid: Zxid
     chain: bytes
     begins: bool = False
-    """It is what its lineage began with."""
+    """It is the beginning of its lineage."""
     recorded: bool = False
     """The member record is still there."""
     config: bytes = b""
@@ -166,7 +166,7 @@ class SnapshotInstalled:
 
 @attrs.define
 class LogRead:
-    """The answer to `ReadLog`: the last batch end at or below the zxid asked for, and batches after it.
+    """The answer to `ReadLog`: the last batch end at or below that zxid, and batches after it.
 
     `position` is None when the zxid is older than what the log keeps.
     """
@@ -187,7 +187,7 @@ class SnapshotOffered:
 
 @attrs.define
 class NothingToOffer:
-    """The answer to `OfferSnapshot` where there is no valid snapshot above that zxid from which the log goes on."""
+    """The answer to `OfferSnapshot` if there is no valid snapshot above that zxid that the log continues."""
 
     link: Link
     above: Zxid
@@ -195,7 +195,7 @@ class NothingToOffer:
 
 @attrs.define
 class SnapshotWithdrawn:
-    """What was offered on this link is not held any more: the log after it takes more than `maxPinnedLogBytes`."""
+    """The snapshot offered on this link is no longer held: the log after it exceeds `maxPinnedLogBytes`."""
 
     link: Link
     zxid: Zxid
@@ -216,14 +216,14 @@ class Propose:
 
 @attrs.define
 class SyncRequested:
-    """The leader's member wants to know that a quorum still follows it, from now on; the token names the question."""
+    """The leader's member asks for confirmation that a quorum still follows it; the token names the question."""
 
     token: int
 
 
 @attrs.define
 class Doubted:
-    """The member's tree is wrong, for this reason: it may not lead. Or it is right again, and may."""
+    """The member's tree is wrong, for this reason: it must not lead. Or it is right again, and it may."""
 
     doubted: bool
     reason: str
@@ -231,22 +231,22 @@ class Doubted:
 
 @attrs.define
 class LeadYielded:
-    """Others are likelier to have the right tree than this member, for this reason: one of them is to lead, unless
-    this member alone has all that a leader needs."""
+    """Other members are likelier to have the right tree, for this reason: one of them should lead, unless only this
+    member has all that a leader needs."""
 
     reason: str
 
 
 @attrs.define
 class HandOver:
-    """Somebody who may has asked that this voter leads. Where it cannot be done, everything stays as it is."""
+    """An authorized client asked that this voter lead. If that is impossible, nothing changes."""
 
     heir: ServerId
 
 
 @attrs.define
 class ObserverRefused:
-    """The leader's member cannot believe what came from the observer of this route, for this reason."""
+    """The leader's member refuses what came from the observer on this route, for this reason."""
 
     route: Route
     reason: str
@@ -254,14 +254,14 @@ class ObserverRefused:
 
 @attrs.define
 class SecretNamed:
-    """The newest secret by which members prove who they are has this name; empty: they prove nothing."""
+    """The newest secret by which members prove who they are has this name; empty if they prove nothing."""
 
     name: bytes
 
 
 @attrs.define
 class SpaceChanged:
-    """So much room is on the disk of this member now."""
+    """The room on this member's disk has reached this level."""
 
     space: Space
 
@@ -306,7 +306,7 @@ Event: TypeAlias = (
 @attrs.define
 class SendNotification:
     """Send this vote, and the configurations that this member knows, on the election connection to a server; only the
-    newest one to each server matters."""
+    newest vote to each server matters."""
 
     sid: ServerId
     notification: Notification
@@ -318,8 +318,8 @@ class SendNotification:
 
 @attrs.define
 class ConnectQuorum:
-    """Dial the quorum port of this server, or the one where it is a master of observers; answer with `QuorumLinkUp` or
-    `DialFailed`. What is fetched from it comes through the same port."""
+    """Dial the quorum port of this server, or its port for observers; answer with `QuorumLinkUp` or `DialFailed`.
+    Snapshots are fetched from it through the same port."""
 
     sid: ServerId
     as_observer: bool = False
@@ -343,13 +343,13 @@ class CloseLink:
 
 @attrs.define
 class AppendBatches:
-    """Append these batches to the log, unchanged and in order. Once they are durable, and not before, send what is to
-    be sent then; answer with `Durable`."""
+    """Append these batches to the log, unchanged and in order. Once they are durable, and not before, send `then`;
+    answer with `Durable`."""
 
     generation: int
     batches: list[Batch]
     then: Send | None = None
-    """Of appends of one generation that follow each other, only the last one is sent: it is cumulative."""
+    """If several appends of one generation follow each other, only the last `then` is sent: it is cumulative."""
 
 
 @attrs.define
@@ -360,7 +360,7 @@ class TruncateLog:
     zxid: Zxid
     chain: bytes
     conflict: bool = False
-    """What is cut differs from the leader's history at the same zxid: it is kept until somebody has seen it (A5
+    """What is cut differs from the leader's history at the same zxid: keep it until an operator has seen it (A5
     conflicts)."""
 
 
@@ -376,7 +376,7 @@ class ResetLog:
 class FetchSnapshot:
     """Fetch this snapshot from a server over a connection of its own and install it; answer with `SnapshotInstalled`.
 
-    A transfer that makes no progress for syncLimit closes the quorum link instead.
+    A transfer without progress for syncLimit closes the quorum link instead.
     """
 
     generation: int
@@ -385,10 +385,10 @@ class FetchSnapshot:
     chain: bytes
     lineage: bytes
     conflict: bool = False
-    """As in `TruncateLog`, of the log that the snapshot takes the place of."""
+    """Like `TruncateLog.conflict`, for the log that the snapshot replaces."""
     keeps_record: bool = False
-    """This member was synchronized with this lineage, and the snapshot holds all that it ever acknowledged: its member
-    record stays. Otherwise the record goes before anything is replaced (B1 member record)."""
+    """This member was synchronized with this lineage, and the snapshot contains all that it ever acknowledged: keep its
+    member record. Otherwise remove the record before anything is replaced (B1 member record)."""
 
 
 @attrs.define
@@ -410,8 +410,8 @@ class SaveMember:
 
 @attrs.define
 class SaveSessionKeys:
-    """Replace the keys of session passwords of this lineage. Has no answer: what comes after it in the queue says that
-    it is done."""
+    """Replace the keys of session passwords of this lineage. It has no answer: the answer to the next effect in the
+    queue implies it."""
 
     lineage: bytes
     keys: list[NamedKey]
@@ -428,7 +428,7 @@ class DrainLog:
 class ReadLog:
     """Read at most this many bytes of batches after this zxid from the log files, for a link; answer with `LogRead`.
 
-    The host may wait with the answer while the link has much to send: it is the transfer's flow control.
+    The host may delay the answer while the link has much to send: this is the transfer's flow control.
     """
 
     link: Link
@@ -438,8 +438,8 @@ class ReadLog:
 
 @attrs.define
 class OfferSnapshot:
-    """Choose the snapshot above this zxid that a learner shall fetch, and answer with `SnapshotOffered` or
-    `NothingToOffer`. It and the log after it are held until `ReleaseSnapshot`."""
+    """Choose a snapshot above this zxid for a learner to fetch, and answer with `SnapshotOffered` or `NothingToOffer`.
+    Hold it, and the log after it, until `ReleaseSnapshot`."""
 
     link: Link
     above: Zxid
@@ -447,7 +447,8 @@ class OfferSnapshot:
 
 @attrs.define
 class ReleaseSnapshot:
-    """The learner of this link needs no files any more: what `OfferSnapshot` has chosen, or is choosing, may go."""
+    """The learner of this link needs no more files: the snapshot of `OfferSnapshot`, chosen already or not, may be
+    deleted."""
 
     link: Link
 
@@ -461,14 +462,14 @@ class Deliver:
 
 @attrs.define
 class MarkMoved:
-    """The high-water mark that this member knows is at `zxid` now."""
+    """The high-water mark that this member knows is now `zxid`."""
 
     zxid: Zxid
 
 
 @attrs.define
 class RoleChanged:
-    """State or phase changed. `serving` says whether clients are served; `leader` is None while there is none."""
+    """State or phase changed. `serving` says whether clients are served; `leader` is None without a leader."""
 
     state: State
     phase: Phase
@@ -485,15 +486,15 @@ class AnswerPing:
 
 @attrs.define
 class LearnerDropped:
-    """A learner that served clients is none any more. What still waits on its link is not looked at, but for what it
-    says of sessions: that was in time (G1 expiry last)."""
+    """A learner that served clients was dropped. Discard what still waits on its link, except for news of sessions,
+    which came in time (G1 expiry last)."""
 
     link: Link
 
 
 @attrs.define
 class SyncConfirmed:
-    """A quorum confirmed, after the question, that it follows us; the history went up to `zxid` when it was asked."""
+    """A quorum confirmed, after the question was asked, that it follows us; the history ended at `zxid` then."""
 
     token: int
     zxid: Zxid
@@ -517,8 +518,8 @@ MessageForMember: TypeAlias = (
 
 @attrs.define
 class MembershipsChanged:
-    """What is known of configurations has changed (`zab.protocol.membership`): the servers of all of them may have to
-    be reached."""
+    """The known configurations have changed (`zab.protocol.membership`): this member may have to reach the servers in
+    all of them."""
 
     in_force: Membership
     outstanding: Membership | None
@@ -533,12 +534,12 @@ class MemberMessage:
     sid: ServerId
     message: MessageForMember
     behind: Link = NO_LINK
-    """Of an observer that follows through a master: its link there; `link` is the master's."""
+    """For an observer that follows through a master: its link to the master; `link` is the master's."""
 
 
 @attrs.define
 class Halt:
-    """This member must not go on: it keeps its files, says why, and stops."""
+    """This member must not continue: it keeps its files, reports the reason, and stops."""
 
     reason: str
 

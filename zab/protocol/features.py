@@ -1,16 +1,17 @@
-"""What not all versions that talk to each other can: a bit each in the greetings of members (`zab.wire.handshake`).
+"""Optional features, which not all versions in an ensemble have: a bit each in the greetings of members
+(`zab.wire.handshake`).
 
-    RECONFIGURATION     has reconfigurations in its history, and hands the lead over when it is told to
+    RECONFIGURATION     has reconfigurations in its history, and hands the lead over on request
     KEEPER              forwards ClickHouse Keeper's writes, and proposes them
-    KEEPER_REMOVALS     the same of its removeRecursive and checkStat, which came later
-    LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
+    KEEPER_REMOVALS     also its removeRecursive and checkStat, which came later
+    LOCAL_SESSIONS      accepts writes of sessions that only another member knows
     LIVES               its nonces begin with the name of its life (`zab.member.membership.greeting`)
-    SESSION_SERVERS     knows by its id which server begins a session; others want the server's id as the cxid
-    FAIR_TURNS          takes what it has forwarded back in the order of each session; others want it in that of all
-    OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.protocol.observer_master`)
+    SESSION_SERVERS     derives the server that begins a session from its id; others need the server's id as the cxid
+    FAIR_TURNS          accepts its forwarded writes back in the order of each session; others need one total order
+    OBSERVER_MASTERS    as a leader, accepts what observers send through other members (`zab.protocol.observer_master`)
 
-A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
-whoever lacks the bit is not let in any more: it could not read that history.
+A leader starts to use a feature once all connected members have it. From then on the history depends on it, and a
+server without the feature is not admitted: it could not read that history.
 
 Not here: versions of the messages themselves (`zab.member.membership.greeting`).
 """
@@ -36,4 +37,4 @@ ALL: Final = (
     | SESSION_SERVERS
     | FAIR_TURNS
 )
-"""Those of this version."""
+"""The features of this version."""

@@ -1,11 +1,11 @@
-"""What the fields of messages may be, as checks of `zab.wire.records`: server ids, zxids, epochs, chains, links."""
+"""Checks for the fields of messages (`zab.wire.records`): server ids, zxids, epochs, chains, links."""
 
 from datatree.log.zxid import EPOCH_MAX, Epoch
 from zab.protocol.states import Holds, State
 from zab.wire.records import is_bytes, is_int, is_list_of, is_row
 
 NO_VOTE = Epoch(-1)
-"""The epoch in the ACKEPOCH of a learner that had accepted the epoch before, perhaps for another leader."""
+"""The epoch in the ACKEPOCH of a learner that had already accepted this epoch, perhaps for another leader."""
 
 SERVER_ID = is_int(0, (1 << 63) - 1)
 ZXID = is_int(0, (1 << 63) - 1)

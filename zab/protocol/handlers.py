@@ -1,12 +1,12 @@
-"""Which function handles which message, in which role and phase; and why every other message is ignored or illegal.
+"""Which function handles which message, in which role and phase, and why any other message is ignored or illegal.
 
-`HANDLERS` and `IGNORED` together are the whole protocol's reaction to messages, but for what a master takes of its
-observers (`observer_master.FROM_OBSERVERS`). A combination that is in neither breaks the protocol: the link is closed.
-The roles are LEADING and FOLLOWING (an observer handles messages as a follower does); a member that elects has no links
-but early ones, of which it keeps the FOLLOWERINFO or OBSERVERINFO.
+`HANDLERS` and `IGNORED` together define the reaction to every message, except for those from observers to their master
+(`observer_master.FROM_OBSERVERS`). A combination that is in neither breaks the protocol: the link is closed. The roles
+are LEADING and FOLLOWING (an observer handles messages like a follower). A member that elects only has early links,
+whose FOLLOWERINFO or OBSERVERINFO it keeps.
 
-A leader's function is given the link's `LearnerHandler` beside the state of the role, and a learner's the state of its
-role; `_leader` and `_learner` let the type checker see that each function takes the message that it stands for.
+A leader's function gets the state of the role and the link's `LearnerHandler`, a learner's only the state of its role.
+`_leader` and `_learner` let the type checker verify that each function takes the message that it is listed for.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _learner(
 
 
 HANDLERS: dict[Cell, Callable[..., None]] = {
-    # A learner may come at any time, and walks through all phases on its own link.
+    # A learner may connect at any time, and goes through all phases on its own link.
     **_leader(PHASES, msg.FollowerInfo, discovery.leader_on_followerinfo),
     **_leader(PHASES, msg.AckEpoch, discovery.leader_on_ackepoch),
     **_leader((SYNCHRONIZATION, BROADCAST), msg.Installed, synchronization.leader_on_installed),
@@ -57,7 +57,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Ping, heartbeat.leader_on_ping),
     **_leader(PHASES, msg.Confirmed, synchronization.leader_on_confirmed),
     **_leader(PHASES, msg.Readmitted, synchronization.leader_on_readmitted),
-    # In discovery and synchronization only during the renewal of an epoch: clients stay, and go on asking.
+    # In discovery and synchronization only while the epoch is renewed: clients stay, and keep asking.
     **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
@@ -67,7 +67,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Attach, routes.leader_on_attach),
     **_leader(PHASES, msg.Detach, routes.leader_on_detach),
     **_leader(PHASES, msg.Relayed, routes.leader_on_relayed),
-    # LEADERINFO in broadcast is the renewal of the epoch.
+    # LEADERINFO in broadcast means that the epoch is renewed.
     **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
     **_learner((DISCOVERY,), msg.Diff, learner_synchronization.learner_on_diff),
     **_learner((DISCOVERY,), msg.Trunc, learner_synchronization.learner_on_trunc),
@@ -93,5 +93,5 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
 }
 
 IGNORED: dict[Cell, str] = {
-    (LEADING, DISCOVERY, msg.Installed): "the learner's link was reset by the renewal it did not hear of yet",
+    (LEADING, DISCOVERY, msg.Installed): "the renewal, which the learner has not heard of yet, reset its link",
 }

@@ -1,15 +1,15 @@
-"""The hand-over of the lead to another voter, because it was asked for.
+"""Hands the lead over to another voter, on request.
 
     leader                                            learners
       proposes nothing more, until all is committed
       and the heir has all of it on its disk;
       HANDOVER heir, and elects                 ->    elect, too; all but the heir leave the lead to others
 
-Variables: `leading.heir`, and until when it is waited for; `makes_way`. Invariant: nothing that an election or a
-discovery asks of a leader is asked less of the heir. So a hand-over may fail, and somebody else leads then. Who leaves
-the lead to others takes it where they elect one that is behind (`Peer`), and is a candidate again once it serves.
+Variables: `leading.heir`, and until when to wait for it; `makes_way`. Invariant: election and discovery require of the
+heir all that they require of any leader. So a hand-over may fail, and another server then leads. A member that leaves
+the lead to others takes it anyway if they elect a server that lags (`Peer`), and is a candidate again once it serves.
 
-Limit: a tick, for what the heir lacks. After that the leader goes on, and says so.
+Limit: the heir has a tick to catch up. After that the leader continues, and says so.
 
 Not here: who may ask for it, and how.
 """
@@ -26,7 +26,7 @@ from zab.quorum.ids import ServerId
 
 
 def hand_over(peer: PeerState, now: int, heir: ServerId) -> None:
-    """Begin it, or say why not."""
+    """Begin to hand over, or trace why not."""
     reason = why_not(peer, heir)
     if reason:
         peer.trace(f"the lead is not handed over to server {heir}: {reason}")
@@ -38,7 +38,7 @@ def hand_over(peer: PeerState, now: int, heir: ServerId) -> None:
 
 
 def why_not(peer: PeerState, heir: ServerId) -> str:
-    """Why the lead cannot be handed over to it now; empty: it can."""
+    """Why the lead cannot be handed over to this server now; empty if it can."""
     leading = peer.leading
     if leading is None:
         return "this server does not lead"
@@ -56,17 +56,17 @@ def why_not(peer: PeerState, heir: ServerId) -> str:
     if handler is None:
         return "it is not synchronized"
     if not handler.features & RECONFIGURATION:
-        return "it is of a version that takes no lead over"
+        return "its version cannot take the lead over"
     return "its disk is nearly full" if handler.is_low else ""
 
 
 def candidates(leading: Leading) -> list[LearnerHandler]:
-    """Those that could take the lead."""
+    """The learners that could take the lead."""
     return [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
 
 
 def best(ready: list[LearnerHandler]) -> LearnerHandler:
-    """The one of these that has most."""
+    """The one of these with the longest history."""
     return max(ready, key=lambda h: (h.acked, h.sid))
 
 
@@ -89,7 +89,7 @@ def leader_try_to_hand_over(peer: PeerState, leading: Leading, heir: ServerId) -
 
 
 def leader_on_ping(peer: PeerState, now: int, leading: Leading) -> None:
-    """Twice a tick: go on as leader if the heir is gone, or took too long."""
+    """Twice a tick: continue as leader if the heir is gone, or took too long."""
     heir = leading.heir
     if heir is None:
         return

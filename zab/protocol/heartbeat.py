@@ -1,14 +1,14 @@
-"""Signs of life: each side of a quorum link knows within its limit that the other is gone.
+"""Heartbeats: each side of a quorum link notices within a limit that the other is gone.
 
     leader                                  learner
       PING twice a tick                 ->    answers, with its touched sessions and the digest of its tree
-      at every tick: who is silent, who     at every PING: has its own log kept up?
-      does not acknowledge, is a quorum     at its deadline: the leader was not heard
-      left?
+      at every tick: which learners are       at every PING: has its own log kept up?
+      silent or do not acknowledge? is        at its deadline: the leader was not heard
+      there still a quorum?
 
-Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on; a log, the own one too, that is not
-durable up to where the history ended `syncLimit` ago counts as gone, and so does a learner whose promise of an epoch is
-not (C4 stalled disk). A leader whose own log is only late hands over (`slow_disk`).
+Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on. A member whose log, the leader's
+included, is not durable up to where the history ended `syncLimit` ago counts as gone, and so does a learner whose
+promise of an epoch is not durable by then (C4 stalled disk). A leader whose log is only late hands over (`slow_disk`).
 """
 
 from datatree.log.zxid import BEFORE_ALL, Zxid
@@ -23,7 +23,8 @@ from zab.protocol.states import BROADCAST
 
 
 def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
-    """Ping twice a tick; at every tick see who is silent, who does not acknowledge, and whether a quorum is left."""
+    """Ping twice a tick; at every tick check which learners are silent or do not acknowledge, and whether a quorum is
+    left."""
     if not leading.established and now >= leading.deadline:
         if _a_quorum_is_coming(peer, leading):
             leading.deadline = now + peer.settings.init_ms
@@ -61,15 +62,15 @@ def _leader_ping(peer: PeerState, leading: Leading) -> None:
 
 
 def ping(peer: PeerState, handlers: list[LearnerHandler]) -> None:
-    """To these learners."""
+    """Ping these learners."""
     if handlers:
         links = tuple([handler.link for handler in handlers])
         peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], peer.is_short)))
 
 
 def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
-    """Whether the epoch only waits for learners whose history is on the way: a transfer fails when it makes no
-    progress, and then its link breaks; not when it is long (H4 slow learners)."""
+    """Whether the epoch only waits for learners whose history is in transit. A transfer that makes no progress fails,
+    and its link breaks; one that merely takes long does not (H4 slow learners)."""
     coming = [h for h in leading.at_least(SYNCING) if leading.counts(h)]
     return any(h.stage == SYNCING for h in coming) and peer.quorum.contains(
         {h.sid for h in coming} | {peer.settings.sid}
@@ -90,8 +91,8 @@ def _leader_tick(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def drop_silent(peer: PeerState, now: int, supplying: Supplying) -> Zxid:
-    """Drop the learners that were not heard, or have not acknowledged, within their limit; up to where they should have
-    by now."""
+    """Drop the learners that were silent, or have not acknowledged, within their limit. Returns the zxid that should be
+    durable by now."""
     settings = peer.settings
     overdue = supplying.overdue.sample(now, peer.supplied, settings.sync_ms)
     for handler in list(supplying.handlers.values()):
@@ -104,7 +105,7 @@ def drop_silent(peer: PeerState, now: int, supplying: Supplying) -> Zxid:
 
 
 def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
-    """The learner lives; what it reports of sessions and digest is the member's."""
+    """The learner lives; the sessions and the digest that it reports are for the member."""
     if handler.served:
         peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
     disk_space.leader_on_ping(peer, leading, handler, message)
@@ -114,7 +115,7 @@ def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: Learner
 
 
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
-    """Answer; and leave when the own log, or epochs, have not kept up within syncLimit (C4 stalled disk)."""
+    """Answer; and leave if this member's log, or its epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
     peer.is_short = message.is_low
     peer.emit(ev.AnswerPing(following.link))
@@ -126,8 +127,8 @@ def learner_on_ping(peer: PeerState, now: int, following: Following, message: ms
 
 
 def _is_promise_overdue(peer: PeerState, now: int, following: Following) -> bool:
-    """Whether acceptedEpoch, or currentEpoch, was on its way to the disk at a ping that long ago, and still is. A
-    learner that stays through a renewal keeps its clients, and none of their writes would ever be answered."""
+    """Whether a promise, acceptedEpoch or currentEpoch, was being written at a ping that long ago, and still is. A
+    learner that stays through a renewal keeps its clients, whose writes would otherwise never be answered."""
     is_accepting = following.epoch is not None and not following.epoch_saved
     if not is_accepting and (not following.current_saving or following.synchronized):
         following.promising = None
@@ -138,7 +139,7 @@ def _is_promise_overdue(peer: PeerState, now: int, following: Following) -> bool
 
 
 def learner_on_time(peer: PeerState, now: int, following: Following) -> None:
-    """Dial again, or give the leader up."""
+    """Dial again, or give up on the leader."""
     if now >= following.deadline:
         if not source.try_next(peer, now, following):
             peer.look(f"{source.named(following)} was not heard for its limit")

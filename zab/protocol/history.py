@@ -1,9 +1,9 @@
-"""A member's history: the batches it has accepted, in order. Here is its newest part; the rest is in the log files.
+"""A member's history: the batches it has accepted, in order. The newest part is in memory, here; the rest is in the log
+files.
 
 A *position* is a pair (zxid, chain): the last zxid of a batch, and the hash of everything up to there. Two members that
 hold the same position have the same history up to it. The `base` is the position before the first batch kept here;
-every batch above the high-water mark is always kept, so any history that another member may still cut away is in
-memory.
+every batch above the high-water mark is always kept, so all history that a leader may still cut is in memory.
 
 Invariants: each batch continues the one before it, in zxid and in chain; nothing at or below the mark is ever cut.
 """
@@ -16,7 +16,7 @@ from datatree.log.batch import Batch, Position, genesis
 from datatree.log.zxid import BEFORE_ALL, Zxid
 
 TRIMMED_PART = 8
-"""A history that has become too large is trimmed by this part of its limit."""
+"""The share of its limit by which a history that is too large is trimmed."""
 
 
 def beginning(lineage: bytes) -> Position:
@@ -31,12 +31,12 @@ class History:
         self.base = base
         self.last = base
         self.batches: dict[Zxid, Batch] = {}
-        """By last zxid. To be looked at alone."""
+        """By last zxid. Read-only for others."""
         self._ends: list[Zxid] = []
-        """Those zxids, in order. They grow at the end alone: no sorted container is needed, which would cost more."""
+        """These zxids, in order. They only grow at the end, so a list does: a sorted container would cost more."""
         self.size_bytes = 0
         self.bytes_max = bytes_max
-        """With more than that it is to be trimmed."""
+        """Above this size the history should be trimmed."""
         for batch in batches:
             self.append(batch)
 
@@ -57,7 +57,7 @@ class History:
         return batch.chain if batch is not None else None
 
     def holds(self, position: Position) -> bool:
-        """Whether this very position is kept here."""
+        """Whether exactly this position is kept here."""
         return self.chain_at(position[0]) == position[1]
 
     def floor(self, zxid: int) -> Position | None:
@@ -99,14 +99,15 @@ class History:
         self.last = position
 
     def reset(self, base: Position) -> None:
-        """Forget everything: a snapshot, or nothing at all, takes the place of this history."""
+        """Forget everything: a snapshot, or an empty history, replaces this one."""
         self.batches.clear()
         self._ends.clear()
         self.size_bytes = 0
         self.base = self.last = base
 
     def trim(self, mark: Zxid) -> None:
-        """Leave the oldest batches to the log files, never one above the mark; some at a time, which costs less."""
+        """Drop the oldest batches, never one above the mark, since the log files have them; many at a time, which costs
+        less."""
         if self.size_bytes <= self.bytes_max:
             return
         count = 0

@@ -1,4 +1,4 @@
-"""Phase 2 at the learner: it takes the leader's history, and acknowledges it once it is durable.
+"""Phase 2 at the learner: it adopts the leader's history, and acknowledges it once that is durable.
 
 The messages, and the invariants, are in `zab.protocol.synchronization`, which has the leader's part.
 """
@@ -15,7 +15,8 @@ from zab.protocol.states import BROADCAST, SYNCHRONIZATION
 
 
 def _learner_begin(peer: PeerState, following: Following) -> None:
-    """The leader has its quorum of ACKEPOCHs and begins to send: only now may anything here be replaced."""
+    """The leader has its quorum of ACKEPOCHs and begins to send: from now on, and not before, local history may be
+    replaced."""
     assert following.epoch_saved
     peer.doubted_above = None
     peer.become(peer.state, SYNCHRONIZATION)
@@ -29,7 +30,7 @@ def _check_may_begin(following: Following) -> None:
 
 
 def learner_on_diff(peer: PeerState, now: int, following: Following, message: msg.Diff) -> None:
-    """Everything we said we have, the leader has too."""
+    """The leader has everything that we reported to have."""
     _check_may_begin(following)
     position = peer.position()
     if message.zxid != position[0]:
@@ -54,8 +55,8 @@ def learner_on_trunc(peer: PeerState, now: int, following: Following, message: m
     elif not is_held and peer.history.chain_at(message.zxid) is not None:
         _learner_note_conflict(peer, following, message.zxid)
     if not is_held:
-        # Both histories go on there with batches that nobody else has. What is below is offered next; to cut at the
-        # mark at once could take away what is committed and was acknowledged here (ZOOKEEPER-4643).
+        # Both histories continue there with batches that no other member has. Report the position below next; cutting
+        # at the mark right away could remove what is committed and was acknowledged here (ZOOKEEPER-4643).
         common = peer.history.floor(just_below(message.zxid))
         assert common is not None
         peer.doubted_above = common[0]
@@ -66,8 +67,8 @@ def learner_on_trunc(peer: PeerState, now: int, following: Following, message: m
 
 
 def _learner_note_conflict(peer: PeerState, following: Following, zxid: Zxid) -> None:
-    """Only a broken invariant can make two batches of one zxid. "Above the known mark the learner's tail is set aside
-    and it is synchronized, with an alarm" (A5 conflicts)."""
+    """Only a broken invariant can produce two batches with one zxid. "Above the known mark the learner's tail is set
+    aside and it is synchronized, with an alarm" (A5 conflicts)."""
     peer.conflict = True
     peer.trace(
         f"ALARM: leader {following.leader} has other bytes than this server at {zxid:#x}; "
@@ -76,7 +77,7 @@ def _learner_note_conflict(peer: PeerState, following: Following, zxid: Zxid) ->
 
 
 def _cut(peer: PeerState, position: Position) -> None:
-    """Cut the history after a position, in memory now, on disk before anything that is appended later."""
+    """Cut the history after a position: in memory now, on disk before any later append."""
     if peer.history.last == position:
         return
     assert position[0] >= peer.committed, "nothing committed is ever cut"
@@ -89,7 +90,7 @@ def _cut(peer: PeerState, position: Position) -> None:
 
 
 def learner_on_snap(peer: PeerState, now: int, following: Following, message: msg.Snap) -> None:
-    """The leader's log begins after our history ends: take its snapshot instead."""
+    """The leader's log begins after the end of our history: fetch its snapshot instead."""
     _check_may_begin(following)
     assert following.epoch is not None
     if following.up_to_date:
@@ -113,9 +114,9 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
 
 
 def _holds_all_acknowledged(peer: PeerState, zxid: Zxid) -> bool:
-    """Whether the snapshot at `zxid` of the leader that a quorum has accepted holds all that this member ever
-    acknowledged and that may be committed; docs/explanation/zab.md has the proof. It may be false for an amnesiac,
-    whose own end says nothing; and where a promise was broken (A5 conflicts), nothing is taken for granted."""
+    """Whether the snapshot at `zxid`, of the leader that a quorum has accepted, contains all that this member ever
+    acknowledged and that may be committed; docs/explanation/zab.md has the proof. False for an amnesiac, whose own end
+    proves nothing, and after a broken promise (A5 conflicts)."""
     return not peer.needs_member_record() and not peer.conflict and zxid > peer.history.last[0]
 
 
@@ -140,11 +141,11 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
             if _accept(peer, following, batch, len(raw)):
                 accepted.append(batch)
     finally:
-        # Also those before one that ends the link: the history has them, and what it has is to be on the disk.
+        # Include those before a batch that ends the link: the history has them, so they must get to the disk.
         if accepted:
             peer.emit(ev.AppendBatches(peer.generation, accepted, broadcast.learner_ack_of(following, accepted[-1])))
     if accepted:
-        # A mark that a batch carries was reached before it was made: what it covers is committed.
+        # The mark in a batch was reached before the batch was made: what it covers is committed.
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
 
 
@@ -189,7 +190,7 @@ def learner_on_newleader(peer: PeerState, now: int, following: Following, messag
 
 
 def learner_try_to_ack_newleader(peer: PeerState, following: Following) -> None:
-    """Go on with NEWLEADER when the history that it came after is durable."""
+    """Continue with NEWLEADER once the history before it is durable."""
     assert following.newleader is not None
     epoch, zxid = following.newleader
     if peer.durable >= zxid and not following.current_saving:
@@ -198,8 +199,8 @@ def learner_try_to_ack_newleader(peer: PeerState, following: Following) -> None:
 
 
 def learner_on_current_epoch_saved(peer: PeerState, following: Following) -> None:
-    """The history and the epoch of NEWLEADER are durable. The member record is the last of its promises, for whoever
-    counts at once. An amnesiac writes it when the leader readmits it: else it would count after its next start, though
+    """The history and the epoch of NEWLEADER are durable. A member that counts writes its member record as the last
+    promise. An amnesiac writes it when the leader readmits it: otherwise it would count after its next start, although
     nobody has confirmed that leader."""
     if peer.needs_member_record() and (following.is_founder or not peer.amnesiac):
         peer.emit(ev.SaveMember(peer.generation, peer.lineage))

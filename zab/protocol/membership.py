@@ -1,24 +1,25 @@
-"""Who belongs to the ensemble, and who of them decides: one configuration, and how one follows another.
+"""Which servers belong to the ensemble, and which of them decide: one configuration, and how one follows another.
 
     in force       the newest that is known to be committed; at first that of the configuration file
-    outstanding    one above it in the history, which is not known to be committed: quorums of both decide meanwhile
-    heard          one that others say is committed, of which this history tells nothing yet; it belongs to the lineage
-                   of whoever said so: a member that takes on another one, or leads or follows in its own, forgets it
+    outstanding    a newer one in the history that is not known to be committed: until then, decisions need quorums of
+                   both
+    heard          one that others report as committed, and that is not in this history yet; it belongs to the lineage
+                   of its sender: a member that adopts another lineage, or leads or follows in its own, forgets it
 
-A configuration is the data of one transaction, the *reconfiguration*, and its version is the zxid of that. So it is
-logged, synchronized, cut away and restored like any other, and there is no other place where members could disagree.
+A configuration is the data of one transaction, the *reconfiguration*, and its version is that transaction's zxid. So it
+is logged, synchronized, cut and restored like any other, and there is no other place where members could disagree.
 
-Variables: those three, and `quorum`, which follows from them. Invariants:
-- Above the mark a history has one reconfiguration at most: a leader proposes none before the one before is committed.
-- From the moment in which a reconfiguration is in a history until it is committed, whatever that member decides needs a
-  quorum of the old configuration and one of the new.
+Variables: these three, and `quorum`, which follows from them. Invariants:
+- Above the mark, a history has at most one reconfiguration: a leader proposes none before the previous one is
+  committed.
+- While a reconfiguration is in a member's history and not committed, that member's decisions need a quorum of the old
+  configuration and one of the new.
 
-Why nobody decides without knowing a committed configuration: a quorum of the one before it has acknowledged it. So each
-quorum of that has a member with it in its history, and no leader counts a member that is ahead of it (`discovery`).
-That holds from each configuration to the next.
+Why no server decides without knowing a committed configuration: a quorum of the previous configuration has acknowledged
+it. So each quorum of that one has a member with the new configuration in its history, and no leader counts a member
+that is ahead of it (`discovery`). This holds from each configuration to the next.
 
-Not here: who may change it, and what has to be true before (`reconfiguration`); what it looks like in text
-(`zab.configuration.dynamic`).
+Not here: who may change the configuration, and when (`reconfiguration`); its text form (`zab.configuration.dynamic`).
 """
 
 from typing import Protocol
@@ -36,27 +37,27 @@ class Membership:
     """One configuration of the ensemble."""
 
     version: Zxid
-    """The zxid of its reconfiguration; 0: it is that of the configuration file."""
+    """The zxid of its reconfiguration; 0 for the configuration file's."""
     quorum: Quorum
     servers: frozenset[ServerId]
     """All: voters, servers of weight 0, and observers."""
     observers: frozenset[ServerId] = frozenset()
     text: bytes = b""
-    """As it stands in the transaction, for whoever needs addresses."""
+    """The data of the transaction, which has the addresses."""
 
 
 class Reader(Protocol):
-    """Reads configurations. Raises ValueError for what is none, and where nobody would decide."""
+    """Reads configurations. Raises ValueError for invalid ones, and for those in which no server would decide."""
 
     def of_batch(self, batch: Batch) -> Membership:
-        """Of a batch that is flagged as a reconfiguration."""
+        """The configuration in a batch that is flagged as a reconfiguration."""
 
     def of_text(self, text: bytes) -> Membership:
-        """Of the data of `/zookeeper/config`, which is not empty."""
+        """The configuration in the data of `/zookeeper/config`, which must not be empty."""
 
 
 class NoReader:
-    """Where there are no reconfigurations."""
+    """For ensembles without reconfigurations."""
 
     def of_batch(self, batch: Batch) -> Membership:
         raise ValueError("reconfigurations are not understood here")
@@ -73,11 +74,11 @@ class Memberships:
         self.outstanding = outstanding
         self.heard: Membership | None = None
         self.heard_of_lineage = b""
-        """The lineage that `heard` belongs to. Versions of two lineages say nothing of each other."""
+        """The lineage that `heard` belongs to. Versions of two lineages cannot be compared."""
         self.outstanding_at: dict[ServerId, Membership] = {}
-        """What others said in this election to be outstanding at them, of the same lineage as this member's."""
+        """What other servers, of this member's lineage, have reported in this election as outstanding there."""
         self.turned_at: int | None = None
-        """When what was heard of a lineage was forgotten for that of another one: some ensemble has lived."""
+        """When what was heard of one lineage was replaced by another one's: some ensemble has lived."""
         self.quorum = self._quorum()
 
     def _quorum(self) -> Quorum:
@@ -94,18 +95,18 @@ class Memberships:
 
     @property
     def is_any_in_history(self) -> bool:
-        """Whether there was a reconfiguration, so that no file says any more who decides."""
+        """Whether the history has a reconfiguration, so that the file no longer says who decides."""
         return self.in_force.version > 0 or self.outstanding is not None
 
     @property
     def is_any_known(self) -> bool:
-        """Whether a configuration with a version above 0 is known, by the history or from others: the ensemble has
-        lived."""
+        """Whether a configuration with a version above 0 is known, from the history or from others: then the ensemble
+        has lived."""
         return self.is_any_in_history or bool(self.heard_of) or self.turned_at is not None
 
     @property
     def servers(self) -> frozenset[ServerId]:
-        """Everybody of all that are known."""
+        """The servers of all configurations that are known."""
         servers = self.in_force.servers
         for other in (self.outstanding, self.heard):
             if other is not None:
@@ -114,7 +115,8 @@ class Memberships:
 
     @property
     def candidates(self) -> frozenset[ServerId]:
-        """Who may lead. Also whoever is taken in by what is outstanding at others: he may have more than they."""
+        """Servers that may lead. This includes those that a configuration outstanding elsewhere adds: they may have
+        more history."""
         candidates = self.quorum.voters
         for other in self.outstanding_at.values():
             candidates |= other.quorum.voters
@@ -122,21 +124,21 @@ class Memberships:
 
     @property
     def heard_of(self) -> tuple[Membership, ...]:
-        """What others said."""
+        """The configurations that others reported."""
         heard = () if self.heard is None else (self.heard,)
         return *heard, *self.outstanding_at.values()
 
     def told(self, lineage: bytes = b"") -> tuple[bytes, bytes]:
-        """What is said with each vote: the newest in force, and what is outstanding. What was only heard is passed on
-        by who holds a history of the same lineage; empty: by nobody."""
+        """What to send with each vote: the newest configuration in force, and the outstanding one. A configuration that
+        this member only heard of is passed on if it belongs to `lineage`, that of this member's history, if any."""
         newest = self.newest if self.heard_of_lineage == lineage != b"" else self.in_force
         return newest.text, b"" if self.outstanding is None else self.outstanding.text
 
     # ------------------------------------------------------------------------------------------------------- changes
 
     def appended(self, membership: Membership, mark: Zxid) -> None:
-        """A reconfiguration is in the history now; `mark` was known to its leader. Raises ValueError for a second one
-        that is outstanding."""
+        """A reconfiguration is in the history now; `mark` is what its leader knew. Raises ValueError for a second
+        outstanding one."""
         before = self.outstanding
         if before is not None:
             if before.version > mark:
@@ -147,7 +149,7 @@ class Memberships:
         self.quorum = self._quorum()
 
     def committed(self, mark: Zxid) -> bool:
-        """Everything up to the mark is committed; whether that puts another configuration in force."""
+        """Everything up to the mark is committed. Returns whether that puts another configuration in force."""
         outstanding = self.outstanding
         if outstanding is None or outstanding.version > mark:
             return False
@@ -157,7 +159,7 @@ class Memberships:
         return True
 
     def cut(self, end: Zxid) -> bool:
-        """The history ends here now; whether that ended what was outstanding."""
+        """The history ends here now. Returns whether that removed the outstanding configuration."""
         if self.outstanding is None or self.outstanding.version <= end:
             return False
         assert self.in_force.version <= end, "nothing committed is ever cut"
@@ -166,13 +168,13 @@ class Memberships:
         return True
 
     def replaced(self, in_force: Membership) -> None:
-        """A snapshot, or nothing at all, took the place of the history."""
+        """A snapshot, or an empty history, replaced the history."""
         self.in_force, self.outstanding = in_force, None
         self._forget_heard()
 
     def hear_outstanding(self, sid: ServerId, membership: Membership | None) -> bool:
-        """This is outstanding at a server, as it says; whether that is news. What is older than what is in force is not
-        outstanding."""
+        """A server reports this as outstanding there. Returns whether that is news. What is older than the
+        configuration in force is not outstanding."""
         assert membership is None or membership.quorum.voters
         if membership is not None and membership.version <= self.newest.version:
             membership = None
@@ -182,7 +184,7 @@ class Memberships:
         return before != membership
 
     def hear(self, membership: Membership, lineage: bytes) -> bool:
-        """Others, of this lineage, say that it is committed; whether that is news."""
+        """Other servers, of this lineage, report this as committed. Returns whether that is news."""
         if membership.version <= self.newest.version:
             return False
         assert membership.version > self.in_force.version
@@ -193,7 +195,8 @@ class Memberships:
         return True
 
     def take_lineage(self, lineage: bytes) -> bool:
-        """This member takes on a lineage; whether it had heard of another one's configurations, and forgets them."""
+        """This member adopts a lineage. Returns whether it had heard of another lineage's configurations, which it
+        forgets."""
         self.turned_at = None
         if self.heard_of_lineage == lineage or not self.heard_of:
             return False
@@ -203,7 +206,7 @@ class Memberships:
         return True
 
     def turn_to(self, lineage: bytes, now: int) -> None:
-        """Forget what was heard of another lineage for that of this one; nothing begins here all the same."""
+        """Replace what was heard of another lineage by what this one reports; this member still begins no lineage."""
         assert self.heard_of_lineage not in (b"", lineage)
         assert not self.is_any_in_history
         self.take_lineage(lineage)

@@ -3,8 +3,8 @@
 One frame (`zab.wire.frames`) is one record (`zab.wire.records`): the type number, then the attributes below in their
 order. The type numbers are ZooKeeper's packet numbers where it has the packet.
 
-Not here: what a message means (the phase modules), how frames travel (`zab.host`), and the handshake before the first
-of them (`zab.wire.handshake`).
+Not here: what a message means (the phase modules), links (`zab.host`), and the handshake before the first message
+(`zab.wire.handshake`).
 """
 
 from struct import Struct
@@ -46,21 +46,21 @@ DATA_FRAME_BYTES_MAX = 256 << 10
 """Proposals and requests above this are cut into several messages, between two batches or writes."""
 
 FRAME_BYTES_MAX = 32 << 20
-"""A frame between members. What a configuration allows must fit: a batch has less than `maxBatchBytes`, then one more
-transaction, a request of `jute.maxbuffer` in which the ACLs became as large once more."""
+"""The largest frame between members. What a configuration allows must fit: a batch has less than `maxBatchBytes`, plus
+one more transaction, a request of `jute.maxbuffer` whose ACLs may have doubled."""
 JOINING_BYTES_MAX = 4096
-"""Of what a learner says before UPTODATE."""
+"""The largest frame from a learner before UPTODATE."""
 
 FRAME_SPARE_BYTES = 64 << 10
-"""For all that stands around a batch in its frame."""
+"""Room for what surrounds a batch in its frame."""
 
 REASON_BYTES_MAX = 1024
 CONFIG_BYTES_MAX = 64 << 10
-"""Of the text of a configuration: 500 servers with long names."""
+"""The longest text of a configuration: 500 servers with long names."""
 
 
 WRITE_HEAD = Struct(">qii")
-"""In front of the body of a forwarded write: session id, cxid, opcode."""
+"""Precedes the body of a forwarded write: session id, cxid, opcode."""
 
 
 @attrs.define
@@ -78,16 +78,16 @@ class Notification:
     holds: Holds = checked(HOLDS, Holds)
     """What the sender holds, from nothing to batches."""
     marked: bool = checked(is_bool)
-    """The sender holds nothing, and its operator said that it never did (B3 first start)."""
+    """The sender holds nothing, and its operator declared that it never did (B3 first start)."""
     leader_marked: bool = checked(is_bool)
-    """So does the server that it votes for."""
+    """The server that it votes for is marked."""
     doubted: bool = checked(is_bool)
-    """The sender's tree is wrong: its vote counts, and it must not lead (E6 wrong trees)."""
+    """The sender's tree is wrong: its vote counts, but it must not lead (E6 wrong trees)."""
 
 
 @attrs.define
 class FollowerInfo:
-    """CEPOCH of the paper: a learner's promise so far, and who it is. ZooKeeper's FOLLOWERINFO and OBSERVERINFO."""
+    """The paper's CEPOCH: a learner's promise so far, and its state. ZooKeeper's FOLLOWERINFO and OBSERVERINFO."""
 
     TYPE: ClassVar[int] = 11
     accepted_epoch: Epoch = checked(EPOCH)
@@ -96,29 +96,29 @@ class FollowerInfo:
     amnesiac: bool = checked(is_bool)
     observer: bool = checked(is_bool)
     marked: bool = checked(is_bool)
-    """As in `Notification`."""
+    """See `Notification`."""
     is_low: bool = checked(is_bool)
     """The disk of this learner is nearly full (`zab.protocol.disk_space`)."""
 
 
 @attrs.define
 class ObserverInfo:
-    """An observer's FOLLOWERINFO, for the master that it has dialled in place of its leader."""
+    """An observer's FOLLOWERINFO to the master that it has dialled instead of its leader."""
 
     TYPE: ClassVar[int] = 16
     leader: ServerId = checked(SERVER_ID)
-    """Whom the observer takes for the leader."""
+    """The server that the observer considers the leader."""
     accepted_epoch: Epoch = checked(EPOCH)
     lineage: bytes = checked(is_lineage)
     holds: Holds = checked(HOLDS, Holds)
     amnesiac: bool = checked(is_bool)
     is_low: bool = checked(is_bool)
-    """As in `FollowerInfo`."""
+    """See `FollowerInfo`."""
 
 
 @attrs.define
 class LeaderInfo:
-    """NEWEPOCH of the paper: the epoch that the prospective leader asks its learners to accept."""
+    """The paper's NEWEPOCH: the epoch that the prospective leader asks its learners to accept."""
 
     TYPE: ClassVar[int] = 17
     epoch: Epoch = checked(EPOCH)
@@ -127,7 +127,7 @@ class LeaderInfo:
 
 @attrs.define
 class AckEpoch:
-    """ACK-E of the paper: the epoch is accepted, durably; here is where my history ends.
+    """The paper's ACK-E: I have accepted the epoch, durably; my history ends here.
 
     `epoch` is the learner's currentEpoch, or `NO_VOTE`.
     """
@@ -154,23 +154,23 @@ class Trunc:
     zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
     conflict: bool = checked(is_bool)
-    """Where your history ends, I have other bytes at the same zxid (A5 conflicts)."""
+    """At the zxid where your history ends, I have different bytes (A5 conflicts)."""
 
 
 @attrs.define
 class Snap:
-    """Take this snapshot in place of your history; answer with `Installed`, then the rest follows."""
+    """Replace your history by this snapshot; answer with `Installed`, then the rest follows."""
 
     TYPE: ClassVar[int] = 15
     zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
     conflict: bool = checked(is_bool)
-    """As in `Trunc`."""
+    """See `Trunc`."""
 
 
 @attrs.define
 class Installed:
-    """The snapshot of `Snap` is durable and is my history now."""
+    """The snapshot of `Snap` is durable, and is now my history."""
 
     TYPE: ClassVar[int] = 23
     zxid: Zxid = checked(ZXID)
@@ -186,18 +186,18 @@ class Proposal:
 
 @attrs.define
 class NewLeader:
-    """NEWLEADER of the paper: with everything up to `zxid` in your log, I lead epoch `epoch`."""
+    """The paper's NEWLEADER: with everything up to `zxid` in your log, I lead epoch `epoch`."""
 
     TYPE: ClassVar[int] = 10
     epoch: Epoch = checked(EPOCH)
     zxid: Zxid = checked(ZXID)
     founder: bool = checked(is_bool)
-    """You count although you are an amnesiac, since the ensemble has never lived (B3 first start)."""
+    """You count although you are an amnesiac, because the ensemble has never lived (B3 first start)."""
 
 
 @attrs.define
 class Ack:
-    """Everything up to `zxid` is durable here. With counter 0: ACK-LD, the answer to NEWLEADER of that epoch."""
+    """Everything up to `zxid` is durable here. With counter 0, this is ACK-LD, the answer to that epoch's NEWLEADER."""
 
     TYPE: ClassVar[int] = 3
     epoch: Epoch = checked(EPOCH)
@@ -206,7 +206,7 @@ class Ack:
 
 @attrs.define
 class UpToDate:
-    """COMMIT-LD of the paper: the epoch is established, and this is its high-water mark now."""
+    """The paper's COMMIT-LD: the epoch is established, with this high-water mark now."""
 
     TYPE: ClassVar[int] = 12
     zxid: Zxid = checked(ZXID)
@@ -222,7 +222,7 @@ class Commit:
 
 @attrs.define
 class Ping:
-    """A sign of life. The learner's answer carries its touched sessions and the digest of its tree at `applied`."""
+    """A heartbeat. The learner's answer carries its touched sessions and the digest of its tree at `applied`."""
 
     TYPE: ClassVar[int] = 5
     zxid: int = checked(ZXID)
@@ -231,7 +231,7 @@ class Ping:
     touched: list[list[int]] = checked(is_list_of(is_row(INT64, INT32)))
     """Rows of session id and timeout in milliseconds."""
     is_low: bool = checked(is_bool)
-    """A learner's disk is nearly full; or those of so many that the leader has no quorum with room."""
+    """The learner's disk is nearly full; from a leader: no quorum has room."""
 
 
 @attrs.define
@@ -252,8 +252,8 @@ class Confirmed:
 
 @attrs.define
 class Readmit:
-    """To an amnesiac that is synchronized: a quorum without you has confirmed me in this round, which began after you
-    were. Record that you are a member."""
+    """To a synchronized amnesiac: a quorum without you has confirmed me in this round, which began after your
+    synchronization. Record that you are a member."""
 
     TYPE: ClassVar[int] = 26
     round: int = checked(COUNT)
@@ -261,7 +261,7 @@ class Readmit:
 
 @attrs.define
 class Readmitted:
-    """That is recorded, durably: my acknowledgements count."""
+    """I have recorded that, durably: my acknowledgements count."""
 
     TYPE: ClassVar[int] = 27
     round: int = checked(COUNT)
@@ -277,10 +277,10 @@ class Refused:
 
 @attrs.define
 class Request:
-    """Writes of a learner's clients, of one turn, in their order.
+    """The writes of a learner's clients in one turn, in order.
 
-    Each row: the identities of a connection, as pairs of scheme and id, and writes that follow each other with them. A
-    write is its `WRITE_HEAD` and its body.
+    Each row has the identities of a connection, as pairs of scheme and id, and successive writes with these identities.
+    A write is its `WRITE_HEAD` and its body.
     """
 
     TYPE: ClassVar[int] = 1
@@ -289,8 +289,8 @@ class Request:
 
 @attrs.define
 class Revalidate:
-    """A client came back to this learner with a session: is it alive, and mine from now on? The tag names the
-    connection on which it came."""
+    """A client has brought a session to this learner: is it alive, and do I own it now? The tag names the
+    connection."""
 
     TYPE: ClassVar[int] = 6
     tag: int = checked(COUNT)
@@ -300,8 +300,8 @@ class Revalidate:
 
 @attrs.define
 class Revalidated:
-    """The leader's verdict on the `Revalidate` with this tag. What came through older connections of that session was
-    proposed up to this zxid, though it may be sent to the learner later: in a renewal it is."""
+    """The leader's verdict on the `Revalidate` with this tag. Requests through older connections of that session were
+    proposed up to this zxid, although the learner may get them later, as in a renewal."""
 
     TYPE: ClassVar[int] = 24
     tag: int = checked(COUNT)
@@ -311,7 +311,7 @@ class Revalidated:
 
 @attrs.define
 class Sync:
-    """Clients of this learner asked for `sync`; the tag names their place in its queues."""
+    """Clients of this learner asked for `sync`; the tag names the position in its queues."""
 
     TYPE: ClassVar[int] = 7
     tag: int = checked(COUNT)
@@ -328,7 +328,7 @@ class Synced:
 
 @attrs.define
 class Compare:
-    """Which digest has your tree at this batch end? With `replay`: a tree that you make anew from your own files."""
+    """What is the digest of your tree at this batch end? With `replay`, use a tree rebuilt from your own files."""
 
     TYPE: ClassVar[int] = 28
     zxid: Zxid = checked(ZXID)
@@ -337,7 +337,7 @@ class Compare:
 
 @attrs.define
 class Suspect:
-    """A batch says another digest at this batch end than my tree had: I serve no clients until I know who is right."""
+    """A batch has a different digest for this batch end than my tree: I serve no clients until I know who is right."""
 
     TYPE: ClassVar[int] = 31
     zxid: Zxid = checked(ZXID)
@@ -346,13 +346,13 @@ class Suspect:
 
 @attrs.define
 class Compared:
-    """The digest of my tree at this batch end; with `replay` of one that I made anew."""
+    """The digest of my tree at this batch end; with `replay`, of a rebuilt one."""
 
     TYPE: ClassVar[int] = 29
     zxid: Zxid = checked(ZXID)
     digest: int = checked(DIGEST)
     known: bool = checked(is_bool)
-    """False: it counts for nobody. With a digest: my tree is known to be wrong; with 0: I do not know."""
+    """False if the digest does not count: my tree is known to be wrong, or, with digest 0, I do not know."""
     replay: bool = checked(is_bool)
 
 
@@ -367,7 +367,7 @@ class Verdict:
 
 @attrs.define
 class TreeWanted:
-    """My tree is wrong, and my files lead to no other: which snapshot do you have above this zxid?"""
+    """My tree is wrong, and my files do not yield a right one: which snapshot do you have above this zxid?"""
 
     TYPE: ClassVar[int] = 32
     above: Zxid = checked(ZXID)
@@ -375,7 +375,7 @@ class TreeWanted:
 
 @attrs.define
 class TreeOffered:
-    """This one: fetch it. Your log goes on from it."""
+    """This one: fetch it. Your log continues it."""
 
     TYPE: ClassVar[int] = 33
     zxid: Zxid = checked(ZXID)
@@ -384,8 +384,8 @@ class TreeOffered:
 
 @attrs.define
 class SessionKeys:
-    """What the passwords of sessions are made with: the key in use, and the one before, each with its name. Only on
-    links whose other end has proven who it is, and encrypted."""
+    """The keys of session passwords: the key in use, and the previous one, each with its name. Encrypted, and only sent
+    on links whose other end has proven who it is."""
 
     TYPE: ClassVar[int] = 34
     keys: list[list[bytes]] = checked(are_session_keys, is_secret=True)
@@ -393,7 +393,7 @@ class SessionKeys:
 
 @attrs.define
 class HandOver:
-    """I elect, and so are you: this voter is to lead."""
+    """I elect, and so should you: this voter is to lead."""
 
     TYPE: ClassVar[int] = 35
     heir: ServerId = checked(SERVER_ID)
@@ -401,7 +401,7 @@ class HandOver:
 
 @attrs.define
 class Attach:
-    """This observer is synchronized, and follows through me; `link` names its link to me, of this run of my process."""
+    """This observer is synchronized, and follows through me; `link` names its link to me, in this run of my process."""
 
     TYPE: ClassVar[int] = 37
     link: Link = checked(LINK, Link)
@@ -410,8 +410,8 @@ class Attach:
 
 @attrs.define
 class Attached:
-    """A quorum has confirmed me since I was told of the observer on this link of yours: let it serve clients. What it
-    said through anybody else counts no more."""
+    """A quorum has confirmed me since I heard of the observer on this link of yours: let it serve clients. What it
+    sends through any other server no longer counts."""
 
     TYPE: ClassVar[int] = 38
     link: Link = checked(LINK, Link)
@@ -419,8 +419,8 @@ class Attached:
 
 @attrs.define
 class Detach:
-    """The observer on this link of the master is not attached any more. From the master: it is gone. From the leader:
-    it follows elsewhere, or broke the protocol; let it go."""
+    """The observer on this link of the master is no longer attached. From the master: it is gone. From the leader: it
+    follows elsewhere, or broke the protocol; drop it."""
 
     TYPE: ClassVar[int] = 39
     link: Link = checked(LINK, Link)
@@ -428,7 +428,7 @@ class Detach:
 
 @attrs.define
 class Relayed:
-    """Between master and leader: what the observer on this link of the master has said, or is to be told."""
+    """Between master and leader: a message from, or to, the observer on this link of the master."""
 
     TYPE: ClassVar[int] = 40
     link: Link = checked(LINK, Link)
@@ -438,8 +438,8 @@ class Relayed:
 
 @attrs.define
 class Config:
-    """On the election port, before a vote: the configurations that its sender knows, unless it knows none but that of
-    its file."""
+    """On the election port, before a vote: the configurations that the sender knows, if any besides that of its
+    file."""
 
     TYPE: ClassVar[int] = 36
     in_force: bytes = checked(is_bytes(0, CONFIG_BYTES_MAX))
@@ -489,11 +489,11 @@ Message: TypeAlias = (
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})
-"""What does not wait on a link for proposals and requests (H2 turn budget). An ACK of NEWLEADER is an `Ack` like those
-that follow it, so none overtakes it."""
+"""Messages that overtake proposals and requests on a link (H2 turn budget). An ACK of NEWLEADER is an `Ack` like those
+that follow it, so none of them overtakes it."""
 
 SECRET: frozenset[type[Message]] = frozenset({SessionKeys})
-"""What nobody may read who only listens, and nobody is sent who has not proven who it is."""
+"""Messages that are encrypted, and only sent to a server that has proven who it is."""
 
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 

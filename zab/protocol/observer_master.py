@@ -1,4 +1,4 @@
-"""Observer masters: followers that bring observers to what is committed, so that the leader has less to send.
+"""Observer masters: followers that send observers what is committed, which takes load off the leader.
 
     observer                    master, a follower that serves          leader
       OBSERVERINFO          ->
@@ -14,19 +14,19 @@
       PING                  ->    for its own member
       link down                   DETACH                           <->    or: it follows elsewhere
 
-A master says to an observer what its leader says to a learner, but nothing of what is not committed. It takes observers
-of the configuration and nobody else, and is a master for as long as it follows: a link to it ends with its role. When
-the epoch is renewed it renews it with its observers, once it serves in it.
+A master sends an observer what a leader sends a learner, but nothing that is not committed. It only accepts observers
+of the configuration. It is a master while it follows: the links of its observers end with its role. When its leader
+renews the epoch, it renews the epoch with its observers once it serves in it.
 
 A *route* is one link of an observer to one master, in one run of both (`routes`). So what an observer has sent through
-a master that it has left is either before all that it sends through the next one, or is never done (O2 one route).
+a previous master is either executed before all that it sends through the next one, or never (O2 one route).
 
 Variables: `following.mastering` with its handlers; `leading.attached`, `leading.attaching`. Invariants: nothing above
-the mark is sent to an observer (O1 committed only); an observer serves no client before the leader knows its route,
-and a quorum the leader.
+the mark is sent to an observer (O1 committed only); an observer serves no client before the leader knows its route and
+a quorum has confirmed the leader.
 
-Limits: what an observer was sent and has not acknowledged (`observerMaster.sizeLimit`): with more it is let go, and
-comes again. Those of `heartbeat`, as a leader has them.
+Limits: how much an observer may leave unacknowledged (`observerMaster.sizeLimit`): above that it is dropped, and
+connects again. The limits of `heartbeat` apply as at a leader.
 
 Not here: whom an observer dials (`source`), how what it lacks is found (`synchronization`).
 """
@@ -63,7 +63,7 @@ from zab.protocol.states import BROADCAST, FOLLOWING, NOTHING
 from zab.quorum.ids import Link
 
 _ROUND: Final = 1
-"""That of READMIT; the round in which the leader was confirmed is the leader's own."""
+"""The round in READMIT; the leader has its own count of confirmation rounds."""
 
 _TO_OBSERVER = (msg.Revalidated, msg.Synced)
 
@@ -71,13 +71,13 @@ _TO_OBSERVER = (msg.Revalidated, msg.Synced)
 
 
 def may_take_observers(peer: PeerState, following: Following) -> bool:
-    """Whether this member will be a master, once it serves."""
+    """Whether this member is a master while it serves."""
     is_understood = following.link is None or bool(following.features & OBSERVER_MASTERS)
     return peer.settings.has_observer_masters and peer.state is FOLLOWING and peer.is_voter and is_understood
 
 
 def after_step(peer: PeerState, now: int, following: Following) -> None:
-    """At the end of each step: begin or end to be a master, and send what is committed."""
+    """At the end of each step: become a master or stop being one, and send what is committed."""
     mastering = following.mastering
     if mastering is None:
         if peer.early and peer.phase is BROADCAST and not may_take_observers(peer, following):
@@ -120,7 +120,7 @@ def _end(peer: PeerState, following: Following, mastering: Mastering) -> None:
 
 
 def _renew(peer: PeerState, following: Following, mastering: Mastering) -> None:
-    """This member serves in another epoch of its leader: its observers are to do so, too (F1 renewal)."""
+    """This member serves in another epoch of its leader: renew it with the observers, too (F1 renewal)."""
     mastering.epoch = following.epoch
     for handler in list(mastering.handlers.values()):
         if handler.stage <= INFORMED:
@@ -138,7 +138,7 @@ def _renew(peer: PeerState, following: Following, mastering: Mastering) -> None:
 
 
 def after_change(peer: PeerState, following: Following) -> None:
-    """Another configuration: who is no observer of it follows the leader itself."""
+    """The configuration changed: a server that is no longer an observer must follow the leader itself."""
     for handler in _handlers(following):
         if not peer.is_observer(handler.sid):
             assert following.mastering is not None
@@ -146,7 +146,7 @@ def after_change(peer: PeerState, following: Following) -> None:
 
 
 def learner_on_attached(peer: PeerState, now: int, following: Following, message: msg.Attached) -> None:
-    """The leader hears this observer from now on."""
+    """The leader now accepts this observer through this member."""
     handler = _handler(following, message.link)
     if handler is not None:
         handler.is_attached = True
@@ -155,7 +155,7 @@ def learner_on_attached(peer: PeerState, now: int, following: Following, message
 
 
 def learner_on_detach(peer: PeerState, now: int, following: Following, message: msg.Detach) -> None:
-    """The leader does not hear this observer any more."""
+    """The leader no longer accepts this observer through this member."""
     handler = _handler(following, message.link)
     if handler is not None:
         assert following.mastering is not None
@@ -163,7 +163,7 @@ def learner_on_detach(peer: PeerState, now: int, following: Following, message: 
 
 
 def learner_on_relayed(peer: PeerState, now: int, following: Following, message: msg.Relayed) -> None:
-    """The leader's answer to an observer."""
+    """Pass the leader's answer to an observer."""
     answer = opened(message, _TO_OBSERVER)
     handler = _handler(following, message.link)
     if handler is not None and handler.served:
@@ -171,7 +171,7 @@ def learner_on_relayed(peer: PeerState, now: int, following: Following, message:
 
 
 def learner_on_verdict(peer: PeerState, now: int, following: Following, message: msg.Verdict) -> None:
-    """For this member, and for its observers."""
+    """Pass the verdict to this member, and to its observers."""
     broadcast.learner_pass_on(peer, now, following, message)
     links = tuple([h.link for h in _handlers(following) if h.served])
     if links:
@@ -179,7 +179,7 @@ def learner_on_verdict(peer: PeerState, now: int, following: Following, message:
 
 
 def learner_on_session_keys(peer: PeerState, now: int, following: Following, message: msg.SessionKeys) -> None:
-    """The same."""
+    """Take the session keys, and pass them to the observers."""
     session_keys.learner_on_session_keys(peer, now, following, message)
     links = tuple([h.link for h in _handlers(following) if h.stage >= NEWLEADER_SENT])
     if links:
@@ -198,7 +198,7 @@ def _handler(following: Following, link: Link) -> LearnerHandler | None:
 
 
 def on_link_up(peer: PeerState, now: int, mastering: Mastering, event: ev.QuorumLinkUp) -> None:
-    """Somebody has dialled; a newer link of an observer takes the place of its older one."""
+    """A server has dialled; a newer link from an observer replaces its older one."""
     if not peer.is_observer(event.sid):
         peer.emit(ev.CloseLink(event.link, f"server {event.sid} is no observer, and this server does not lead"))
         return
@@ -211,7 +211,7 @@ def on_link_up(peer: PeerState, now: int, mastering: Mastering, event: ev.Quorum
 def on_message(
     peer: PeerState, now: int, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Message
 ) -> None:
-    """An observer says something."""
+    """Handle a message from an observer."""
     handler.heard_at = now
     handle = FROM_OBSERVERS.get(type(message))
     try:
@@ -224,7 +224,7 @@ def on_message(
 
 
 def on_time(peer: PeerState, now: int, mastering: Mastering) -> None:
-    """Ping twice a tick; at every tick see who is silent, or does not acknowledge."""
+    """Ping twice a tick; at every tick check which observers are silent or do not acknowledge."""
     if now >= mastering.next_ping:
         mastering.next_ping = now + peer.settings.tick_ms // 2
         _weigh(peer, mastering)
@@ -235,7 +235,7 @@ def on_time(peer: PeerState, now: int, mastering: Mastering) -> None:
 
 
 def _weigh(peer: PeerState, mastering: Mastering) -> None:
-    """An observer whose disk is nearly full waits while others have room (C5 full disks)."""
+    """An observer whose disk is nearly full has to wait while others have room (C5 full disks)."""
     for handler in [h for h in mastering.handlers.values() if h.is_low]:
         if peer.is_short and handler.stage == INFORMED:
             peer.drop_learner(mastering, handler, "its disk is nearly full, and it may come all the same")
@@ -267,7 +267,7 @@ def _on_observerinfo(
 
 
 def _propose_if_due(peer: PeerState, mastering: Mastering, handler: LearnerHandler) -> None:
-    """Not while the epoch is renewed: then it is the next one."""
+    """Not while the epoch is renewed: the observer gets the next epoch then."""
     if peer.phase is BROADCAST and (peer.is_short or not handler.is_low):
         _propose_epoch(peer, mastering, handler)
 
@@ -290,8 +290,8 @@ def _on_ackepoch(
 
 
 def _try_to_synchronize(peer: PeerState, mastering: Mastering, handler: LearnerHandler) -> None:
-    """Not before it is known here what is committed up to the observer's position: what it has of this epoch may be,
-    and is never cut. Of an earlier epoch all that will ever be committed is."""
+    """Wait until this member knows what is committed up to the observer's position: batches of this epoch may be
+    committed, and must not be cut. Of an earlier epoch, everything that will ever be committed is known."""
     assert mastering.epoch is not None
     end = handler.position[0]
     if peer.phase is BROADCAST and (end <= peer.committed or epoch_of(end) < mastering.epoch):
@@ -333,7 +333,7 @@ def _on_ack(
 
 
 def _admit(peer: PeerState, handler: LearnerHandler) -> None:
-    """It is synchronized, and the leader hears it."""
+    """The observer is synchronized, and the leader knows its route."""
     assert handler.stage == SYNCHRONIZED
     assert handler.is_attached
     assert handler.cursor <= peer.committed
@@ -358,7 +358,7 @@ def _on_readmitted(
 def _on_ping(
     peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.Ping
 ) -> None:
-    """Its sessions are touched with those of this member, and its tree is compared with this one's."""
+    """Touch its sessions along with those of this member, and compare its tree with this one's."""
     if handler.served:
         peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
     is_waiting = handler.stage == INFORMED
@@ -391,7 +391,7 @@ def _demand_served(handler: LearnerHandler, message: msg.Message) -> None:
 
 
 def relay_to_leader(peer: PeerState, link: Link, message: msg.Message) -> None:
-    """In the name of the observer on this link."""
+    """Send the message to the leader on behalf of the observer on this link."""
     assert peer.following is not None
     assert peer.following.link is not None
     peer.send(peer.following.link, msg.Relayed(link, msg.encode(message)))
@@ -401,7 +401,7 @@ def relay_to_leader(peer: PeerState, link: Link, message: msg.Message) -> None:
 
 
 def _send_on(peer: PeerState, mastering: Mastering) -> None:
-    """The mark has risen. Those who stand at one place are sent the same bytes."""
+    """The mark has risen. Observers at the same position are sent the same bytes."""
     mastering.sent = peer.committed
     behind = [h for h in mastering.handlers.values() if h.stage >= NEWLEADER_SENT and not h.reading]
     for cursor, group in groupby(sorted(behind, key=_cursor), _cursor):
@@ -421,22 +421,22 @@ def _cursor(handler: LearnerHandler) -> Zxid:
 
 
 def on_log_read(peer: PeerState, mastering: Mastering, handler: LearnerHandler, event: ev.LogRead) -> None:
-    """Of an observer that has NEWLEADER already: what it lacks is not in memory any more."""
+    """An observer that has NEWLEADER already lacks batches that are no longer in memory."""
     if handler.stage <= SYNCING:
         synchronization.leader_on_log_read(peer, mastering, handler, event.position, event.batches)
         return
     assert handler.reading
     handler.reading = False
     if event.position is None:
-        peer.drop_learner(mastering, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+        peer.drop_learner(mastering, handler, f"the log cannot be read after {handler.cursor:#x}")
         return
     _send_batches(peer, mastering, [handler], synchronization.up_to(peer.committed, event.batches))
     if handler.link in mastering.handlers and handler.cursor < peer.committed:
-        mastering.sent = BEFORE_ALL  # the end of this step sends on
+        mastering.sent = BEFORE_ALL  # the end of this step sends more
 
 
 def _send_batches(peer: PeerState, mastering: Mastering, handlers: list[LearnerHandler], batches: list[Batch]) -> None:
-    """To observers that stand at one place."""
+    """Send batches to observers at the same position."""
     if not batches:
         return
     end = batches[-1].zxid
@@ -485,4 +485,5 @@ FROM_OBSERVERS: dict[type[object], _Handle] = dict(
         _from_observer(msg.TreeWanted, _for_member),
     )
 )
-"""What a master takes of its observers, in any phase. All else breaks the protocol: that link is closed."""
+"""The messages that a master accepts from its observers, in any phase. Any other one breaks the protocol: the link is
+closed."""

@@ -6,22 +6,22 @@
     from broadcast back to discovery in the same role when the epoch is renewed
     from everywhere back to LOOKING/election when the leader, or its quorum, is lost
 
-The phases are modules of functions on the state that a peer is (`PeerState`), and each calls only what comes below it:
+The phases are modules of functions on the `PeerState`, and each calls only modules below it:
 
-    peer, handlers                           who takes what
-    observer_master                          a follower that is to observers what the leader is to it
+    peer, handlers                           dispatch of events and messages
+    observer_master                          a follower that serves observers as the leader serves it
     discovery > synchronization > broadcast  the phases; each begins the next one
     renewal, confirmation, heartbeat,
     session_keys, source                     beside them
     peer_state, roles, election              what they act on
 
-Which of their functions handles which message in which role and phase is the table `HANDLERS`; every other combination
+The table `HANDLERS` says which of their functions handles which message in which role and phase; any other combination
 is in `IGNORED`, with the reason, or breaks the protocol: then the link is closed.
 
-Invariant beside those of the state: no promise leaves before the storage event that makes it true.
+Invariant besides those of the state: no promise is sent before the storage event that makes it true.
 
-Time is integer milliseconds of a monotonic clock, an argument. Randomness is handed in: for the lineage id of a
-new ensemble, and for which master an observer dials.
+Time is an argument: integer milliseconds of a monotonic clock. Randomness is an argument, too: for the lineage id of a
+new ensemble, and for the master that an observer dials.
 """
 
 from collections.abc import Callable
@@ -62,15 +62,15 @@ class Peer(PeerState):
     def __init__(self, settings: Settings, restored: Restored, rng: Random) -> None:
         super().__init__(settings, restored, rng)
         self._deferred: dict[ServerId, msg.Notification] = {}
-        """Votes that came while the log was drained, the newest of each server."""
+        """Votes that arrived while the log was draining, the newest of each server."""
         self._started = False
         self.sits_out = False
-        """Its log is drained, and its disk has no room for a promise: it does not elect."""
+        """The log is drained, and the disk has no room for a promise: this member does not elect."""
 
     # ----------------------------------------------------------------------------------------------------- interface
 
     def step(self, now: int, event: ev.Event) -> list[ev.Effect]:
-        """Take one event, at this time; return what the host has to do, in order."""
+        """Take one event at this time; return what the host has to do, in order."""
         if self.halted:
             return []
         if not self._started:
@@ -89,7 +89,7 @@ class Peer(PeerState):
         return effects
 
     def next_deadline(self) -> int | None:
-        """When a `TimePassed` is wanted next; None for never."""
+        """When to step the next `TimePassed`; None for never."""
         if self.halted:
             return None
         if not self._started:
@@ -112,7 +112,7 @@ class Peer(PeerState):
 
     @property
     def epoch(self) -> Epoch:
-        """The epoch in which this member is, or was last."""
+        """The epoch that this member is in, or was in last."""
         return self.current_epoch
 
     @property
@@ -127,13 +127,13 @@ class Peer(PeerState):
 
     @property
     def low_learners_count(self) -> int:
-        """The learners of this leader whose disks are nearly full, those that wait for room among them."""
+        """How many learners of this leader have nearly full disks, including those that wait for room."""
         return sum(h.is_low for h in self.leading.handlers.values()) if self.leading is not None else 0
 
     # ------------------------------------------------------------------------------------------------------- election
 
     def _after(self, now: int) -> None:
-        """Act on the result of the election, when there is one."""
+        """Act on the result of the election, once there is one."""
         if self.draining or self.election.winner is None or self.halted:
             return
         winner = self.election.winner
@@ -151,7 +151,7 @@ class Peer(PeerState):
             discovery.learner_start(self, now, winner, role)
 
     def _after_change(self, now: int) -> None:
-        """Other servers decide than before."""
+        """The configuration has changed."""
         self.is_membership_new = False
         if self.leading is not None:
             routes.leader_after_change(self, now, self.leading)
@@ -163,15 +163,16 @@ class Peer(PeerState):
             self.election.start(now, self.standing())
 
     def _yields_to_nobody(self, winner: ServerId) -> bool:
-        """Whether this member leaves the lead to others, and they have elected one that is behind it: one that would
-        refuse it, and perhaps has no quorum then (E6 wrong trees, C5 full disks)."""
+        """Whether this member leaves the lead to others, but they have elected one that lags: this member would refuse
+        to follow it, and it may then have no quorum (E6 wrong trees, C5 full disks)."""
         proposal = self.election.proposal
         position = (self.current_epoch, self.history.last[0])
         is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
         return self.is_no_candidate and not self.doubted and is_behind
 
     def _insist(self, now: int, reason: str) -> None:
-        """Be a candidate again, though this member wanted others to lead: of those the best cannot, or must not."""
+        """Become a candidate again, although this member wanted others to lead: the best of them cannot, or must
+        not."""
         self.trace(f"{reason.format(self.election.proposal.leader)} -> be a candidate again")
         assert self.is_no_candidate
         assert not self.doubted
@@ -180,7 +181,7 @@ class Peer(PeerState):
         self.election.start(now, self.standing())
 
     def _lead(self, now: int) -> None:
-        """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
+        """Begin to lead. Learners that dialled early are connected already, and some have said who they are."""
         leading = discovery.leader_start(self, now)
         self.keep_lineage()
         if self.is_membership_new:
@@ -237,7 +238,7 @@ class Peer(PeerState):
             self._elect(now)
 
     def _elect(self, now: int) -> None:
-        """The log is drained."""
+        """Begin to elect: the log is drained."""
         assert self.state is LOOKING
         self.draining = False
         self.election.start(now, self.standing())
@@ -306,7 +307,8 @@ class Peer(PeerState):
                     self._on_unhandled(FOLLOWING, message)
             except ProtocolError as error:
                 self.look(f"{source.named(following)}: {error}")
-            # Any message is a sign of life. Afterwards: what it says may change for how long the leader may be silent.
+            # Any message is a sign of life. Set the deadline afterwards: the message may change how long the leader may
+            # be silent.
             following.deadline = now + (self.settings.sync_ms if following.up_to_date else self.settings.init_ms)
         elif following is not None and following.mastering is not None and link in following.mastering.handlers:
             handler = following.mastering.handlers[link]
@@ -321,7 +323,7 @@ class Peer(PeerState):
     # -------------------------------------------------------------------------------------------------------- storage
 
     def _on_durable(self, now: int, event: ev.Durable) -> None:
-        """The own log is durable further: the leader counts itself, a learner acknowledges."""
+        """More of this member's log is durable: a leader counts itself, a learner acknowledges."""
         if event.generation != self.generation:
             return
         assert self.durable < event.zxid <= self.history.last[0], (self.durable, event.zxid, self.history.last[0])
@@ -337,7 +339,7 @@ class Peer(PeerState):
             self.deliver()
 
     def _on_log_cut(self, now: int, event: ev.LogCut) -> None:
-        pass  # memory was cut when the effect left; the queue of storage effects keeps the order
+        pass  # memory was cut when the effect was emitted; the queue of storage effects keeps the order
 
     def _on_epochs_saved(self, now: int, event: ev.EpochsSaved) -> None:
         assert event.accepted >= self.accepted_epoch
@@ -362,7 +364,7 @@ class Peer(PeerState):
                 learner_synchronization.learner_ack_newleader(self, self.following)
 
     def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
-        # The fact holds whatever the generation: the files are replaced.
+        # True in any generation: the files are replaced.
         self.conflict = False
         if not event.recorded:
             self.recorded_lineage = b""  # until ACK-LD
@@ -433,12 +435,12 @@ class Peer(PeerState):
         handover.hand_over(self, now, event.heir)
 
     def _on_space_changed(self, now: int, event: ev.SpaceChanged) -> None:
-        """See `zab.protocol.disk_space`. Who sits out stays as it is between a role and the election."""
+        """See `zab.protocol.disk_space`. A member that sits out stays between its last role and the election."""
         assert event.space is not self.space, "only changes are told"
         self.space = event.space
         if event.space is EXHAUSTED:
             if self.state is not LOOKING:
-                self.look("the own disk is full")
+                self.look("this member's disk is full")
             elif not self.draining:
                 self.election.suspend()
                 self.draining = self.sits_out = True

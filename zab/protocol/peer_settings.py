@@ -1,4 +1,4 @@
-"""What a peer is given when it starts: what it knows of its ensemble, and what recovery found on its disk."""
+"""What a peer is given at its start: what it knows about its ensemble, and what recovery found on its disk."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _LIMIT_OF_SYNC: Any = attrs.Factory(lambda settings: settings.sync_limit * setti
 
 @attrs.frozen
 class Settings:
-    """What a peer knows of its ensemble before it has a history; times in milliseconds."""
+    """What a peer knows about its ensemble before it has a history; times in milliseconds."""
 
     sid: ServerId
     quorum: Quorum
@@ -39,15 +39,16 @@ class Settings:
     reader: Reader = attrs.Factory(NoReader)
     """Reads reconfigurations."""
     takes_strangers: bool = False
-    """Servers of no configuration may follow, without a vote, so that a reconfiguration can take them in."""
+    """Servers outside of the configuration may follow, without a vote, so that a reconfiguration can add them."""
     has_observer_masters: bool = False
-    """Followers take links of observers, and an observer dials one of them before it turns to the leader."""
+    """Followers accept links from observers, and an observer dials one of them before the leader."""
     observer_bytes_max: int = 32 << 20
-    """What a master has sent to an observer, and that one has not acknowledged: with more it is let go."""
+    """How many bytes a master may have sent to an observer without acknowledgement; above that, it drops the
+    observer."""
     near_observer_masters: tuple[ServerId, ...] = ()
-    """Whom an observer dials before all others, in this order."""
+    """The masters that an observer dials first, in this order."""
     reconnect_delay_ms: int = 0
-    """An observer waits for less than this, by chance, before it dials."""
+    """An observer waits for a random time below this before it dials."""
 
     init_ms: int = attrs.field(init=False, default=_LIMIT_OF_INIT)
     sync_ms: int = attrs.field(init=False, default=_LIMIT_OF_SYNC)
@@ -62,17 +63,17 @@ class Restored:
     accepted_epoch: Epoch
     current_epoch: Epoch
     mark: Zxid
-    """The highest known high-water mark; the tree stands there."""
+    """The highest known high-water mark; the tree is at this zxid."""
     base: Position
     batches: list[Batch]
     """The newest part of the history, from `base` on, to the end of the durable log."""
     amnesiac: bool
     holds: Holds
     marked: bool = False
-    """The operator said, for this start, that this member never had data: there was a file `initialize` (B3 first
+    """The operator declared, for this start, that this member never had data: there was a file `initialize` (B3 first
     start)."""
     beginning: Zxid = BEFORE_ALL
-    """The zxid with which the lineage began, where that is known; 0 is the usual one."""
+    """The zxid with which the lineage began, if known; usually 0."""
     session_keys: list[NamedKey] = attrs.Factory(list)
     config: bytes = b""
     """The data of `/zookeeper/config` in the tree at the mark; empty before the first reconfiguration."""

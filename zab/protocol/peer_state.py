@@ -1,8 +1,8 @@
-"""The state of one peer, and its outbox: what the phases read and change.
+"""The state of one peer, and its outbox: what the phases read and modify.
 
-Each phase module is a set of functions on a `PeerState`, which gives them what they share: the history with its marks,
-the epochs and the lineage, what the disk is known to hold, the state of the role (`zab.protocol.roles`), and the outbox
-in which a step collects its effects. `zab.protocol.peer.Peer` is a `PeerState` that takes events; no phase knows it.
+Each phase module is a set of functions on a `PeerState`, which holds what they share: the history with its marks, the
+epochs and the lineage, what the disk is known to hold, the state of the role (`zab.protocol.roles`), and the outbox in
+which a step collects its effects. `zab.protocol.peer.Peer` is a `PeerState` that takes events; no phase knows it.
 
 Invariants, checked at the end of a turn, and by the simulator after every step (`invariants`):
     acceptedEpoch >= currentEpoch, acceptedEpoch >= epoch of the last batch; neither ever falls
@@ -44,11 +44,11 @@ from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Quorum
 
 REASON_CHARACTERS_MAX = 200
-"""How much of a reason goes into a REFUSED."""
+"""How many characters of a reason go into a REFUSED."""
 
 
 class PeerState:
-    """One member: where it stands, what it holds, and the effects of the step that is under way."""
+    """One member: its role, its history and promises, and the effects of the current step."""
 
     def __init__(self, settings: Settings, restored: Restored, rng: Random) -> None:
         self.settings = settings
@@ -58,37 +58,41 @@ class PeerState:
         self.phase: Phase = ELECTION
         self.lineage = restored.lineage
         self.told_of_history: set[ServerId] = set()
-        """Servers that said last that somebody has a history. A member that has nothing notes it (B3 first start)."""
+        """Servers whose last notification said that some server has a history. A member without any notes this (B3
+        first start)."""
         self.accepted_epoch = restored.accepted_epoch
         self.current_epoch = restored.current_epoch
         self.amnesiac = restored.amnesiac
         self.recorded_lineage = b"" if restored.amnesiac else restored.lineage
         """The lineage in the member record: the one whose history this member is known to hold."""
         self.doubted_above: Zxid | None = None
-        """A leader of our lineage did not know our batches above this one: it is reported as our end (A4 batch
+        """A leader of our lineage did not know our batches above this one, so this is reported as our end (A4 batch
         ends)."""
         self.conflict = False
-        """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5 conflicts)."""
+        """A leader has different bytes at the same zxid: keep what is cut here (A5 conflicts)."""
         self.beginning = restored.beginning
         self.doubted = False
-        """The tree of this member is wrong, as a quorum knows: it does not lead (E6 wrong trees)."""
+        """A quorum found this member's tree to be wrong: it does not lead (E6 wrong trees)."""
         self.yields = False
-        """Others are likelier to have the right tree: it leads only if none of them can (E6 wrong trees)."""
+        """Other members are likelier to have the right tree: this one leads only if none of them can (E6 wrong
+        trees)."""
         self.makes_way = False
-        """The lead was handed over to somebody else: it leads only if that one cannot (`zab.protocol.handover`)."""
+        """The lead was handed over to another member: this one leads only if that one cannot
+        (`zab.protocol.handover`)."""
         self.space: Space = AMPLE
         self.is_short = False
-        """No quorum has room on its disks, as a leader sees and tells (`zab.protocol.disk_space`)."""
+        """No quorum has room on its disks, according to the leader (`zab.protocol.disk_space`)."""
         self.insists = False
-        """It leads although its disk is low: those who have room were behind it."""
+        """It leads although its disk is low: the members with room lagged."""
         self.session_keys = restored.session_keys
-        """Of the lineage, the one in use first; empty where members prove nothing (`zab.protocol.session_keys`)."""
+        """The keys of the lineage, the one in use first; empty if members prove nothing
+        (`zab.protocol.session_keys`)."""
         self.secret_name = b""
-        """Of the newest secret by which members prove who they are."""
+        """The name of the newest secret by which members prove who they are."""
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
         if restored.amnesiac:
-            # What an amnesiac may still have on disk proves nothing; it is kept until a leader replaces it.
+            # The history on an amnesiac's disk proves nothing; it is kept until a leader replaces it.
             self.history = History(beginning(restored.lineage), [], settings.recent_bytes_max)
             self.committed = BEFORE_ALL
         else:
@@ -97,25 +101,26 @@ class PeerState:
         self.delivered = self.committed
         self.durable = self.history.last[0]
         self.awaits_durable = True
-        """Whether a `Durable` would change something now. If not, it may come with whatever comes next."""
+        """Whether a `Durable` would change anything now. If not, the host may deliver it together with the next
+        event."""
         self.memberships = self._memberships_at_start(b"" if restored.amnesiac else restored.config)
         self.quorum: Quorum = self.memberships.quorum
-        """What decides now: for as long as a reconfiguration is outstanding, both configurations do."""
+        """The quorum that decides now; while a reconfiguration is outstanding, both configurations'."""
         self.servers = self.memberships.servers
-        """All that are known: voters, servers of weight 0, and observers."""
+        """All servers that are known: voters, servers of weight 0, and observers."""
         self.is_alone = self.quorum.contains({settings.sid})
         """This member is a quorum by itself."""
         self.is_membership_new = False
-        """It has changed in this step."""
+        """The configuration has changed in this step."""
         self.generation = 0
-        """Of storage effects: it ends with every cut of the log, and when a role is left."""
+        """The generation of storage effects: it ends with every cut of the log, and with every role."""
         self.leading: Leading | None = None
         self.following: Following | None = None
         self.early: dict[Link, tuple[ServerId, int, msg.FollowerInfo | msg.ObserverInfo | None]] = {}
         """Links of learners that dialled before this member knew that it leads, and of observers before it can be their
-        master: server id, features, what it said."""
+        master: server id, features, and their first message."""
         self.draining = False
-        """A role is left; the election begins when the log is drained."""
+        """A role has ended; the election begins once the log is drained."""
         self.halted = False
         self.election = Election(settings.sid, self.quorum, self._send_notification)
         self._weigh_founding()
@@ -125,7 +130,7 @@ class PeerState:
 
     @property
     def serving(self) -> bool:
-        """Whether clients may be served: in broadcast, or in the renewal of an epoch that came from there."""
+        """Whether clients may be served: in broadcast, or while the epoch is renewed from there."""
         if self.leading is not None:
             return self.leading.established
         return self.following is not None and self.following.up_to_date
@@ -143,38 +148,38 @@ class PeerState:
 
     @property
     def observes(self) -> bool:
-        """Whether it is an observer where others follow."""
+        """Whether this member joins as an observer rather than as a follower."""
         return not self.is_voter and self.settings.sid in self.memberships.newest.observers
 
     @property
     def supplying(self) -> Supplying | None:
-        """With whom learners of this member are, if it may have any."""
+        """The state of the role in which this member has learners, if it may have any."""
         if self.leading is not None:
             return self.leading
         return self.following.mastering if self.following is not None else None
 
     @property
     def supplied(self) -> Zxid:
-        """To where its learners are brought: a leader's to the end of its history, a master's to what is committed."""
+        """How far learners are brought: a leader's to the end of its history, a master's to what is committed."""
         return self.history.last[0] if self.leading is not None else self.committed
 
     def awaits_observer(self, sid: ServerId) -> bool:
-        """Whether this server may wait for this member to be its master."""
+        """Whether this server may be waiting for this member to become its master."""
         return self.settings.has_observer_masters and self.state is FOLLOWING and self.is_observer(sid)
 
     def is_observer(self, sid: ServerId) -> bool:
-        """Whether this server is an observer of the configuration, and no voter of one that is outstanding."""
+        """Whether this server is an observer of the configuration, and not a voter of an outstanding one."""
         return sid in self.memberships.newest.observers and sid not in self.quorum.voters
 
     def _membership_of(self, config: bytes) -> Membership:
-        """What the tree says, or the configuration file before anybody has changed it."""
+        """The configuration in the tree, or that of the file if the tree has none."""
         settings = self.settings
         if config:
             return settings.reader.of_text(config)
         return Membership(BEFORE_ALL, settings.quorum, settings.servers, settings.observers)
 
     def _memberships_at_start(self, config: bytes) -> Memberships:
-        """What the tree says, and the history after the mark."""
+        """The configurations in the tree and in the history after the mark."""
         memberships = Memberships(self._membership_of(config))
         for batch in self.history.batches.values():
             if batch.flags & RECONFIG and batch.zxid > self.committed:
@@ -182,7 +187,7 @@ class PeerState:
         return memberships
 
     def position(self) -> Position:
-        """Where this member says that its history ends."""
+        """Where this member reports that its history ends."""
         if self.doubted_above is None:
             return self.history.last
         position = self.history.floor(self.doubted_above)
@@ -191,12 +196,13 @@ class PeerState:
 
     @property
     def marked(self) -> bool:
-        """Whether the operator's word that this member never had data still counts (B3 first start)."""
+        """Whether the operator's declaration that this member never had data still counts (B3 first start)."""
         return self._is_marker_valid and self.amnesiac and self.holds == NOTHING
 
     @property
     def holds(self) -> Holds:
-        """From nothing to batches. What an amnesiac found on its disk is not in `self.history`."""
+        """What this member holds, from nothing to batches. What an amnesiac has on its disk is not in
+        `self.history`."""
         last = self.history.last[0]
         if last == 0:
             return self._held_at_start
@@ -219,7 +225,7 @@ class PeerState:
 
     @property
     def is_no_candidate(self) -> bool:
-        """Whether this member wants others to lead: because of its tree or of its disk, or since that was asked for."""
+        """Whether this member wants others to lead: because of its tree, of its disk, or of a hand-over."""
         return self.is_tree_in_doubt or self.makes_way or (self.is_low and not self.insists)
 
     def standing(self) -> Standing:
@@ -261,7 +267,7 @@ class PeerState:
                 self.use_memberships()
 
     def append_reconfiguration(self, batch: Batch) -> None:
-        """The history is about to have it. Raises ValueError for one that is none."""
+        """Note a reconfiguration that is about to be appended. Raises ValueError if it is invalid."""
         self.memberships.appended(self.settings.reader.of_batch(batch), batch.mark)
         self.use_memberships()
 
@@ -272,14 +278,14 @@ class PeerState:
             self.use_memberships()
 
     def reset(self, base: Position, config: bytes = b"") -> None:
-        """A snapshot, which says this of the configuration, or nothing at all, takes the place of the history."""
+        """Replace the history by a snapshot with this configuration, or by nothing."""
         self.history.reset(base)
         if config or self.memberships.in_force.version or self.memberships.outstanding is not None:
             self.memberships.replaced(self._membership_of(config))
             self.use_memberships()
 
     def use_memberships(self) -> None:
-        """From now on what the memberships say decides."""
+        """Apply what the memberships now say to everything that depends on it."""
         known = self.memberships
         self.quorum = self.election.quorum = known.quorum
         self.election.candidates = self._candidates()
@@ -290,12 +296,13 @@ class PeerState:
         self.tell_memberships()
 
     def _candidates(self) -> frozenset[ServerId]:
-        """Who may lead. Who holds nothing asks those of its file, too: what it heard may be of a lineage that ended."""
+        """The servers that may lead. A member without history also considers those of its file: what it heard may come
+        from a lineage that has ended."""
         known = self.memberships
         return known.candidates | known.in_force.quorum.voters if self.holds == NOTHING else known.candidates
 
     def use_candidates(self) -> None:
-        """Others may lead than before, as others say."""
+        """Other servers report configurations that change who may lead."""
         election = self.election
         election.candidates = self._candidates()
         if election.proposal.leader != self.settings.sid and election.proposal.leader not in election.candidates:
@@ -308,7 +315,7 @@ class PeerState:
         self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
 
     def deliver(self) -> None:
-        """Hand out what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
+        """Deliver what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
         limit = min(self.committed, self.durable)
         if limit <= self.delivered:
             return
@@ -329,20 +336,21 @@ class PeerState:
         self.emit(ev.SaveEpochs(self.generation, accepted, current))
 
     def take_lineage(self, lineage: bytes) -> None:
-        """From now on this member is of this lineage, and believes nothing that it heard of another one."""
+        """Join this lineage, and forget everything heard of another one."""
         assert len(lineage) == LINEAGE_BYTES
         self.lineage = lineage
         if self.memberships.take_lineage(lineage):
             self.use_memberships()
 
     def keep_lineage(self) -> None:
-        """It takes part in its own lineage. While that had nothing it may have elected by what another one decided."""
+        """Take part in this member's own lineage. While that was empty, this member may have elected by another one's
+        configuration."""
         known = self.memberships
         if self.lineage and known.heard is not None and known.heard_of_lineage != self.lineage:
             self.take_lineage(self.lineage)
 
     def adopt_lineage(self, lineage: bytes) -> None:
-        """Take the leader's lineage in place of none, or of one that holds nothing; what is on disk is set aside."""
+        """Adopt the leader's lineage in place of none, or of one without history; what is on disk is set aside."""
         assert self.history.last[0] == 0
         self.take_lineage(lineage)
         self.reset(beginning(lineage))
@@ -380,9 +388,9 @@ class PeerState:
         self.emit(ev.DrainLog(self.generation))
 
     def hear_of_history(self, now: int, sid: ServerId, *, tells: bool) -> bool:
-        """A server has spoken; `tells`: it has a history, or knows of one. Then the ensemble has lived: a member
-        without any begins no lineage until that server says otherwise, and markers count for nothing in this run.
-        Returns whether a role was left because of that."""
+        """A server reports, if `tells`, that it has a history or knows of one. Then the ensemble has lived: a member
+        without history begins no lineage until that server reports otherwise, and its marker does not count for the
+        rest of this run. Returns whether this ended a role."""
         if not self.amnesiac or self.holds != NOTHING:
             return False
         if not tells:
@@ -399,7 +407,7 @@ class PeerState:
         if self.leading is not None:
             is_founding = self.leading.first_start and not self.leading.established
         else:
-            # Its leader may be about to begin one, and counts it until the link is gone.
+            # Its leader may be about to begin a lineage, and counts this member until the link is closed.
             is_founding = is_first_news and self.following is not None and self.following.epoch is None
         if self.state != LOOKING and (was_marked or is_founding):
             self.look(reason)
@@ -421,7 +429,7 @@ class PeerState:
         self.election.may_found = not self.told_of_history and not self.memberships.is_any_known
 
     def settle_vote(self) -> None:
-        """Others are told the vote of the established epoch from now on (ZOOKEEPER-1732)."""
+        """From now on announce the vote of the established epoch (ZOOKEEPER-1732)."""
         leader = self.leader
         assert leader is not None
         self.makes_way = False
@@ -429,7 +437,7 @@ class PeerState:
         self.election.settle(self.state, vote, self.standing())
 
     def drop_learner(self, supplying: Supplying, handler: LearnerHandler, reason: str, *, close: bool = True) -> None:
-        """Forget a learner, with all that was counted because of its link."""
+        """Forget a learner, and everything counted because of its link."""
         assert self.supplying is supplying
         self.trace(f"learner {handler.sid} is dropped: {reason}")
         del supplying.handlers[handler.link]
@@ -449,7 +457,8 @@ class PeerState:
             self.emit(ev.CloseLink(handler.link, reason))
 
     def release_snapshot(self, handler: LearnerHandler) -> None:
-        """The learner needs no files of this member any more: it has all that they have for it, or its link is gone."""
+        """The learner no longer needs files of this member: it has all that they contain for it, or its link is
+        gone."""
         if handler.offered:
             handler.offered = False
             self.emit(ev.ReleaseSnapshot(handler.link))

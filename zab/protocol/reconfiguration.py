@@ -1,26 +1,27 @@
-"""Reconfiguration: what changes once another configuration is in the history, is committed, or is heard of.
+"""Reconfiguration: what happens once another configuration is in the history, is committed, or is heard of.
 
-    leader                                              learners, those included that the new one takes in
+    leader                                              learners, including those that the new configuration adds
       RECONFIG, a batch like others               ->    append, acknowledge
       quorums of both configurations have it:
       COMMIT                                      ->    the new configuration is in force
-      hands the lead over if it is no voter of it
+      hands the lead over if it is not in it
 
 Variables: `memberships`, `quorum`, each handler's `observer`. Invariants: those of `zab.protocol.membership`; a leader
-proposes no reconfiguration before the one before is committed, and none of which it does not see a quorum that follows
-it.
+proposes no reconfiguration before the previous one is committed, and none of which no quorum follows it.
 
-A server of no configuration (a *stranger*) follows without a vote. So it has the whole history before it counts.
+A server outside of the configuration (a *stranger*) follows without a vote. So it has the whole history before it
+counts.
 
-Who was down meanwhile may know none of those who decide now, nor whom to ask. So every vote says what is in force, and
-who elects by an older one elects anew by that. A leader says it at every tick, unasked, to those that its
-configurations name and that do not follow. Who is told believes the servers of the configurations that it knows, and
-any other one that has proven to be of the ensemble: a committed configuration is true whoever tells it. Who holds a
-history passes it on, though it is not in that history yet (B9 told configurations).
+A server that was down meanwhile may know none of the servers that decide now. So every vote carries the configuration
+in force, and a server that elects by an older one elects again by the newer one. At every tick, a leader sends its
+configuration unasked to the servers in its configurations that do not follow it. The receiver believes the servers of
+the configurations that it knows, and any other server that has proven to belong to the ensemble: a committed
+configuration is true, no matter who reports it. A member with a history passes it on, even before it is in that history
+(B9 told configurations).
 
-Who holds nothing hears of one lineage at a time, since versions of two say nothing of each other: of the first, until
-somebody who leads or is led tells of another one. So a server that is left of a lineage that ended keeps nobody from
-the one that goes on.
+A member without history listens to one lineage at a time, since versions of two lineages cannot be compared: to the
+first, until a server that leads or follows reports another one. So a server left over from a lineage that has ended
+keeps no member away from the one that continues.
 
 Not here: what a configuration is (`membership`), who may change it, and its text.
 """
@@ -39,19 +40,20 @@ from zab.quorum.ids import ServerId
 
 
 def is_outstanding(peer: PeerState) -> bool:
-    """Whether one is not committed yet: another one has to wait."""
+    """Whether a reconfiguration is not committed yet: the next one has to wait."""
     return peer.memberships.outstanding is not None
 
 
 def is_understood(peer: PeerState) -> bool:
-    """Whether all that are connected can have one in their history. Who comes later and cannot is not let in."""
+    """Whether all connected members can handle a reconfiguration in their history. Later ones that cannot are not
+    admitted."""
     leading = peer.leading
     assert leading is not None
     return leading.all_have(RECONFIGURATION)
 
 
 def has_quorum_of(peer: PeerState, membership: Membership) -> bool:
-    """Whether enough of its voters follow this leader, with all of the history and all that they promised."""
+    """Whether enough of its voters follow this leader, with the complete history and all promises."""
     leading = peer.leading
     assert leading is not None
     ready = {h.sid for h in leading.at_least(UP_TO_DATE) if not h.amnesiac} | _attached(leading)
@@ -59,14 +61,14 @@ def has_quorum_of(peer: PeerState, membership: Membership) -> bool:
 
 
 def _attached(leading: Leading) -> set[ServerId]:
-    """The observers that follow through masters, and were confirmed. They have what their masters know to be committed,
-    and follow the leader itself as soon as they are to vote."""
+    """The observers that follow through masters and are confirmed. They have what their masters know to be committed,
+    and follow the leader directly once they are to vote."""
     awaited = {attaching.route for attaching in leading.attaching}
     return {sid for route, sid in leading.attached.items() if route not in awaited}
 
 
 def leader_tell_absent(peer: PeerState, leading: Leading) -> None:
-    """At every tick: what is in force, to those of the configurations that do not follow."""
+    """At every tick, send the configuration in force to the servers of the configurations that do not follow."""
     assert leading.established, "before that nobody is told who leads"
     if not peer.memberships.is_any_in_history:
         return
@@ -76,7 +78,7 @@ def leader_tell_absent(peer: PeerState, leading: Leading) -> None:
 
 
 def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
-    """Count those who decide now, and nobody else."""
+    """Count the servers that decide now, and no others."""
     assert peer.leading is leading
     for handler in leading.handlers.values():
         handler.observer = handler.sid not in peer.quorum.voters
@@ -85,8 +87,9 @@ def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
-    """At every ping: who is no voter any more hands the lead over to the one that has most. Not at once: whoever asked
-    for the reconfiguration may be a client of this member, and is answered first."""
+    """At every ping: a leader that is no longer a voter hands the lead over to the voter with the longest history. Not
+    immediately: the client that asked for the reconfiguration may be connected to this member, and is answered
+    first."""
     if peer.is_voter or is_outstanding(peer) or peer.phase is not BROADCAST or leading.heir is not None:
         return
     ready = handover.candidates(leading)
@@ -99,7 +102,7 @@ def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def learner_after_change(peer: PeerState, following: Following) -> None:
-    """Become a follower, or an observer, where that is what the configuration says now."""
+    """Become a follower, or an observer, as the configuration now says."""
     role = OBSERVING if peer.observes else FOLLOWING
     if role is not peer.state and peer.phase is BROADCAST and following.up_to_date:
         peer.become(role, BROADCAST)
@@ -110,7 +113,8 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 
 
 def hear(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
-    """A server says what is in force, and what is outstanding there. Who elects, elects by it, if it is news."""
+    """A server reports which configuration is in force, and which is outstanding there. If that is news, a member that
+    elects does so by it."""
     memberships, lineage = peer.memberships, event.notification.lineage
     if peer.state is not LOOKING:
         return
@@ -139,8 +143,8 @@ def hear(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_strang
 
 
 def _may_turn(peer: PeerState, now: int, notification: msg.Notification) -> bool:
-    """Whether the lineage of which this member heard first may be over: in another one somebody leads, or is led. Where
-    both live, it stays with one of them for a tick, long enough to follow."""
+    """Whether the lineage of which this member heard first may be over: a server leads or follows in another one. If
+    both live, this member stays with one of them for a tick, which is long enough to follow."""
     turned_at = peer.memberships.turned_at
     if peer.memberships.heard_of_lineage in (b"", notification.lineage):
         return False
@@ -149,14 +153,14 @@ def _may_turn(peer: PeerState, now: int, notification: msg.Notification) -> bool
 
 
 def forget_outstanding(peer: PeerState, sid: ServerId) -> None:
-    """Nothing is outstanding at this server any more, as far as this election goes. Else a vote for somebody whom only
-    that would let lead could never win, since others were not told of it."""
+    """Consider nothing as outstanding at this server any longer in this election. Otherwise a vote for a server that
+    may only lead under that configuration could never win, since others were not told about it."""
     if peer.state is LOOKING and peer.memberships.hear_outstanding(sid, None):
         peer.use_candidates()
 
 
 def forget_silent(peer: PeerState, spoke: set[ServerId]) -> None:
-    """The same, of all that have said nothing for long, though they were asked: such a one may stand still with its
-    links up, and nobody else knows what it told."""
+    """Likewise for servers that have been silent for long although they were asked: such a server may be stalled with
+    its links up, and no other server knows what it reported."""
     for sid in peer.memberships.outstanding_at.keys() - spoke:
         forget_outstanding(peer, sid)

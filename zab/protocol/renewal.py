@@ -1,12 +1,10 @@
-"""The renewal of an epoch: from broadcast back to discovery over the links that are open; no client notices (F1
-renewal).
+"""The renewal of an epoch: from broadcast back to discovery over the open links; clients do not notice (F1 renewal).
 
-The leader renews its epoch when the epoch's counter runs out, or when a server can only follow a higher epoch than the
-leader's, because it has accepted one. It proposes nothing more; once everything proposed is committed it takes a new
-epoch and begins discovery again. Its learners hear of that by a LEADERINFO in broadcast, and walk through discovery and
-synchronization once more. Nobody elects, nobody's history changes, and clients stay where they are. A learner that lags
-behind all that the leader keeps is the exception: it would need a snapshot, so it is dropped, and comes in without
-clients.
+The leader renews its epoch when the epoch's counter runs out, or when a server can only follow in a higher epoch than
+the leader's, because it has accepted one. The leader stops proposing; once everything proposed is committed it takes a
+new epoch and begins discovery again. Its learners get a LEADERINFO in broadcast, and go through discovery and
+synchronization once more. No election takes place, no history changes, and clients stay where they are. There is one
+exception: a learner that lags so far that it would need a snapshot is dropped, and connects again without clients.
 
 ZooKeeper's leader gives up when its counter runs out, and a learner of it that has promised a higher epoch dials in
 vain.
@@ -20,14 +18,14 @@ from zab.protocol.states import BROADCAST, DISCOVERY, LEADING
 
 
 def leader_want_renewal(peer: PeerState, now: int, leading: Leading, above: Epoch) -> None:
-    """Propose nothing more; when everything is committed the epoch is renewed, to one above this."""
+    """Stop proposing; once everything is committed, renew the epoch to one above this."""
     leading.renewal_wanted = True
     leading.renewal_above = max(leading.renewal_above, above)
     leader_try_to_renew(peer, now, leading)
 
 
 def leader_try_to_renew(peer: PeerState, now: int, leading: Leading) -> None:
-    """Renew the epoch if that is wanted and nothing is under way."""
+    """Renew the epoch if that is wanted and nothing is in flight."""
     if leading.renewal_wanted and peer.phase is BROADCAST and peer.committed == peer.history.last[0]:
         _leader_renew(peer, now, leading)
 

@@ -1,8 +1,8 @@
-"""What a member knows while it leads, and while it follows. Plain state: the phase modules are what acts on it.
+"""The state of a member while it leads, and while it follows. Plain data: the phase modules act on it.
 
-The leader's sets have the names of the Zab specification: `cepoch_recv` (who sent CEPOCH), `acke_recv` (who sent
-ACK-E), `ackld_recv` (who sent ACK-LD). Each holds server ids that proved it on their present link, in this epoch;
-when a link goes, so does everything that was counted because of it.
+The leader's sets have the names of the Zab specification: `cepoch_recv` (servers that sent CEPOCH), `acke_recv`
+(ACK-E), `ackld_recv` (ACK-LD). Each holds the ids of servers that sent it on their present link, in this epoch; when a
+link breaks, everything counted because of it goes, too.
 """
 
 from collections import deque
@@ -19,11 +19,11 @@ from zab.quorum.ids import Link, Route, ServerId
 
 
 class ProtocolError(Exception):
-    """The other side of a link broke the protocol: that link is closed, and nothing else suffers."""
+    """The other side of a link broke the protocol: that link is closed, and nothing else is affected."""
 
 
 class Stage(IntEnum):
-    """How far one learner has come on its present link, as the leader sees it."""
+    """How far one learner has got on its present link, from the leader's point of view."""
 
     CONNECTED = 0
     """Its FOLLOWERINFO is awaited."""
@@ -48,12 +48,12 @@ CONNECTED, INFORMED, EPOCH_PROPOSED, EPOCH_ACCEPTED, SYNCING, NEWLEADER_SENT, SY
 
 @attrs.define
 class Overdue:
-    """Which zxid should be durable by now: the one that was the last a time limit ago, from samples at every ping."""
+    """The zxid that should be durable by now: the last one a time limit ago, from samples at every ping."""
 
     samples: deque[tuple[int, Zxid]] = attrs.Factory(deque)
 
     def sample(self, now: int, zxid: Zxid, limit_ms: int) -> Zxid:
-        """Note that the history ends at `zxid` now; the zxid that was noted `limit_ms` ago, or 0."""
+        """Note that the history ends at `zxid` now. Returns the zxid noted `limit_ms` ago, or 0."""
         self.samples.append((now, zxid))
         while len(self.samples) > 1 and self.samples[1][0] <= now - limit_ms:
             self.samples.popleft()
@@ -68,62 +68,63 @@ class LearnerHandler:
     link: Link
     sid: ServerId
     heard_at: int
-    """When its last message came."""
+    """When its last message arrived."""
     features: int = ALL
-    """Of `zab.protocol.features`."""
+    """Its bits of `zab.protocol.features`."""
     stage: Stage = CONNECTED
     observer: bool = False
     amnesiac: bool = False
     """It lost its data: nothing it says counts before a confirmation round without it (B2 amnesiacs)."""
     holds: Holds = NOTHING
     marked: bool = False
-    """It holds nothing, and its operator said that it never did: it counts for a first start without every voter."""
+    """It holds nothing, and its operator declared that it never did: it counts for a first start without every
+    voter."""
     accepted_epoch: Epoch = Epoch(0)
     position: Position = (BEFORE_ALL, b"")
-    """The end of its history, as its ACKEPOCH told."""
+    """The end of its history, according to its ACKEPOCH."""
     cursor: Zxid = BEFORE_ALL
-    """Everything up to this zxid was sent on this link, or was there before."""
+    """Everything up to this zxid was sent on this link, or the learner had it before."""
     conflict: bool = False
-    """It has other bytes at the zxid where its history ends (A5 conflicts)."""
+    """It has different bytes at the zxid where its history ends (A5 conflicts)."""
     decided: bool = False
     """DIFF, TRUNC or SNAP was sent."""
     reading: bool = False
-    """A `ReadLog` for it is out."""
+    """A `ReadLog` for it is under way."""
     installing: bool = False
     """SNAP was sent: INSTALLED is awaited."""
     offered: bool = False
-    """A snapshot is held for it, and the log after it."""
+    """A snapshot, and the log after it, are held for it."""
     served: bool = False
     """UPTODATE was sent on this link: it serves clients, also while the epoch is renewed."""
     newleader_zxid: Zxid = BEFORE_ALL
-    """The end of the history that NEWLEADER came after."""
+    """Where the history ended when NEWLEADER was sent."""
     acked: Zxid = BEFORE_ALL
     """Its cumulative acknowledgement on this link, 0 before ACK-LD."""
     confirmed: int = 0
     """The newest confirmation round that it has answered."""
     counts_after_round: int | None = None
-    """An amnesiac is readmitted once this round has a quorum without it."""
+    """An amnesiac is readmitted once a quorum without it has answered this round."""
     readmitting: int | None = None
     """READMIT of this round was sent: READMITTED is awaited."""
     is_low: bool = False
-    """Its disk is nearly full, as it said last."""
+    """Its disk is nearly full, according to its last message."""
     is_attached: bool = False
     """At a master: the leader knows that this observer is here."""
     unacknowledged: deque[tuple[Zxid, int]] = attrs.Factory(deque)
-    """At a master: (zxid, bytes) of what was sent since NEWLEADER, and is not acknowledged; oldest first."""
+    """At a master: (zxid, bytes) of what was sent since NEWLEADER and is not acknowledged, the oldest first."""
     unacknowledged_bytes: int = 0
 
 
 @attrs.define
 class Supplying:
-    """Of whoever brings learners to its own history: a leader, or the master of observers."""
+    """The part of a role that supplies learners with history: as a leader, or as a master of observers."""
 
     next_ping: int
     next_tick: int
     handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
     """By link."""
     epoch: Epoch | None = None
-    """The one that its learners are asked to accept; None for a leader that has none yet."""
+    """The epoch that its learners are asked to accept; None while a leader has none."""
     overdue: Overdue = attrs.Factory(Overdue)
 
     def handler_of(self, sid: ServerId) -> LearnerHandler | None:
@@ -134,11 +135,11 @@ class Supplying:
         return None
 
     def at_least(self, stage: Stage) -> list[LearnerHandler]:
-        """The learners that have come this far."""
+        """The learners that have got at least this far."""
         return [handler for handler in self.handlers.values() if handler.stage >= stage]
 
     def all_have(self, feature: int) -> bool:
-        """Whether all learners that are connected have this one of `zab.protocol.features`."""
+        """Whether all connected learners have this feature (`zab.protocol.features`)."""
         return all(handler.features & feature for handler in self.handlers.values())
 
     def is_founder(self, other: LearnerHandler | Notification) -> bool:
@@ -156,7 +157,7 @@ class Attaching:
 
 @attrs.define
 class Question:
-    """A confirmation round that somebody waits for: a `sync`, with how far the history went when it was asked."""
+    """A confirmation round that a `sync` waits for, with where the history ended when it was asked."""
 
     round: int
     token: int
@@ -165,22 +166,22 @@ class Question:
 
 @attrs.define
 class Lag:
-    """Of a leader: how late what is committed becomes durable here (`zab.protocol.slow_disk`)."""
+    """A leader's measure of how late committed batches become durable here (`zab.protocol.slow_disk`)."""
 
     late_ms: int
-    """A batch that is durable here so much later is late."""
+    """A batch that becomes durable here so much later than committed is late."""
     behind: Zxid = BEFORE_ALL
-    """What was committed when it was not durable here, and is not yet; 0: nothing."""
+    """The end of what was committed before it was durable here, and still is not; 0 if nothing."""
     since: int = 0
     is_late: bool = False
     """A batch of this half tick was late."""
     weighed: Zxid = BEFORE_ALL
-    """What was committed at the last ping."""
+    """The mark at the last ping."""
     count: int = 0
-    """Late half ticks."""
+    """How many half ticks were late."""
 
     def see(self, now: int, committed: Zxid, durable: Zxid) -> None:
-        """Something was committed, or is durable here."""
+        """A batch was committed, or became durable here."""
         assert self.behind <= committed
         if self.behind:
             if durable < self.behind:
@@ -189,7 +190,7 @@ class Lag:
         self.behind, self.since = (committed, now) if durable < committed else (BEFORE_ALL, now)
 
     def weigh(self, now: int, committed: Zxid) -> int:
-        """A half tick is over: how many late ones there were."""
+        """A half tick is over. Returns how many late ones there were."""
         assert self.weighed <= committed
         if self.is_late or (self.behind and now - self.since >= self.late_ms):
             self.count += 1
@@ -201,42 +202,42 @@ class Lag:
 
 @attrs.define(kw_only=True)
 class Leading(Supplying):
-    """State of a leader, from the end of the election to the end of its leadership. Its epoch is the one that it
+    """The state of a leader, from the end of the election to the end of its leadership. Its epoch is the one that it
     determined, None before a quorum of CEPOCHs."""
 
     deadline: int
-    """When it gives up unless the epoch is established."""
+    """When it gives up unless the epoch is established by then."""
     lag: Lag
     vain_at: int | None = None
-    """When it gives up unless a quorum has dialled, since voters have turned to another candidate."""
+    """When it gives up unless a quorum has dialled by then, because voters have turned to another candidate."""
     epoch_accepted: bool = False
-    """Its own acceptedEpoch is durable at `epoch`: LEADERINFO may leave."""
+    """Its own acceptedEpoch is durable at `epoch`: LEADERINFO may be sent."""
     epoch_current: bool = False
     """Its own currentEpoch is durable at `epoch`: it may count itself for NEWLEADER."""
     current_saving: bool = False
     first_start: bool = False
-    """The ensemble has never lived: until the epoch is established founders count though they are amnesiacs (B3 first
-    start)."""
+    """The ensemble has never lived: until the epoch is established, founders count although they are amnesiacs (B3
+    first start)."""
     by_marker: bool = False
-    """That was known from marked voters, not from all voters: only marked ones are founders."""
+    """The first start was recognized by marked voters, not by all voters: only marked servers are founders."""
     acke_recv: set[ServerId] = attrs.Factory(set)
     acknowledged: dict[ServerId, Zxid] = attrs.Factory(dict)
-    """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4
-    rollbacks)."""
+    """For each server, the most that it ever acknowledged to this leader, to detect a directory that was rolled back
+    (B4 rollbacks)."""
     established: bool = False
     """A quorum has acknowledged NEWLEADER at least once under this leader: clients are served."""
     renewal_wanted: bool = False
-    """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1 renewal)."""
+    """Nothing more is proposed; once all is committed, the epoch is renewed over the open links (F1 renewal)."""
     renewal_above: Epoch = Epoch(0)
-    """The renewed epoch has to be above this one, which some server has accepted."""
+    """The renewed epoch must be above this one, which some server has accepted."""
     heir: ServerId | None = None
-    """To whom the lead is to be handed over: nothing is proposed any more (`zab.protocol.handover`)."""
+    """The server to which the lead is being handed over: nothing more is proposed (`zab.protocol.handover`)."""
     heir_until: int = 0
-    """When that is given up."""
+    """When to give up on the heir."""
     serves_since: int | None = None
     """When a quorum had acknowledged NEWLEADER for the first time."""
     told_short: bool = False
-    """Whether the journal has it last that no quorum has room."""
+    """Whether the last report in the journal was that no quorum has room."""
     confirm_round: int = 0
     questions: list[Question] = attrs.Factory(list)
     outstanding: deque[tuple[Zxid, int]] = attrs.Factory(deque)
@@ -251,34 +252,34 @@ class Leading(Supplying):
         return self.first_start and (other.marked or not self.by_marker)
 
     def counts(self, handler: LearnerHandler) -> bool:
-        """Whether a learner's acknowledgements count: a voter, no amnesiac, or a founder (B2 amnesiacs, B3 first
-        start)."""
+        """Whether a learner's acknowledgements count: a voter that is not an amnesiac, or is a founder (B2 amnesiacs,
+        B3 first start)."""
         return not handler.observer and (not handler.amnesiac or self.is_founder(handler))
 
 
 @attrs.define
 class Mastering(Supplying):
-    """State of a follower that serves and is the master of observers (`zab.protocol.observer_master`)."""
+    """The state of a follower that serves and is a master of observers (`zab.protocol.observer_master`)."""
 
     sent: Zxid = BEFORE_ALL
-    """The mark up to which all of them were sent what they lack, but for those whose log is being read."""
+    """The mark up to which all observers were sent what they lack, except those whose log is being read."""
 
 
 @attrs.define
 class Following:
-    """State of a follower or observer, from the end of the election to the loss of its leader."""
+    """The state of a follower or observer, from the end of the election to the loss of its leader."""
 
     leader: ServerId
     deadline: int
-    """When it gives up unless the leader is heard before."""
+    """When it gives up unless the leader is heard by then."""
     source: ServerId = attrs.Factory(lambda following: following.leader, takes_self=True)
-    """Whom it dials: its leader, or the master of an observer (`zab.protocol.source`)."""
+    """The server that it dials: its leader, or an observer's master (`zab.protocol.source`)."""
     untried: list[ServerId] = attrs.Factory(list)
-    """The masters that an observer dials next, before it turns to the leader."""
+    """The masters that an observer dials next, before the leader."""
     mastering: Mastering | None = None
     link: Link | None = None
     features: int = ALL
-    """Of `zab.protocol.features`, those of the source."""
+    """The features (`zab.protocol.features`) that it has in common with the source."""
     dialled: int = 1
     """How often it has dialled the leader's quorum port."""
     redial_at: int | None = None
@@ -286,22 +287,23 @@ class Following:
     """The epoch of LEADERINFO."""
     epoch_saved: bool = False
     fetching: bool = False
-    """A snapshot is on its way."""
+    """A snapshot is being fetched."""
     is_told_keys: bool = False
-    """SESSIONKEYS has come: the leader proves who it is."""
+    """SESSIONKEYS has arrived: the leader has a secret."""
     newleader: tuple[Epoch, Zxid] | None = None
-    """(epoch, zxid) of NEWLEADER, until its ACK has left."""
+    """(epoch, zxid) of NEWLEADER, until its ACK is sent."""
     is_founder: bool = False
-    """NEWLEADER said so."""
+    """NEWLEADER said that this member is a founder."""
     readmitting: int | None = None
-    """READMIT of this round has come: the member record is on its way to the disk."""
+    """READMIT of this round has arrived: the member record is being written."""
     current_saving: bool = False
     synchronized: bool = False
-    """ACK-LD has left: acknowledgements of proposals may follow."""
+    """ACK-LD was sent: acknowledgements of proposals may follow."""
     up_to_date: bool = False
-    """UPTODATE has come: clients are served, also while the leader renews its epoch."""
+    """UPTODATE has arrived: clients are served, also while the leader renews its epoch."""
     acked: Zxid = BEFORE_ALL
-    """The last zxid that an ACK was sent for, or is to be sent for as soon as it is durable."""
+    """The last zxid for which an ACK was sent, or will be sent once it is durable."""
     promising: tuple[bool, int] | None = None
-    """A promise of an epoch is on its way to the disk: the second of the two, and the time of the first ping since."""
+    """A promise of an epoch is being written: whether it is the second of the two, and the time of the first ping
+    since."""
     overdue: Overdue = attrs.Factory(Overdue)

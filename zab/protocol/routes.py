@@ -20,7 +20,7 @@ _TO_LEADER = (msg.Request, msg.Revalidate, msg.Sync, msg.Suspect, msg.Compared)
 
 
 def leader_on_attach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Attach) -> None:
-    """An observer is synchronized by this learner. It has left whoever it followed before."""
+    """This learner has synchronized an observer, which has left the server that it followed before."""
     if not handler.served:
         raise ProtocolError("ATTACH before UPTODATE")
     if not peer.is_observer(message.sid) or message.sid == peer.settings.sid:
@@ -45,26 +45,27 @@ def leader_on_detach(peer: PeerState, now: int, leading: Leading, handler: Learn
 def leader_on_relayed(
     peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Relayed
 ) -> None:
-    """What an observer says through its master. Of another route than its newest one nothing is heard."""
+    """Take what an observer sends through its master. On any route but its newest, it is ignored."""
     sid = leading.attached.get((handler.link, message.link))
     if sid is not None:
         peer.emit(ev.MemberMessage(handler.link, sid, opened(message, _TO_LEADER), message.link))
 
 
 def leader_forget_routes(peer: PeerState, leading: Leading, sid: ServerId) -> None:
-    """This server follows in another way from now on: whoever was its master lets it go."""
+    """This server now follows in another way: its previous master must drop it."""
     for route in [route for route, other in leading.attached.items() if other == sid]:
         leader_detach(peer, leading, route)
 
 
 def leader_detach(peer: PeerState, leading: Leading, route: Route) -> None:
-    """Hear nothing more of this route."""
+    """Ignore what comes on this route from now on."""
     if leading.attached.pop(route, None) is not None:
         peer.send(route[0], msg.Detach(route[1]))
 
 
 def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
-    """Who is no observer any more follows the leader itself. It has a tick for that, before it is missed."""
+    """A server that is no longer an observer must follow the leader directly. It has a tick for that before it is
+    missed."""
     turning = [sid for sid in leading.attached.values() if not peer.is_observer(sid)]
     for sid in turning:
         leader_forget_routes(peer, leading, sid)

@@ -1,20 +1,19 @@
-"""The keys of session passwords, as they come to members (G5 session keys).
+"""How the keys of session passwords reach members (G5 session keys).
 
-    leader, discovery          a key of its secret, before those that there are, unless the first one is that
+    leader, discovery          adds a key for its secret in front of the existing ones, unless the first one is that
     leader, synchronization    SESSIONKEYS, right before NEWLEADER
-    learner                    durable before its currentEpoch is, so before it counts, or serves anybody
-    leader, broadcast          SESSIONKEYS again, with the first key alone, after the longest timeout of a session
+    learner                    makes them durable before its currentEpoch, so before it counts, or serves clients
+    leader, broadcast          SESSIONKEYS again, with the first key only, after the longest timeout of a session
 
-So whoever may lead has the keys that were in use: it has the epoch of the last leader that made sessions, or a later
-one. A key is made under the name of the secret by which members prove who they are; when that changes, the next leader
-makes another key. The key before stays good until each client has come back, and has got a password of the new one, or
-has expired: all come back when there is a new leader.
+So every server that may lead has the keys that were in use: it has the epoch of the last leader that made sessions, or
+a later one. A key is named after the secret by which members prove who they are; when the secret changes, the next
+leader makes another key. The previous key stays valid until each client has come back and got a password made with the
+new one, or has expired: all clients come back when there is a new leader.
 
-Without proof of who is at the other end a key follows from the lineage, and nothing of this travels: links leave it
-out. Whoever is told nothing takes that key.
+Without proof of who is at the other end, the key is derived from the lineage, and is never sent: links leave it out. A
+member that is sent no keys uses the derived one.
 
-Not here: passwords (`session.identity`), files (`datatree.log.session_keys`), and how links keep a secret
-(`zab.wire.seal`).
+Not here: passwords (`session.identity`), files (`datatree.log.session_keys`), and how links encrypt (`zab.wire.seal`).
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from zab.protocol.roles import NEWLEADER_SENT, Following, Leading, LearnerHandle
 from zab.protocol.states import BROADCAST
 
 KEYS_MAX = 2
-"""The one that is in use, and the one before."""
+"""The key in use, and the previous one."""
 ALONE = b"alone\0\0\0"
-"""In place of the name of a secret, where there is one server."""
+"""In place of the name of a secret, if there is only one server."""
 
 
 def keys_of(peer: PeerState) -> list[bytes]:
-    """What passwords are made with, the one in use first."""
+    """The keys that passwords are made with, the one in use first."""
     return [named.key for named in peer.session_keys or [lineage_key(peer.lineage)]]
 
 
@@ -41,8 +40,8 @@ def keys_of(peer: PeerState) -> list[bytes]:
 
 
 def leader_renew(peer: PeerState) -> None:
-    """Use a key of the present secret. Not while clients are served: a password made with it may come to a learner
-    that does not have it yet."""
+    """Use a key of the present secret. Not while clients are served: a password made with it may reach a learner that
+    does not have it yet."""
     if not peer.secret_name:
         _prove_nothing(peer)
     elif not peer.session_keys or peer.session_keys[0].name != peer.secret_name:
@@ -53,17 +52,18 @@ def leader_renew(peer: PeerState) -> None:
 
 
 def leader_tell(peer: PeerState, handler: LearnerHandler) -> None:
-    """A learner is about to be told of the epoch: it has to have the keys before."""
+    """A learner is about to hear of the epoch: it must have the keys before."""
     if peer.session_keys:
         _tell(peer, [handler])
 
 
 def leader_on_tick(peer: PeerState, now: int, leading: Leading) -> None:
-    """The key before is good for as long as a client may stay away. While epochs are renewed, links are not in step."""
+    """The previous key is valid for as long as a client may stay away. While epochs are renewed, links are not in
+    step."""
     if leading.serves_since is None or peer.phase is not BROADCAST or len(peer.session_keys) < KEYS_MAX:
         return
     if now - leading.serves_since >= peer.settings.session_timeout_max_ms:
-        peer.trace("whoever was away has come back or expired -> the session key before is good no more")
+        peer.trace("all clients have come back or expired -> the previous session key is no longer valid")
         _take(peer, peer.session_keys[:1])
         _tell(peer, leading.at_least(NEWLEADER_SENT))
 
@@ -77,7 +77,7 @@ def _tell(peer: PeerState, handlers: list[LearnerHandler]) -> None:
 
 
 def learner_on_session_keys(peer: PeerState, now: int, following: Following, message: msg.SessionKeys) -> None:
-    """What the leader has is what counts."""
+    """Adopt the leader's keys."""
     following.is_told_keys = True
     keys = [NamedKey(name, key) for name, key in message.keys]
     if keys != peer.session_keys:
@@ -85,7 +85,7 @@ def learner_on_session_keys(peer: PeerState, now: int, following: Following, mes
 
 
 def learner_on_newleader(peer: PeerState, following: Following) -> None:
-    """The learner is about to count. Where nothing was said of keys, nobody proves anything."""
+    """The learner is about to count. If no keys were sent, members prove nothing."""
     if not following.is_told_keys:
         _prove_nothing(peer)
 
@@ -94,7 +94,7 @@ def learner_on_newleader(peer: PeerState, following: Following) -> None:
 
 
 def _prove_nothing(peer: PeerState) -> None:
-    """Use the key that all know. Where there never was another one, nothing has to be kept."""
+    """Use the key that is derived from the lineage. If there never was another one, nothing needs to be stored."""
     key = lineage_key(peer.lineage)
     if peer.session_keys and peer.session_keys[0] != key:
         _use(peer, key)

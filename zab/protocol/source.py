@@ -1,18 +1,18 @@
-"""Whom a learner dials: its leader, or an observer one of the followers that take observers (`observer_master`).
+"""The server that a learner dials: its leader, or an observer's master (`observer_master`).
 
-    a follower              its leader, again and again for a while: it may not know yet that it leads
-    whoever votes in        its leader, too: what is outstanding may need its vote to be committed, and a master tells
-    anything outstanding    what is committed (O3 voters dial)
-    an observer             the voters that are near to it (`observerMaster.near`), the nearest first; the others, in
-                            an order that is drawn; then the leader. A leader that is near is the last one
+    a follower              its leader, repeatedly for a while: it may not know yet that it leads
+    a voter of an           its leader, too: what is outstanding may need its vote to be committed, and a master only
+    outstanding one         sends what is committed (O3 voters dial)
+    an observer             the voters near it (`observerMaster.near`), the nearest first; the others, in random order;
+                            then the leader. If the leader is near, it is the last of these
 
-So observers spread over the masters, also when one of them ends, and the history crosses long lines seldom. Before it
-dials for the first time an observer waits for a while that is drawn, up to `observer.reconnectDelayMs`.
+So observers spread over the masters, also when one of them fails, and history rarely crosses long distances. Before it
+dials for the first time, an observer waits for a random time, up to `observer.reconnectDelayMs`.
 
 Variables: `following.source`, `following.untried`. Invariant: an observer that has accepted the epoch of its source
 elects before it turns to another one.
 
-Not here: what is said then (`discovery`).
+Not here: what it then sends (`discovery`).
 """
 
 from zab.protocol import events as ev
@@ -37,7 +37,7 @@ def begin(peer: PeerState, now: int, following: Following) -> None:
 
 
 def _observer_masters(peer: PeerState, leader: ServerId) -> list[ServerId]:
-    """In the order in which they are tried, before the leader."""
+    """The masters to try before the leader, in order."""
     voters = peer.quorum.voters - {peer.settings.sid}
     near = [sid for sid in peer.settings.near_observer_masters if sid in voters]
     if leader in near:
@@ -54,8 +54,8 @@ def dial(peer: PeerState, following: Following) -> None:
 
 
 def try_next(peer: PeerState, now: int, following: Following) -> bool:
-    """The source came to nothing: leave it for the next one, or for the leader. False: it is the leader, or this
-    observer has promised something to it already."""
+    """The source failed: turn to the next one, or to the leader. False if it is the leader, or if this observer has
+    promised something to it already."""
     if following.source == following.leader or following.epoch is not None:
         return False
     if following.link is not None:

@@ -1,7 +1,7 @@
-"""Where a member stands: its state, as ZooKeeper names it, its phase, as the paper does, and what it holds.
+"""A member's state, by ZooKeeper's names, its phase, by the paper's, and what it holds of a history.
 
-Their members are names of this module too: in Python 3.11 a look-up on the class of an enum costs ten times what a
-global name costs, and every message is handled by state and phase.
+The members of these enums are also global names of this module: in Python 3.11 a look-up on an enum class costs ten
+times a global name, and every message is dispatched by state and phase.
 """
 
 from enum import IntEnum, StrEnum
@@ -51,7 +51,7 @@ class Holds(IntEnum):
     BEGINNING = 1
     """What its lineage began with, after a restore or a forced recovery."""
     FOUNDER = 2
-    """The same, and this is where forced recovery made it."""
+    """A beginning, on the member where the forced recovery made it."""
     BATCHES = 3
     """Batches of its lineage, perhaps after a snapshot."""
 

@@ -1,10 +1,10 @@
-"""Phase 2, synchronization, and the leader's part of it: every learner gets the leader's history, and says so.
+"""Phase 2, synchronization, and the leader's part of it: every learner gets the leader's history, and acknowledges it.
 
     leader                                              learner
       DIFF | TRUNC | SNAP                           ->    (SNAP: fetch and install it; INSTALLED <-)
       PROPOSAL … (what it lacks, byte for byte)     ->    append, durably
       NEWLEADER (always last, in the same queue)    ->    history durable, then currentEpoch durable, then the member
-                                                          record, except of an amnesiac; only then
+                                                          record, unless it is an amnesiac; only then
                                                     <-    ACK with counter 0 (ACK-LD)
       a quorum of ACK-LD: the initial history is committed, broadcast begins
       UPTODATE (COMMIT-LD) with the mark of now     ->    serve clients
@@ -13,18 +13,18 @@
       from now on it counts                         <-    READMITTED
 
 Variables: a handler's `cursor` (everything up to it was sent) and `stage`; `following.newleader`. Invariants: nothing
-at or below a member's known high-water mark is ever cut; no acknowledgement leaves before ACK-LD, which leaves after
-everything it promises is durable; from NEWLEADER on, a learner gets every proposal, with no gap and no repetition.
-Three holes in the informal protocol text are closed by that: proposals go to whoever was sent NEWLEADER, repeated
-ones are dropped, and UPTODATE carries the leader's present mark.
+at or below a member's known high-water mark is ever cut; no acknowledgement is sent before ACK-LD, which is sent after
+everything it promises is durable; from NEWLEADER on, a learner gets every proposal, with no gap and no repetition. This
+closes three holes in the informal protocol text: proposals go to every learner that was sent NEWLEADER, repeated ones
+are dropped, and UPTODATE carries the leader's present mark.
 
 The learner's part is in `learner_synchronization`.
 
-The left column, down to ACK-LD, is that of the master of an observer, too (`observer_master`): what it brings learners
-to is what it knows to be committed (`peer.supplied`).
+The left column, down to ACK-LD, also describes an observer's master (`observer_master`): it brings learners up to what
+it knows to be committed (`peer.supplied`).
 
-What the learner lacks is found by its position, zxid and chain hash together (A4 batch ends, A5 conflicts), never by
-the number alone.
+The learner's position, zxid and chain hash together, determines what it lacks (A4 batch ends, A5 conflicts), never the
+zxid alone.
 """
 
 from datatree.log.batch import Batch, Position
@@ -64,12 +64,12 @@ def leader_start(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def leader_sync_learner(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
-    """SyncFollower: choose DIFF, TRUNC or SNAP from the position that its ACKEPOCH told."""
+    """SyncFollower: choose DIFF, TRUNC or SNAP from the position in its ACKEPOCH."""
     assert handler.stage == EPOCH_ACCEPTED
     handler.stage = SYNCING
     position = handler.position
     if position[0] < peer.history.base[0]:
-        read_log(peer, handler, position[0])  # older than memory: the log files know
+        read_log(peer, handler, position[0])  # older than what is in memory: ask the log files
         return
     floor = peer.history.floor(position[0])
     assert floor is not None
@@ -77,7 +77,7 @@ def leader_sync_learner(peer: PeerState, supplying: Supplying, handler: LearnerH
 
 
 def _decide(peer: PeerState, supplying: Supplying, handler: LearnerHandler, floor: Position) -> None:
-    """The learner shares our history at `floor` at the latest: the last position not above its own."""
+    """Decide with `floor`, our last position that is not above the learner's: the histories agree there, or earlier."""
     position = handler.position
     if floor == position:
         peer.send(handler.link, msg.Diff(floor[0]))
@@ -102,11 +102,12 @@ def _decide(peer: PeerState, supplying: Supplying, handler: LearnerHandler, floo
 def leader_on_log_read(
     peer: PeerState, supplying: Supplying, handler: LearnerHandler, position: Position | None, batches: list[Batch]
 ) -> None:
-    """The log files answered: with the place where the learner left our history, or with more of what it lacks."""
+    """The log files answered: with the position where the learner's history leaves ours, or with more of what it
+    lacks."""
     assert handler.reading
     handler.reading = False
     if position is None and handler.decided:
-        peer.drop_learner(supplying, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+        peer.drop_learner(supplying, handler, f"the log cannot be read after {handler.cursor:#x}")
     elif position is None:
         _offer_snapshot(peer, supplying, handler)
     elif not handler.decided:
@@ -119,20 +120,20 @@ def leader_on_log_read(
 
 
 def _offer_snapshot(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
-    """A learner that stayed through a renewal serves clients, whose tree no snapshot may replace: it has to leave, and
-    comes in again without them (F1 renewal)."""
+    """A learner that stayed through a renewal serves clients, so a snapshot must not replace its tree: it has to leave,
+    and connects again without clients (F1 renewal)."""
     if handler.served:
         peer.drop_learner(supplying, handler, "it needs a snapshot, and serves clients")
     else:
         handler.offered = True
-        # Not below what it has, and perhaps has acknowledged: it is not taken back.
+        # Above what it has, and may have acknowledged: a snapshot never takes a learner back.
         peer.emit(ev.OfferSnapshot(handler.link, handler.position[0]))
 
 
 def leader_on_snapshot_offered(
     peer: PeerState, supplying: Supplying, handler: LearnerHandler, position: Position
 ) -> None:
-    """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4 slow
+    """The log no longer has what the learner lacks: let it fetch a snapshot, over a separate connection (H4 slow
     learners)."""
     assert not handler.decided
     assert position[0] > handler.position[0]
@@ -142,16 +143,16 @@ def leader_on_snapshot_offered(
 
 
 def leader_on_nothing_to_offer(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
-    """The log does not hold what the learner lacks, and no snapshot is new enough. The learner comes again; the member
-    may have taken one by then, or another one may lead that can."""
+    """The log does not have what the learner lacks, and no snapshot is new enough. The learner connects again; this
+    member may have taken a snapshot by then, or another one may lead that has one."""
     peer.drop_learner(supplying, handler, f"there is no snapshot above its {handler.position[0]:#x} yet")
     if isinstance(supplying, Leading):
         disk_space.leader_cannot_help(peer, supplying, handler)
 
 
 def leader_on_snapshot_withdrawn(peer: PeerState, supplying: Supplying, handler: LearnerHandler, zxid: Zxid) -> None:
-    """The log after the snapshot has grown too long before the learner had all of it: it comes again, for a newer
-    one."""
+    """The log after the snapshot grew too long before the learner had all of it: it connects again, for a newer
+    snapshot."""
     if handler.offered:
         peer.drop_learner(supplying, handler, f"snapshot {zxid:#x} is given up: the log after it has grown too long")
 
@@ -159,7 +160,7 @@ def leader_on_snapshot_withdrawn(peer: PeerState, supplying: Supplying, handler:
 def leader_on_installed(
     peer: PeerState, now: int, supplying: Supplying, handler: LearnerHandler, message: msg.Installed
 ) -> None:
-    """The learner holds the snapshot: send what came after it."""
+    """The learner has the snapshot: send what follows it."""
     if not handler.installing or message.zxid != handler.cursor:
         raise ProtocolError("INSTALLED of a snapshot that was not sent")
     handler.installing = False
@@ -191,7 +192,7 @@ def _stream(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> N
 
 
 def up_to(end: Zxid, batches: list[Batch]) -> list[Batch]:
-    """Those that are not above this zxid: a file has what is not committed, too, and observers' masters keep that."""
+    """The batches up to this zxid: a log file may have uncommitted ones, which a master must not send to observers."""
     return batches if batches[-1].zxid <= end else [batch for batch in batches if batch.zxid <= end]
 
 
@@ -202,7 +203,7 @@ def _send_batches(peer: PeerState, handler: LearnerHandler, batches: list[Batch]
 
 
 def leader_on_ack(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ack) -> None:
-    """An ACK is bound to this epoch and this link (B5 link marks). With counter 0 it is that of NEWLEADER, else of
+    """An ACK is bound to this epoch and this link (B5 link marks). With counter 0 it acknowledges NEWLEADER, otherwise
     proposals."""
     epoch = leading.epoch
     if message.epoch != epoch:
@@ -237,8 +238,8 @@ def leader_on_ackld(peer: PeerState, now: int, leading: Leading, handler: Learne
 def leader_on_confirmed(
     peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Confirmed
 ) -> None:
-    """A learner followed us when it answered, which was after the round began (`confirmation`). An amnesiac that is
-    confirmed by that has acknowledged NEWLEADER before: it may record that it is a member (B2 amnesiacs)."""
+    """A learner followed us when it answered, which was after the round began (`confirmation`). An amnesiac whose round
+    is confirmed had acknowledged NEWLEADER before: it may record that it is a member (B2 amnesiacs)."""
     if message.round > leading.confirm_round:
         raise ProtocolError(f"confirmation of round {message.round}, the newest is {leading.confirm_round}")
     handler.confirmed = max(handler.confirmed, message.round)

@@ -25,7 +25,7 @@ def test_c8_a_leader_with_a_slow_disk_hands_over_and_who_has_it_then_keeps_it(
         run.tick()
         ticks += 1
         assert ticks < PATIENCE_TICKS, "it leads still"
-    assert any("the own disk is slow" in line for line in said)
+    assert any("this member's disk is slow" in line for line in said)
     assert any("the lead is handed over" in line for line in said)
     for _ in range(PATIENCE_TICKS):
         run.tick()
