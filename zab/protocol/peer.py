@@ -307,8 +307,7 @@ class Peer(PeerState):
                     self._on_unhandled(FOLLOWING, message)
             except ProtocolError as error:
                 self.look(f"{source.named(following)}: {error}")
-            # Any message is a sign of life. Set the deadline afterwards: the message may change how long the leader may
-            # be silent.
+            # A sign of life. Set the deadline afterwards: the message may change how long the leader may be silent.
             following.deadline = now + (self.settings.sync_ms if following.up_to_date else self.settings.init_ms)
         elif following is not None and following.mastering is not None and link in following.mastering.handlers:
             handler = following.mastering.handlers[link]
