@@ -25,7 +25,7 @@ from zab.client import (
     connect,
 )
 from zab.jute.replies import reply
-from zab.wire.digest_md5 import (
+from zab.wire.login.digest_md5 import (
     ZOOKEEPER_REALM,
     ZOOKEEPER_URI,
     DigestMd5Error,

@@ -33,7 +33,7 @@ from tests.conformance.wire import (
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper, zookeeper_main
-from zab.wire.digest_md5 import respond
+from zab.wire.login.digest_md5 import respond
 
 JAAS = """
 Server {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zab.host.process.secret_file import read_secrets
 from zab.member.clients.sasl_users import users_of_file
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, key_of
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = "".join((HOW_TO / name).read_text(encoding="utf-8") for name in ("secure.md", "log-in.md"))

@@ -11,7 +11,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, Sasl
 from tests.direct.members import Client, Ensemble
 from zab.member.clients.events import UsersRead
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, key_of, respond
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, key_of, respond
 
 RUNS = 120
 PASSWORD = "of bob"

@@ -14,7 +14,7 @@ from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse
 from zab.server.files import warnings_of
 from zab.server.users_file import FILE_BYTES_MAX, drop_user, kerberos_login, put_user, watched_users
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, key_of
 
 BOB, EVE = key_of("bob", ZOOKEEPER_REALM, "bob's"), key_of("eve", ZOOKEEPER_REALM, "eve's")
 

@@ -8,7 +8,7 @@ most one waiting.
 
 Only Kerberos itself is taken, and a context is there after one token or never. Who acts for another is refused.
 
-Not here: what is said after the context (`zab.wire.sasl_gssapi`), names (`zab.member.clients.kerberos`).
+Not here: what is said after the context (`zab.wire.login.gssapi`), names (`zab.member.clients.kerberos`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import trio
 from zab.host.process.private_file import PrivateFileError, read_private
 from zab.member.clients.kerberos import Krb5Login, Login, LoginStep
 from zab.member.events import Answer
-from zab.wire.sasl_gssapi import GssapiError, chosen, offer
+from zab.wire.login.gssapi import GssapiError, chosen, offer
 
 KEY_TAB_BYTES_MAX: Final = 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.commands import call
 from zab.member.clients.sasl_users import users_of_file
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, key_of
 
 
 def test_user_is_added_changed_and_removed(

@@ -13,7 +13,7 @@ from datatree.requests import AddAuth, PathOnly, Sasl, SetAcl
 from tests.direct.members import Client, Ensemble, Server
 from zab.member.clients.connection import IDENTITIES_BYTES_MAX
 from zab.member.clients.events import UsersRead
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, Response, key_of, respond
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, Response, key_of, respond
 
 USERS = {name: key_of(name, ZOOKEEPER_REALM, f"{name}'s") for name in ("bob", "eve", "super", "root")}
 OFFERED = {"sasl__usersFile": "/users"}

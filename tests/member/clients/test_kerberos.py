@@ -16,7 +16,7 @@ from zab.member.clients.events import LoginStepped
 from zab.member.clients.kerberos import Krb5Login, Login, LoginStep, krb5_login_of, name_of
 from zab.member.clients.sasl_users import UsersError, login_module
 from zab.member.settings.zoo_cfg import parse
-from zab.wire.sasl_gssapi import NAME_BYTES_MAX, TOKEN_BYTES_MAX, GssapiError, chosen, offer
+from zab.wire.login.gssapi import NAME_BYTES_MAX, TOKEN_BYTES_MAX, GssapiError, chosen, offer
 
 STANDALONE = "clientPort=2181\ndataDir=/d\njava.security.auth.login.config=/j\n"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"

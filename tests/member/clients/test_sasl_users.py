@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zab.member.clients.sasl_users import NAME_BYTES_MAX, USERS_MAX, UsersError, user_line, users_of_file, users_of_jaas
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, key_of
 
 KEY = "0123456789abcdef" * 2
 LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"

@@ -8,7 +8,8 @@
 An `Exchange` is one login, on one connection: it answers the server's tokens until the login is done. A server that
 does not prove that it has the password is not believed.
 
-Not here: the mechanism itself (`zab.wire.digest_md5`), and what goes before and after (`zab.client.core.session`).
+Not here: the mechanism itself (`zab.wire.login.digest_md5`), and what goes before and after
+(`zab.client.core.session`).
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from datatree.requests import Sasl
 from zab.client.core.requests import ClientRequest
 from zab.client.core.settings import SaslLogin
 from zab.jute.replies import decode_body
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, Response, respond
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, Response, respond
 
 __all__ = ["DigestLogin", "Exchange", "Login", "LoginError", "login_request"]
 

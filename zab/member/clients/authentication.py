@@ -4,7 +4,7 @@
     ip         its address              ("ip", address), always      -
     digest     auth: user:password      ("digest", user:hash)        when switched off
     x509       the certificate in TLS   ("x509", subject), always    auth, on a connection without one
-    sasl       sasl: tokens             ("sasl", user)               whatever proves nothing (`zab.wire.digest_md5`)
+    sasl       sasl: tokens             ("sasl", user)               whatever proves nothing (`zab.wire.login`)
     ensemble   auth: a name             none                         another ensemble's name: closed without an answer
     world      -                        everybody is anyone          as every scheme that is in no table here
     super      -                        passes every ACL             likewise: it comes along with the three above
@@ -50,8 +50,8 @@ from zab.member.clients.kerberos import Logins, LoginStep, name_of
 from zab.member.clients.sasl_users import Users
 from zab.member.settings.config import Config
 from zab.member.settings.schemes import SASL, X509
-from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, challenge, check
-from zab.wire.sasl_gssapi import TOKEN_BYTES_MAX
+from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, challenge, check
+from zab.wire.login.gssapi import TOKEN_BYTES_MAX
 
 NONCE_BYTES: Final = 30
 """As ZooKeeper's: 40 characters."""

@@ -12,7 +12,7 @@ taken for one of ours. ZooKeeper's rule DEFAULT comes to the same.
 A step of a login may read files (the cache of replays), so `Login.step` runs in a worker, one at a time for each
 connection; its outcome comes back as `LoginStepped`, and is answered then.
 
-Not here: the security context (`zab.server.kerberos`), its messages (`zab.wire.sasl_gssapi`).
+Not here: the security context (`zab.server.kerberos`), its messages (`zab.wire.login.gssapi`).
 """
 
 from __future__ import annotations

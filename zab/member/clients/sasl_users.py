@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from zab.configuration.jaas import JaasError, LoginModule, parse_jaas
-from zab.wire.digest_md5 import KEY_BYTES, ZOOKEEPER_REALM, key_of
+from zab.wire.login.digest_md5 import KEY_BYTES, ZOOKEEPER_REALM, key_of
 
 USERS_MAX: Final = 10_000
 NAME_BYTES_MAX: Final = 256

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zab.wire.digest_md5 import (
+from zab.wire.login.digest_md5 import (
     MESSAGE_BYTES_MAX,
     ZOOKEEPER_REALM,
     ZOOKEEPER_URI,
@@ -225,7 +225,7 @@ def test_users_that_are_not_there_take_as_much_work_as_those_that_are(monkeypatc
     """Who is there, nobody finds out by the time that a refusal takes."""
     counts = []
     hashed = []
-    from zab.wire import digest_md5
+    from zab.wire.login import digest_md5
 
     whole = digest_md5._hash
     monkeypatch.setattr(digest_md5, "_hash", lambda data: hashed.append(len(data)) or whole(data))

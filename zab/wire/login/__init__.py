@@ -1,0 +1,1 @@
+"""How somebody proves who it is: the bytes of each mechanism, for both ends."""
