@@ -119,7 +119,7 @@ def test_up_and_down_again_without_a_lost_write_or_session(
         said = call(capsys, "-s", ensemble.hosts, "lead", "1")
         assert said.code == 1
         assert "UNIMPLEMENTED" in said.err
-        assert "is of a version that hands no lead over" in said.err
+        assert "has a version that cannot hand over the lead" in said.err
         rolling.work(zk)
         for member in [each for each in ensemble.members if rolling.is_old[each]]:
             rolling.replace(member, old=False)

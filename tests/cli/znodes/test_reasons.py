@@ -44,7 +44,7 @@ MISSING = "no identity of the connection has the permission {} of {}"
         (["ls", "/none/"], "BADARGUMENTS /none/: a path does not end with a slash"),
         (["set", "//a", "x"], "BADARGUMENTS //a: a path has no two slashes in a row"),
         (["stat", "/a/../b"], "BADARGUMENTS /a/../b: no part of a path is .."),
-        (["delete", "/a\N{DELETE}"], "BADARGUMENTS /a\N{DELETE}: U+007F may not stand in a path"),
+        (["delete", "/a\N{DELETE}"], "BADARGUMENTS /a\N{DELETE}: U+007F is not allowed in a path"),
         (["delete", "/"], "BADARGUMENTS /: it is reserved: it is in every tree and cannot be deleted"),
         (["delete", "-R", "/"], "BADARGUMENTS /: it is reserved: it is in every tree and cannot be deleted"),
         (

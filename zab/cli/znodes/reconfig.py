@@ -63,7 +63,7 @@ _MAY_NOT: Final = (
     "everybody has it"
 )
 _NO_HANDOVER: Final = (
-    "the leader, or the server that was asked, is of a version that hands no lead over, as ZooKeeper is: end the "
+    "the leader, or the server that was asked, has a version that cannot hand over the lead, like ZooKeeper: end the "
     "leader instead, and another one leads"
 )
 _LINE: Final = "id=host:quorumPort:electionPort[:participant|observer];clientPort"

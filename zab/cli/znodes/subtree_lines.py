@@ -113,7 +113,7 @@ def checked_header(header: dict[str, Any], place: str) -> str:
         raise SubtreeFileError(place, f'a subtree begins with {{"format": "{FORMAT}", …}}; zab export writes one')
     checked_fields(header, _HEADER, set(), place)
     if type(header["version"]) is not int or header["version"] != VERSION:
-        raise SubtreeFileError(place, f"it is of version {header['version']!r}; this program knows {VERSION}")
+        raise SubtreeFileError(place, f"it has version {header['version']!r}; this program knows {VERSION}")
     return _checked_path(header["root"], place)
 
 

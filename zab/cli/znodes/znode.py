@@ -175,7 +175,7 @@ def delete_command(
     json: JsonOption = False,
 ) -> None:
     if recursive and version != -1:
-        raise typer.BadParameter("--version is of one znode, --recursive of many")
+        raise typer.BadParameter("--version applies to one znode, --recursive to many")
 
     async def work(zk: Client, _caller: Caller) -> None:
         count = 1
@@ -204,10 +204,10 @@ def ls_command(
     json: JsonOption = False,
 ) -> None:
     if recursive and watch:
-        raise typer.BadParameter("-w is of one znode; zab watch --recursive watches many")
+        raise typer.BadParameter("-w watches one znode; zab watch --recursive watches many")
     is_paged = page is not None or bool(after) or bool(prefix)
     if is_paged and (recursive or watch):
-        raise typer.BadParameter("--page, --after and --prefix are of the names of one znode, without -R and -w")
+        raise typer.BadParameter("--page, --after and --prefix apply to the names of one znode, without -R and -w")
 
     async def work(zk: Client, caller: Caller) -> None:
         if recursive:

@@ -192,6 +192,6 @@ def _lost(since: int, page: ChangePage) -> ChangesLostError:
         reason = f"the server can tell those from {page.oldest:#x} on; read the tree, and follow from there"
         return ChangesLostError(since, reason, oldest=page.oldest)
     if page.status is PageStatus.BEYOND:
-        reason = f"the history ends at {page.zxid:#x}; it is of another ensemble, or of this one before it was restored"
+        reason = f"the history ends at {page.zxid:#x}; it belongs to another ensemble, or to this one before a restore"
         return ChangesLostError(since, reason)
     return ChangesLostError(since, "the history of this ensemble does not have it; read the tree again")

@@ -103,7 +103,7 @@ def path_fault(path: str) -> str:
             return f"no part of a path is {name}"
         for character in name:
             if not _is_allowed(character):
-                return f"U+{ord(character):04X} may not stand in a path"
+                return f"U+{ord(character):04X} is not allowed in a path"
     return "not a valid path"
 
 
