@@ -17,7 +17,7 @@ from bench.cells import Cell, members_of
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.zab_server import PROGRAM, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from zab.host.process.secret_file import make_secret_file
+from zab.host.files.secret_file import make_secret_file
 from zab.testing.ports import free_ports
 
 KINDS = ("plain", "secret", "sslQuorum", "TLS clients")

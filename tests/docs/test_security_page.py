@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zab.host.process.secret_file import read_secrets
+from zab.host.files.secret_file import read_secrets
 from zab.member.clients.sasl_users import users_of_file
 from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, key_of
 

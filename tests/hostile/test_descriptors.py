@@ -12,8 +12,8 @@ import pytest
 from tests.hostile.ensembles import Target, attacked_member, innocents
 from tests.hostile.raw import connect, say
 from tests.rigs.processes import unstarted
+from zab.host.files.secret_file import make_secret_file
 from zab.host.process.descriptors import LIMIT_MIN
-from zab.host.process.secret_file import make_secret_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 

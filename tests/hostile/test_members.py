@@ -11,7 +11,7 @@ import pytest
 
 from tests.hostile.ensembles import Attacked, Target
 from tests.hostile.raw import Frames, connect, is_closed_by_the_other, reset, say, word
-from zab.host.process.secret_file import read_secrets
+from zab.host.files.secret_file import read_secrets
 from zab.member.membership.greeting import VERSION, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
 from zab.protocol import message as msg

@@ -17,13 +17,13 @@ from tests.host.loop.far_server import SECRET
 from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
 from tests.server.transfers import served_by
+from zab.host.loop.dial import Address, address_of, dial, first_of
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import Address, address_of, dial, first_of
 from zab.host.process.failure import ServerFailedError
-from zab.member.membership.greeting import Purpose, party
+from zab.member.membership.greeting import PURPOSES, Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.binding import bind
-from zab.server.greeting import Greeting
 from zab.server.quorum_host import quorum_addresses
 from zab.server.snapshot_transfer import TransferServer
 from zab.simulator.world.disk import FaultyDisk
@@ -155,7 +155,7 @@ async def test_one_that_takes_connections_and_is_silent_is_passed() -> None:
     """A relay before a dead server does so."""
     transfers = TransferServer(FaultyDisk(), 1, LONG, lambda _agreed: True)
     patient = party(2, [SECRET], is_open=False)
-    asking = Greeting(lambda: [1], lambda: patient, lambda *_: None, next_address_after_seconds=0.01)
+    asking = Greeting(PURPOSES, lambda: [1], lambda: patient, lambda *_: None, next_address_after_seconds=0.01)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         silent = Address("127.0.0.1", mute.getsockname()[1])
         async with served_by(transfers) as there:

@@ -10,10 +10,10 @@ import trio
 
 from tests.rigs.processes import unstarted
 from tests.server.transfers import greeting
+from zab.host.loop.dial import Address, BeyondThisMachineError, dial
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import Address, BeyondThisMachineError, dial
-from zab.member.membership.greeting import party
-from zab.server.greeting import Greeting
+from zab.member.membership.greeting import PURPOSES, party
 from zab.testing.ports import free_ports
 from zab.wire.handshake import Secret
 
@@ -69,7 +69,7 @@ def test_proof_reaches_further_and_so_does_the_word_of_the_operator(
 ) -> None:
     me = party(1, [Secret(bytes(32))], is_open=is_open)
     nobody: Callable[..., None] = lambda *_: None  # noqa: E731
-    assert Greeting(lambda: [2], lambda: me, nobody, is_insecure=is_insecure).is_local_only == is_local_only  # type: ignore[arg-type]
+    assert Greeting(PURPOSES, lambda: [2], lambda: me, nobody, is_insecure=is_insecure).is_local_only == is_local_only  # type: ignore[arg-type]
     assert not greeting(1).is_local_only
 
 

@@ -10,10 +10,10 @@ import trio
 from tests.host.loop.far_server import SECRET
 from tests.server.transfers import greeting
 from zab.host.loop.conversation import introduce, meet, reason_of
+from zab.host.loop.dial import Address
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import Address
 from zab.member.membership import election_connections
-from zab.member.membership.greeting import Purpose
+from zab.member.membership.greeting import AT_ELECTION_PORT, Purpose
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import ALL, LIVES
 from zab.protocol.message import CONFIG_BYTES_MAX, Ack, Notification, encode
@@ -102,7 +102,7 @@ async def is_dialled(listener, sid=2, me=None, life=None):
         stream = await listener.accept()
     try:
         with trio.fail_after(PATIENCE_SECONDS):
-            return await meet(stream, (life or greeting(sid, me)).listening_for_votes(None))
+            return await meet(stream, (life or greeting(sid, me)).listening_for(AT_ELECTION_PORT, None))
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
@@ -219,7 +219,7 @@ async def test_who_is_not_known_hears_it_as_long_as_it_is_so():
             for _ in range(2):
                 stream = await listener.accept()
                 with pytest.raises(MessageError, match="not in the configuration"):
-                    await meet(stream, greeting(2, others=(3,)).listening_for_votes(None))
+                    await meet(stream, greeting(2, others=(3,)).listening_for(AT_ELECTION_PORT, None))
                 await stream.aclose()
             await events.wait_for(ElectionLinkDown(2, knows_us=False))
             with pytest.raises(MessageError, match="has none of the secrets"):

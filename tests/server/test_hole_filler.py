@@ -18,7 +18,7 @@ from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, lost, twin
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import Conversation, meet
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
 from zab.member.storage import snapshot_request
 from zab.member.storage.hole_fill import find, put
 from zab.member.storage.snapshot_request import (

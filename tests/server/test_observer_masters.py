@@ -13,8 +13,8 @@ from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember, four_letter_word
 from zab.client.sync import connect
-from zab.host.process.dial import Address
-from zab.host.process.secret_file import make_secret_file
+from zab.host.files.secret_file import make_secret_file
+from zab.host.loop.dial import Address
 from zab.member.membership.greeting import Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.address_book import AddressBook

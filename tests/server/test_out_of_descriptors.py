@@ -19,9 +19,10 @@ from datatree.log.transaction_log import TransactionLog
 from tests.datatree.histories import Author, fresh_log, synchronized
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.server.test_tasks import LINEAGE, running, transfers_from, until
-from zab.host.process.dial import Address, dial
-from zab.host.process.private_file import PrivateFileError, Watched
-from zab.host.process.secret_file import add_secret, make_secret_file, read_secrets
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.secret_file import add_secret, make_secret_file, read_secrets
+from zab.host.files.watched import Watched
+from zab.host.loop.dial import Address, dial
 from zab.host.storage import disk as disk_module
 from zab.host.storage.disk import RealDisk
 from zab.member.clients.sasl_users import Users
@@ -32,7 +33,7 @@ from zab.member.storage.storage import Storage
 from zab.protocol import events as ev
 from zab.protocol.states import AMPLE
 from zab.server.snapshotter import Snapshotter
-from zab.server.tls_stores import client_port_stores
+from zab.server.tls_settings import client_port_stores
 from zab.server.users_file import put_user, watched_users
 from zab.tls.stores import StoreError
 

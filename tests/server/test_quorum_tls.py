@@ -19,11 +19,13 @@ from cryptography.x509.oid import NameOID
 from tests.rigs.certificates import Certificates
 from tests.rigs.java_key_stores import with_java_stores
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
+from zab.host.loop.greeting import Greeting
 from zab.host.tls.engine import TlsError, TlsSide
-from zab.member.membership.greeting import party
+from zab.host.tls.mutual_tls import MutualTls
+from zab.member.membership.greeting import PURPOSES, party
 from zab.member.settings.zoo_cfg import parse
-from zab.server.greeting import Greeting
-from zab.server.quorum_tls import QuorumTls
+from zab.server.address_book import AddressBook
+from zab.server.tls_settings import tls_of_members
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
@@ -64,8 +66,9 @@ def config_lines(directory: Path, *lines: str, kind: str = "pem") -> str:
     return "\n".join(["dataDir=/d", "initLimit=5", "syncLimit=5", *servers, *store_lines(directory, kind), *lines])
 
 
-def quorum_tls(directory: Path, *lines: str, sid: int = 1, kind: str = "pem") -> QuorumTls:
-    return QuorumTls(parse(config_lines(directory, "sslQuorum=true", *lines, kind=kind), "zoo.cfg", my_id=sid))
+def quorum_tls(directory: Path, *lines: str, sid: int = 1, kind: str = "pem") -> MutualTls:
+    config = parse(config_lines(directory, "sslQuorum=true", *lines, kind=kind), "zoo.cfg", my_id=sid)
+    return tls_of_members(config, AddressBook(config).certified)
 
 
 @pytest.fixture
@@ -153,8 +156,9 @@ def test_store_that_the_others_would_refuse_is_of_no_use(certificates: Certifica
         "no file": lambda: tmp_path / "nowhere",
     }[what]()
     text = config_lines(own, "sslQuorum=true", f"ssl.quorum.keyStore.location={other}/keystore.pem")
+    config = parse(text, "zoo.cfg", my_id=1)
     with pytest.raises(StoreError, match=r"^ssl\.quorum\.keyStore\.location: "):
-        QuorumTls(parse(text, "zoo.cfg", my_id=1))
+        tls_of_members(config, AddressBook(config).certified)
 
 
 def test_stores_of_pkcs12_are_read_too(certificates: Certificates) -> None:
@@ -292,7 +296,7 @@ def test_it_dials_its_own_machine_only_while_anything_is_taken_without_proof(
 ) -> None:
     tls = quorum_tls(certificates.directory / HOSTS[0], *lines)
     me = party(1, [], is_open=True)
-    greeting = Greeting(lambda: [2, 3], lambda: me, lambda *_: None, tls=tls)
+    greeting = Greeting(PURPOSES, lambda: [2, 3], lambda: me, lambda *_: None, tls=tls)
     assert greeting.is_local_only == is_local_only
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from zab.host.process.private_file import PrivateFileError, Watched
-from zab.host.process.secret_file import (
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.secret_file import (
     FILE_BYTES_MAX,
     add_secret,
     keep_newest,
     make_secret_file,
     read_secrets,
 )
+from zab.host.files.watched import Watched
 from zab.wire.handshake import SECRETS_MAX, Secret
 
 OLD, NEW = "01" * 32, "02" * 32

@@ -10,7 +10,7 @@ import pytest
 
 from tests.rigs.processes import Ensemble, ServerProcess, servers, unstarted
 from tests.server.writer import Writer, restart
-from zab.host.process.secret_file import add_secret, keep_newest, make_secret_file
+from zab.host.files.secret_file import add_secret, keep_newest, make_secret_file
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.wire.frames import frame
 

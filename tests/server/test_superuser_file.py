@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datatree.acl import digest_identity
-from zab.host.process.private_file import PrivateFileError
+from zab.host.files.private_file import PrivateFileError
 from zab.server.superuser_file import make_superuser_file, read_super_digest
 
 

@@ -13,10 +13,10 @@ from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage.storage_setup import LINEAGE, batches_from, open_storage
 from tests.server.transfers import greeting, served_by
+from zab.host.loop.dial import Address
 from zab.host.loop.loop import Loop, SystemClock, now_ms
 from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
-from zab.host.process.dial import Address
 from zab.host.process.failure import ServerFailedError
 from zab.host.storage.disk import RealFile
 from zab.host.storage.log_thread import LogThread

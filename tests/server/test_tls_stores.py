@@ -25,8 +25,7 @@ from tests.rigs.java_key_stores import with_java_stores
 from zab.configuration.blocks.cipher_suites import TLS_1_2, TLS_1_3
 from zab.host.tls.engine import TlsError, TlsSide
 from zab.member.settings.zoo_cfg import parse
-from zab.server.http_ports import admin_stores
-from zab.server.tls_stores import client_port_context, client_port_stores
+from zab.server.tls_settings import admin_stores, client_port_stores
 from zab.tls.revocation import LISTS_BYTES_MAX
 from zab.tls.stores import StoreError
 
@@ -40,7 +39,7 @@ def context(keys: Path | str, trusted: Path | str | None, *more: str) -> ssl.SSL
     lines = ["dataDir=/d", "secureClientPort=2281", f"ssl.keyStore.location={keys}", *more]
     if trusted is not None:
         lines.append(f"ssl.trustStore.location={trusted}")
-    return client_port_context(parse("\n".join(lines), "zoo.cfg"))
+    return client_port_stores(parse("\n".join(lines), "zoo.cfg")).content
 
 
 def passwords(directory: Path) -> list[str]:

@@ -12,7 +12,7 @@ from datatree.tree import DataTree
 from tests.member.storage.storage_setup import LINEAGE
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import introduce, meet
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
 from zab.host.storage.disk import RealDisk, RealFile
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.snapshot_fetch import FetchError

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zab.host.process.private_file import PrivateFileError, Watched
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.watched import Watched
 from zab.member.clients.sasl_users import Users
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse

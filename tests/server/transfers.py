@@ -10,10 +10,10 @@ import trio
 
 from tests.host.loop.far_server import SECRET
 from zab.host.loop.conversation import meet
+from zab.host.loop.dial import Address
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import Address
-from zab.member.membership.greeting import party
-from zab.server.greeting import Greeting
+from zab.member.membership.greeting import PURPOSES, party
 from zab.server.snapshot_transfer import TransferServer
 from zab.wire.handshake import Party
 
@@ -21,7 +21,7 @@ from zab.wire.handshake import Party
 def greeting(sid: int, me: Party | None = None, others: Collection[int] = (1, 2, 3)) -> Greeting:
     """Of one of servers 1 to 3, as it is or as it pretends to be. It hands nothing over."""
     me = me or party(sid, [SECRET], is_open=False)
-    return Greeting(lambda: [other for other in others if other != sid], lambda: me, lambda *_: None)  # type: ignore[arg-type]
+    return Greeting(PURPOSES, lambda: [other for other in others if other != sid], lambda: me, lambda *_: None)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES
 from datatree.snapshot import HEADER_BYTES
 from tests.hostile.raw import Client
 from tests.rigs.processes import Ensemble, unstarted
-from zab.host.process.secret_file import make_secret_file
+from zab.host.files.secret_file import make_secret_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 

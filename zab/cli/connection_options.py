@@ -107,7 +107,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _read_identities(path: str) -> str:
-    from zab.host.process.private_file import PrivateFileError, read_private
+    from zab.host.files.private_file import PrivateFileError, read_private
 
     try:
         return read_private(path, _IDENTITIES_BYTES_MAX, "it has one identity a line").decode()

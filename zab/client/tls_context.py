@@ -1,9 +1,7 @@
 """The TLS context of a client, from its settings: the trusted authorities, and the client's certificate.
 
-Limits: TLS 1.2 at least.
-
-A client's key that other users may read causes a warning (`OpenKeyWarning`); a server's key is refused. Where secrets
-are mounted for a group, as in Kubernetes, a program cannot choose.
+A key that others may read is warned of (`OpenKeyWarning`), not refused, as a server's is: where secrets are mounted for
+a group, as in Kubernetes, a program cannot choose.
 
 Not here: the stores (`zab.tls.stores`), which need a library that a client without TLS never loads.
 """
@@ -13,6 +11,7 @@ import ssl
 import warnings
 
 from zab.client.core.settings import Tls
+from zab.tls.contexts import context_of_client
 from zab.tls.private import why_not_private
 from zab.tls.stores import Store, StoreKeys, kind_of, read_password
 
@@ -25,8 +24,7 @@ class OpenKeyWarning(UserWarning):
 
 def context_of(tls: Tls) -> ssl.SSLContext:
     """Raises StoreError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = context_of_client()
     context.check_hostname = tls.check_host
     password = "" if tls.password_file is None else read_password(tls.password_file, "the password file")
     if tls.trust_store is None:

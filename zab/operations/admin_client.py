@@ -27,6 +27,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from attrs import field, frozen
 
+from zab.tls.contexts import context_of_client
+
 __all__ = ["ANSWER_BYTES_MAX", "AdminError", "AdminPort", "Told", "admin_port"]
 
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -212,8 +214,14 @@ def admin_port(text: str, *, context: ssl.SSLContext | None = None, authorizatio
     if url.port is None:
         raise ValueError(f"{text!r} has no port: the admin port is 8080 unless admin.serverPort says another")
     is_tls = url.scheme == "https"
-    secured = (context or ssl.create_default_context()) if is_tls else None
+    secured = (context or _believing_this_machine()) if is_tls else None
     return AdminPort(url.hostname, url.port, url.path.rstrip("/") or _COMMANDS, secured, authorization)
+
+
+def _believing_this_machine() -> ssl.SSLContext:
+    context = context_of_client()
+    context.load_default_certs()
+    return context
 
 
 def _headers(response: http.client.HTTPResponse) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from zab.configuration.dynamic import Ensemble, MemberAddress, ServerLine
 from zab.configuration.reconfiguration import ensemble_of
-from zab.host.process.dial import Address, address_of
+from zab.host.loop.dial import Address, address_of
 from zab.member.settings.config import Config
 from zab.protocol.events import MembershipsChanged
 from zab.protocol.membership import Membership

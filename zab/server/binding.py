@@ -23,8 +23,8 @@ import trio
 
 from zab.configuration.dynamic import MemberAddress, bracketed
 from zab.host.journal.journal import Journal
+from zab.host.loop.dial import numeric
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import numeric
 from zab.host.process.failure import BIND_ERROR, ServerFailedError
 from zab.member.settings.config import Config
 

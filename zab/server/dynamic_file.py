@@ -21,7 +21,7 @@ from pathlib import Path
 
 from zab.configuration.dynamic import Ensemble, is_dynamic
 from zab.configuration.properties import escaped, without
-from zab.host.process.private_file import sync_directory
+from zab.host.files.private_file import sync_directory
 from zab.member.settings.zoo_cfg import entries_of, plain_key
 
 _KEY = "dynamicConfigFile"

@@ -38,7 +38,8 @@ import trio
 
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import FAILURES, Conversation, reason_of
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
+from zab.host.loop.greeting import Greeting
 from zab.host.tls.engine import TlsError
 from zab.host.tls.tls_stream import TlsStream
 from zab.member.membership.election_connections import (
@@ -52,12 +53,11 @@ from zab.member.membership.election_connections import (
     Wait,
 )
 from zab.member.membership.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
-from zab.member.membership.greeting import Purpose, life_of
+from zab.member.membership.greeting import AT_ELECTION_PORT, Purpose, life_of
 from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.protocol.features import RECONFIGURATION
 from zab.protocol.message import Config, encode
 from zab.quorum.ids import ServerId
-from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.handshake import NotKnownError, TakenError
 from zab.wire.pending_connections import PendingConnections
@@ -235,7 +235,7 @@ class ElectionLinks:
             if crowded_out is not None:
                 crowded_out.cancel()
             try:
-                return await self._greeting.meet_for_votes(stream, self._objection)
+                return await self._greeting.meet(stream, AT_ELECTION_PORT, self._objection)
             except (FrameError, MessageError, TlsError) as error:
                 # Who hangs up was not refused: a member that gave up dialling, or somebody who looks at open ports.
                 self._greeting.refused(host, str(error))

@@ -12,15 +12,16 @@ from typing import Final
 import attrs
 
 from zab.configuration.fields import ConfigWarning
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.secret_file import read_secrets
+from zab.host.files.watched import Watched
 from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
-from zab.host.process.private_file import PrivateFileError, Watched
-from zab.host.process.secret_file import read_secrets
+from zab.host.tls.mutual_tls import MutualTls
 from zab.member.clients.sasl_users import Users, no_section
 from zab.member.settings.config import Config
-from zab.server.http_ports import admin_stores
+from zab.server.address_book import AddressBook
 from zab.server.kerberos import GssapiLogins, gssapi_logins
-from zab.server.quorum_tls import QuorumTls
-from zab.server.tls_stores import client_port_stores
+from zab.server.tls_settings import admin_stores, client_port_stores, tls_of_members
 from zab.server.users_file import kerberos_login, server_login, watched_users
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Secret
@@ -35,18 +36,18 @@ class Files:
     kerberos: GssapiLogins | None
     stores: Watched[ssl.SSLContext] | None
     """For clients."""
-    quorum_tls: QuorumTls | None
+    quorum_tls: MutualTls | None
     admin_stores: Watched[ssl.SSLContext] | None
 
 
-def files_of(config: Config) -> Files:
-    """Reads all of them. Raises ServerFailedError."""
+def files_of(config: Config, book: AddressBook) -> Files:
+    """Reads all of them. `book` knows whose certificate is good. Raises ServerFailedError."""
     return Files(
         _secrets(config),
         _users(config),
         _kerberos(config),
         _client_port_stores(config),
-        _quorum_tls(config),
+        _quorum_tls(config, book),
         _admin_stores(config),
     )
 
@@ -107,14 +108,18 @@ def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
 
 
-def _quorum_tls(config: Config) -> QuorumTls | None:
-    if not config.quorum.has_tls or config.is_standalone:
+def _quorum_tls(config: Config, book: AddressBook) -> MutualTls | None:
+    if not config.has_tls_members or config.is_standalone:
         return None
     try:
-        return QuorumTls(config)
+        return tls_of_members(config, book.certified)
     except StoreError as error:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
 
 
-READERS: Final = (_secrets, _users, _kerberos, _client_port_stores, _quorum_tls, _admin_stores)
+def _quorum_tls_of_file(config: Config) -> MutualTls | None:
+    return _quorum_tls(config, AddressBook(config))
+
+
+READERS: Final = (_secrets, _users, _kerberos, _client_port_stores, _quorum_tls_of_file, _admin_stores)
 """What reads each of them. They raise ServerFailedError."""

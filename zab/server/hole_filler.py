@@ -14,12 +14,12 @@ import trio
 from datatree.recovery.holes import Hole, HoleError
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import Conversation, reason_of
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
+from zab.host.loop.greeting import Greeting
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.hole_fill import FILL_MS, Waiting, request, should_ask, take
 from zab.member.storage.snapshot_request import ANSWERS, HISTORY_BYTES_MAX, PIECE_BYTES_MAX, REQUESTS, SnapshotRefused
 from zab.quorum.ids import ServerId
-from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.records import MessageError
 

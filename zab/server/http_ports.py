@@ -18,37 +18,21 @@ import trio
 from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_files
+from zab.host.files.watched import Watched
 from zab.host.journal.journal import Journal
+from zab.host.loop.dial import numeric
 from zab.host.loop.listener import open_listener
-from zab.host.process.dial import numeric
-from zab.host.process.private_file import Watched
 from zab.member.membership.reconfiguring import in_force
 from zab.member.settings.config import Config
 from zab.member.storage.events import SnapshotAsked
 from zab.member.words.figures import Inspected
 from zab.server.being_read import BeingRead
-from zab.server.tls_stores import context_that_speaks, stores_for_members
 from zab.service.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from zab.host.http.http_server import HttpServer
 
 journal = Journal("http")
-
-
-def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
-    """The stores of members, as ZooKeeper's admin server has them. Raises StoreError."""
-    return stores_for_members(config).watched(lambda: _context(config))
-
-
-def _context(config: Config) -> ssl.SSLContext:
-    stores = stores_for_members(config)
-    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.quorum_tls_versions, config.quorum_tls.cipher_suites)
-    stores.load_key(context)
-    if config.admin.needs_client_auth:
-        context.verify_mode = ssl.CERT_REQUIRED
-        stores.load_trusted(context)
-    return context
 
 
 @attrs.define

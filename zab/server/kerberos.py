@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from zab.host.process.private_file import PrivateFileError, read_private
+from zab.host.files.private_file import PrivateFileError, read_private
 from zab.member.clients.kerberos import Krb5Login, Login, LoginStep
 from zab.member.events import Answer
 from zab.wire.login.gssapi import GssapiError, chosen, offer

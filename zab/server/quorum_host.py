@@ -6,7 +6,7 @@ import attrs
 
 from zab.configuration.dynamic import MemberAddress
 from zab.host.journal.journal import Journal
-from zab.host.process.dial import local_addresses
+from zab.host.loop.dial import local_addresses
 from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.member.settings.config import Config
 

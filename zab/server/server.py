@@ -38,9 +38,8 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import attrs
 import trio
@@ -50,24 +49,25 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.holes import Hole
 from datatree.recovery.recovered import Recovered
 from zab.configuration.dynamic import bracketed
+from zab.host.files.watched import Reread
 from zab.host.journal.journal import Journal
-from zab.host.loop.handshakes import TlsPolicy
+from zab.host.loop.dial import Dial, dial
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.links import Links
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
 from zab.host.process.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
-from zab.host.process.dial import Dial, dial
 from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.host.process.memory import give_back_when_quiet
-from zab.host.process.private_file import PrivateFileError, Watched
 from zab.host.storage.disk import RealDisk
 from zab.host.storage.log_thread import SWITCH_SECONDS, LogThread
 from zab.host.tls.engine import TlsSide
+from zab.host.tls.policy import TlsPolicy
 from zab.member.clients.events import UsersRead
 from zab.member.events import Answer
 from zab.member.member import Member
-from zab.member.membership.greeting import party
+from zab.member.membership.greeting import PURPOSES, party
 from zab.member.ports import Ports
 from zab.member.settings.config import Config
 from zab.member.storage.disk_space import DiskSpace, room_bytes
@@ -85,7 +85,6 @@ from zab.server.audit import AuditLog, open_audit
 from zab.server.binding import Sockets, bind
 from zab.server.election_links import ElectionLinks
 from zab.server.files import Files, files_of, warnings_of
-from zab.server.greeting import Greeting
 from zab.server.hole_filler import HoleFiller
 from zab.server.http_ports import AskedSnapshots, HttpPorts
 from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port, writes_files
@@ -97,11 +96,8 @@ from zab.server.start import open_disk, recover_from
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
 from zab.server.tracing import Tracer, open_tracing
-from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 
-RELOAD_SECONDS = 2.0
-"""How often files that may change under a running server are looked at."""
 DOUBT_SECONDS = 4.0
 """For a member to see a new file, and for a learner that was cut off to follow again."""
 STOP_SECONDS = 5.0
@@ -185,7 +181,8 @@ async def open_server(
     for warning in (*config.warnings, *warnings_of(config)):
         journal.warning(str(warning))
     config = _with_room(config)
-    files = files_of(config)
+    book = AddressBook(config)
+    files = files_of(config, book)
     warn_if_open(config)
     addresses = await quorum_addresses(config)
     disk = open_disk(config)
@@ -201,7 +198,7 @@ async def open_server(
         recovered_in_ms = now_ms() - began_ms
         sockets = await bind(config, addresses)
         undo.callback(sockets.close)
-        server = Server(config, disk, recovered, sockets, role_changed, audit, files)
+        server = Server(config, disk, recovered, sockets, role_changed, audit, files, book)
         server.tracing = tracing
         server.hole = hole
         server.member.metrics.dbinittime.add(recovered_in_ms)
@@ -229,15 +226,13 @@ class Server:
         role_changed: Callable[[RoleChanged], None],
         audit: AuditLog | None,
         files: Files,
+        addresses: AddressBook,
     ) -> None:
         self.config = config
         self.audit = audit
         self.tracing: Tracer | None = None
-        self._secrets = files.secrets
-        self._users = files.users
-        self._stores = files.stores
+        self._files = files
         self._policies: list[TlsPolicy] = []
-        self._quorum_tls = files.quorum_tls
         self.disk = disk
         self._sockets = sockets
         self._role_changed = role_changed
@@ -271,11 +266,9 @@ class Server:
         self.member.state.authentication.kerberos = self._kerberos = files.kerberos
         if audit is not None:
             audit.metrics = self.member.metrics
-        self.addresses = AddressBook(config)
+        self.addresses = addresses
         known = self.member.peer.memberships
         self.addresses.changed(MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
-        if self._quorum_tls is not None:
-            self._quorum_tls.certified = self.addresses.certified
         self.clients = ClientSockets(
             self.loop,
             client_protocol(config),
@@ -340,8 +333,8 @@ class Server:
             self._tell_secret_name()
             if self._kerberos is not None:
                 self._kerberos.put, self._kerberos.spawn = self.mailbox.put, nursery.start_soon
-            if self._users is not None:
-                self.mailbox.put(UsersRead(self._users.content))
+            if self._files.users is not None:
+                self.mailbox.put(UsersRead(self._files.users.content))
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -359,19 +352,8 @@ class Server:
             if self.config.storage.scrub_interval_seconds:
                 seconds, rate = self.config.storage.scrub_interval_seconds, self.config.storage.scrub_bytes_per_second
                 nursery.start_soon(Scrubber(self.storage, self.mailbox.put, seconds, rate).run)
-            if self._secrets is not None:
-                tell = partial(self._tell_secrets, nursery)
-                nursery.start_soon(self._read_again, self._secrets, tell, _keep_secrets)
-            if self._users is not None:
-                nursery.start_soon(self._read_again, self._users, self._tell_users, _keep_users)
-            if self._stores is not None and self.config.client_tls.reloads:
-                nursery.start_soon(self._read_again, self._stores, self._tell_stores, _keep_stores)
-            if self._quorum_tls is not None and self.config.quorum_tls.reloads:
-                watched = self._quorum_tls.watched
-                nursery.start_soon(self._read_again, watched, self._tell_quorum_stores, _keep_quorum_stores)
-            if self._http.stores is not None and self.config.quorum_tls.reloads:
-                stores, take_new = self._http.stores, self._http.take_new_stores
-                nursery.start_soon(self._read_again, stores, take_new, _keep_admin_stores)
+            for each in self._reread(nursery):
+                nursery.start_soon(each.run)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
             line = None if self.config.is_standalone else self.config.own_line
@@ -411,11 +393,12 @@ class Server:
             nursery.start_soon(self.transfers.serve, sock, side, agreed, received)
 
         return Greeting(
+            PURPOSES,
             self.addresses.who_may_come,
             self._party,
             serve_snapshot,
-            is_insecure=self.config.quorum.insecure,
-            tls=self._quorum_tls,
+            is_insecure=self.config.quorum_insecure,
+            tls=self._files.quorum_tls,
             refused=self._member_refused,
             dial=self.dial,
             next_address_after_seconds=self.config.addresses.next_address_after_seconds,
@@ -427,7 +410,7 @@ class Server:
             self.audit.member_refused(host, reason)
 
     def _party(self) -> Party:
-        secrets = () if self._secrets is None else self._secrets.content
+        secrets = () if self._files.secrets is None else self._files.secrets.content
         return party(self.config.server_id, secrets, is_open=needs_no_secret(self.config))
 
     def _believes(self, agreed: Agreed) -> bool:
@@ -439,16 +422,16 @@ class Server:
         name = b""
         if self.config.is_standalone:
             name = ALONE
-        elif self._secrets is not None and self.config.quorum.secret_required:
-            name = self._secrets.content[0].name
+        elif self._files.secrets is not None and self.config.quorum_secret_required:
+            name = self._files.secrets.content[0].name
         elif not is_open(self.config):
-            assert self._quorum_tls is not None
-            name = self._quorum_tls.trusted_name
+            assert self._files.quorum_tls is not None
+            name = self._files.quorum_tls.trusted_name
         self.mailbox.put(SecretNamed(name))
 
     def _tell_secrets(self, nursery: trio.Nursery) -> None:
-        assert self._secrets is not None
-        journal.info("there are other secrets", names=",".join(each.name.hex() for each in self._secrets.content))
+        assert self._files.secrets is not None
+        journal.info("there are other secrets", names=",".join(each.name.hex() for each in self._files.secrets.content))
         nursery.start_soon(self._doubt_in_turn)
         self._tell_secret_name()
 
@@ -464,37 +447,39 @@ class Server:
         self.links.doubt()
 
     def _tell_quorum_stores(self) -> None:
-        assert self._quorum_tls is not None
+        assert self._files.quorum_tls is not None
         journal.info("there are other certificates of members")
-        self._quorum_tls.take_new()
+        self._files.quorum_tls.take_new()
         self._tell_secret_name()
 
     def _tell_users(self) -> None:
-        assert self._users is not None
-        journal.info("there are other users", count=len(self._users.content))
-        self.mailbox.put(UsersRead(self._users.content))
+        assert self._files.users is not None
+        journal.info("there are other users", count=len(self._files.users.content))
+        self.mailbox.put(UsersRead(self._files.users.content))
 
     def _tell_stores(self) -> None:
-        assert self._stores is not None
+        assert self._files.stores is not None
         journal.info("there are other certificates")
         for policy in self._policies:
-            policy.context = self._stores.content
+            policy.context = self._files.stores.content
 
-    async def _read_again(self, watched: Watched[Any], tell: Callable[[], None], keep: Callable[[str], None]) -> None:
-        """Look at a file now and then, and tell of what is new in it; or, once, why what there was is kept."""
-        failure = ""
-        while True:
-            await trio.sleep(RELOAD_SECONDS)
-            try:
-                is_changed = await trio.to_thread.run_sync(watched.read_again)
-            except (PrivateFileError, StoreError) as error:
-                if str(error) != failure:
-                    keep(str(error))
-                failure = str(error)
-                continue
-            failure = ""
-            if is_changed:
-                tell()
+    def _reread(self, nursery: trio.Nursery) -> Iterator[Reread]:
+        """All files that are read again while this server runs."""
+        config, files = self.config, self._files
+        if files.secrets is not None:
+            tell_secrets = partial(self._tell_secrets, nursery)
+            yield Reread(files.secrets, tell_secrets, "the secrets cannot be read again -> those before stay")
+        if files.users is not None:
+            yield Reread(files.users, self._tell_users, "the users cannot be read again -> those before stay")
+        if files.stores is not None and config.client_cert_reload:
+            kept = "the certificates cannot be read again -> those before stay"
+            yield Reread(files.stores, self._tell_stores, kept)
+        if files.quorum_tls is not None and config.ssl_quorum_reload_cert_files:
+            kept = "the certificates of members cannot be used -> those before stay"
+            yield Reread(files.quorum_tls.watched, self._tell_quorum_stores, kept)
+        if files.admin_stores is not None and config.ssl_quorum_reload_cert_files:
+            kept = "the certificates of the admin server cannot be used -> those before stay"
+            yield Reread(files.admin_stores, self._http.take_new_stores, kept)
 
     def _election(self, greeting: Greeting) -> ElectionLinks | None:
         if self.config.is_standalone:
@@ -548,7 +533,7 @@ class Server:
             self.clients.listen(sock, self._policy(takes_plain=False))
 
     def _listen_for_members(self, sock: socket.socket) -> None:
-        self.links.listen(sock, None if self._quorum_tls is None else self._quorum_tls.policy)
+        self.links.listen(sock, None if self._files.quorum_tls is None else self._files.quorum_tls.policy)
 
     def _listen_for_clients(self, sock: socket.socket) -> None:
         self.clients.listen(sock, self._policy(takes_plain=True))
@@ -564,9 +549,9 @@ class Server:
 
     def _policy(self, *, takes_plain: bool) -> TlsPolicy | None:
         """None: everybody comes in as he is."""
-        if self._stores is None or (takes_plain and not self.config.clients.port_unification):
+        if self._files.stores is None or (takes_plain and not self.config.client_port_unification):
             return None
-        policy = TlsPolicy(self._stores.content, takes_plain=takes_plain)
+        policy = TlsPolicy(self._files.stores.content, takes_plain=takes_plain)
         self._policies.append(policy)
         return policy
 
@@ -613,26 +598,6 @@ def _shown(address: tuple[str, int] | None) -> str | None:
         return None
     host, port = address
     return f"{bracketed(host)}:{port}"
-
-
-def _keep_secrets(reason: str) -> None:
-    journal.error("the secrets cannot be read again -> those before stay", reason=reason)
-
-
-def _keep_quorum_stores(reason: str) -> None:
-    journal.error("the certificates of members cannot be used -> those before stay", reason=reason)
-
-
-def _keep_admin_stores(reason: str) -> None:
-    journal.error("the certificates of the admin server cannot be used -> those before stay", reason=reason)
-
-
-def _keep_users(reason: str) -> None:
-    journal.error("the users cannot be read again -> those before stay", reason=reason)
-
-
-def _keep_stores(reason: str) -> None:
-    journal.error("the certificates cannot be read again -> those before stay", reason=reason)
 
 
 def _report_storage(sentence: str, reason: str) -> None:

@@ -21,7 +21,8 @@ from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import FAILURES, Conversation, reason_of
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
+from zab.host.loop.greeting import Greeting
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.tls_stream import TlsStream
 from zab.member.membership.greeting import Purpose
@@ -41,7 +42,6 @@ from zab.member.storage.snapshot_request import (
 )
 from zab.protocol.events import FetchSnapshot
 from zab.server.being_read import BeingRead
-from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.handshake import Agreed
 from zab.wire.records import MessageError

@@ -9,7 +9,7 @@ import secrets
 from typing import Final
 
 from datatree.acl import digest_identity
-from zab.host.process.private_file import PrivateFileError, read_private, write_private
+from zab.host.files.private_file import PrivateFileError, read_private, write_private
 
 PASSWORD_BYTES: Final = 24
 BYTES_MAX: Final = 4096

@@ -19,9 +19,10 @@ from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import FAILURES, Greeted, reason_of
+from zab.host.loop.dial import Address
+from zab.host.loop.greeting import Greeting, Stream
 from zab.host.loop.links import Links
 from zab.host.loop.mailbox import Mailbox
-from zab.host.process.dial import Address
 from zab.host.process.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.host.tls.tls_stream import TlsStream
 from zab.member.events import Answer, Input
@@ -44,7 +45,6 @@ from zab.protocol import events as ev
 from zab.protocol.message import Message
 from zab.protocol.states import STATE_NAMES
 from zab.quorum.ids import Link, ServerId
-from zab.server.greeting import Greeting, Stream
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
 from zab.service.surroundings import Surroundings

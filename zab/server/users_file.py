@@ -10,7 +10,8 @@ from functools import partial
 from typing import Final
 
 from zab.configuration.jaas import LoginModule
-from zab.host.process.private_file import PrivateFileError, Watched, read_private, replace_private
+from zab.host.files.private_file import PrivateFileError, read_private, replace_private
+from zab.host.files.watched import Watched
 from zab.member.clients.kerberos import Krb5Login, krb5_login_of
 from zab.member.clients.sasl_users import (
     KERBEROS_LOGIN,

@@ -34,9 +34,9 @@ from typing import Any, Final, Self
 import trio
 
 from session.identity import SessionId
-from zab.host.process.dial import Address, Dial, dial
+from zab.host.files.secret_file import make_secret_file
+from zab.host.loop.dial import Address, Dial, dial
 from zab.host.process.refusal import refusal
-from zab.host.process.secret_file import make_secret_file
 from zab.server.server import Server
 from zab.testing.clearing import clear, left_of
 from zab.testing.connecting import Connecting

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from zab.host.process.dial import Dial
+from zab.host.loop.dial import Dial
 from zab.member.settings.config import Config
 from zab.protocol.events import RoleChanged
 from zab.server.server import Server, open_server

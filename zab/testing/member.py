@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zab.host.process.dial import Dial
+from zab.host.loop.dial import Dial
 from zab.host.process.failure import ServerFailedError
 from zab.member.settings.config import Config
 from zab.protocol.states import LEADING

@@ -22,7 +22,7 @@ from typing import Final
 
 import trio
 
-from zab.host.process.dial import Address
+from zab.host.loop.dial import Address
 from zab.testing.settings import HOST
 
 _HEAD: Final = struct.Struct(">BH")
@@ -71,7 +71,7 @@ class Wires:
         return frozenset((one, two)) in self._cut
 
     async def dial(self, own: int, address: Address) -> trio.SocketStream:
-        """As `zab.host.process.dial.dial`, for the member `own`; all members are on this machine."""
+        """As `zab.host.loop.dial.dial`, for the member `own`; all members are on this machine."""
         stream = await trio.open_tcp_stream(HOST, self._port.result())
         with contextlib.ExitStack() as undo:
             undo.callback(stream.socket.close)

@@ -1,7 +1,7 @@
 """Whether only its owner can use a file with a secret.
 
 Not here: what to do about one that others can use: a server and the command line refuse it
-(`zab.host.process.private_file`, `zab.cli.profiles`), a client warns about it (`zab.client.tls_context`).
+(`zab.host.files.private_file`, `zab.cli.profiles`), a client warns about it (`zab.client.tls_context`).
 """
 
 from __future__ import annotations

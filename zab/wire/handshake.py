@@ -252,6 +252,18 @@ def none_at_all(_sid: int, _features: int, _nonce: bytes) -> str | None:
     return None
 
 
+@attrs.frozen
+class Purposes:
+    """What the connections between the servers of a service are for, as its handshakes number it."""
+
+    link: int
+    """A link from here on."""
+    at_link_port: frozenset[int]
+    """Those that may be asked for at the port of links."""
+    life_bytes: int
+    """The name of a process: with it all its nonces begin."""
+
+
 class Listening:
     """The listener's side of the handshake: it accepts the servers in `others`, for one of these `purposes`.
     `certified`: the servers for which the presented certificate is valid; None outside TLS."""

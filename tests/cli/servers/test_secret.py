@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import call
-from zab.host.process.secret_file import read_secrets
+from zab.host.files.secret_file import read_secrets
 
 
 def test_secret_is_made_added_to_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from tests.rigs.certificates import Certificates, quorum_store_lines
 from zab.host.http.http_server import HEAD_BYTES_MAX, HttpServer
 from zab.host.loop.listener import open_listener
 from zab.member.settings.zoo_cfg import parse
-from zab.server.http_ports import admin_stores
+from zab.server.tls_settings import admin_stores
 
 GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 UPGRADE = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: %s\r\n"

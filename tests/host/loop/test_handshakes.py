@@ -27,9 +27,10 @@ from tests.host.tls.holders import certificates, holder, member
 from tests.rigs.certificates import server_context
 from tests.rigs.key_updates import Sealer, client_secret
 from zab.host.loop import handshakes as module
-from zab.host.loop.handshakes import HANDSHAKE_MS, TlsPolicy
+from zab.host.loop.handshakes import HANDSHAKE_MS
 from zab.host.loop.sockets import TlsSocket
 from zab.host.tls.engine import NO_TLS
+from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SEAL_BYTES_MAX
 
 __all__ = ["certificates", "holder", "member"]

@@ -11,10 +11,11 @@ from tests.host.loop.far_server import SECRET, Other
 from tests.host.loop.service import running
 from zab.host.loop import links as links_module
 from zab.host.loop.conversation import Greeted
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
-from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
+from zab.member.membership.greeting import AT_QUORUM_PORT, PURPOSES, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
 from zab.member.wire_protocols import QUORUM_PROTOCOL, cut
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
@@ -35,7 +36,6 @@ from zab.protocol.message import (
     decode,
     encode,
 )
-from zab.server.greeting import Greeting
 from zab.wire.frames import LENGTH, frame
 from zab.wire.handshake import NONCE_BYTES, Listening, Secret
 from zab.wire.records import MessageError
@@ -49,7 +49,7 @@ class Server:
         self.loop = Loop()
         self.handed_over = []
         self.party = party(1, [SECRET], is_open=False)
-        greeting = Greeting(lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
+        greeting = Greeting(PURPOSES, lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
         self.links = Links(self.loop, QUORUM_PROTOCOL, greeting)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()

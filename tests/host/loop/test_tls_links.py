@@ -14,17 +14,18 @@ from tests.host.loop.far_server import SECRET, Other
 from tests.host.loop.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.host.loop import links as links_module
+from zab.host.loop.greeting import Greeting
 from zab.host.loop.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.tls.engine import NO_TLS, TlsSide
-from zab.member.membership.greeting import Purpose, party
+from zab.member.membership.greeting import PURPOSES, Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
-from zab.server.greeting import Greeting
-from zab.server.quorum_tls import QuorumTls
+from zab.server.address_book import AddressBook
+from zab.server.tls_settings import tls_of_members
 from zab.wire.frames import frame
 from zab.wire.records import MessageError
 
@@ -42,7 +43,8 @@ def stores(tmp_path_factory):
 def quorum_tls(stores, sid, *lines):
     servers = [f"server.{number}={host}:2888:3888" for number, host in enumerate(HOSTS, 1)]
     text = ["dataDir=/d", "initLimit=5", "syncLimit=5", *servers, *store_lines(stores / HOSTS[sid - 1]), *lines]
-    return QuorumTls(parse("\n".join(text), "zoo.cfg", my_id=sid))
+    config = parse("\n".join(text), "zoo.cfg", my_id=sid)
+    return tls_of_members(config, AddressBook(config).certified)
 
 
 class Secured:
@@ -92,7 +94,7 @@ class Server:
         self.party = party(1, [], is_open=True)
         self.tls = quorum_tls(stores, 1, *lines)
         greeting = Greeting(
-            lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what), tls=self.tls
+            PURPOSES, lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what), tls=self.tls
         )
         self.links = Links(self.loop, QUORUM_PROTOCOL, greeting, lambda *what: self.refused.append(what))
         listening = open_listener("127.0.0.1", 0)

@@ -13,7 +13,7 @@
 PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: who can read them can
 read `password`.
 
-Directories have mode 0700 and files 0600 (`zab.host.process.private_file`). A new directory is written aside and
+Directories have mode 0700 and files 0600 (`zab.host.files.private_file`). A new directory is written aside and
 synced, and gets its name at the end, so that what has it is whole. Only a key that is renewed and a list of revoked
 certificates are replaced; nothing else is overwritten.
 
@@ -45,7 +45,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from zab.cli.servers.authority import Authority, AuthorityError, Issued
 from zab.cli.servers.revocations import Given, Lists, new_files
-from zab.host.process.private_file import replace_private, sync_directory, write_private
+from zab.host.files.private_file import replace_private, sync_directory, write_private
 
 __all__ = [
     "CLIENTS",

@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zab.configuration.properties import escaped
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.secret_file import make_secret_file
 from zab.host.process.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
-from zab.host.process.private_file import PrivateFileError
-from zab.host.process.secret_file import make_secret_file
 from zab.server.superuser_file import make_superuser_file, read_super_digest
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from zab.cli.servers.authority import Authority, AuthorityError
-from zab.host.process.private_file import append_private, replace_private
+from zab.host.files.private_file import append_private, replace_private
 from zab.tls.revocation import LIST
 
 __all__ = ["Given", "Lists", "list_of", "new_files", "note", "replace_list", "revoke"]

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 from zab.cli.exits import fail
-from zab.host.process.private_file import PrivateFileError
-from zab.host.process.secret_file import add_secret, keep_newest, make_secret_file
+from zab.host.files.private_file import PrivateFileError
+from zab.host.files.secret_file import add_secret, keep_newest, make_secret_file
 
 __all__ = ["secret_command"]
 

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from zab.cli.exits import fail
-from zab.host.process.private_file import PrivateFileError
+from zab.host.files.private_file import PrivateFileError
 from zab.server.users_file import drop_user, put_user
 
 __all__ = ["user_command"]

@@ -1,6 +1,6 @@
 """Members with several addresses. Names and meaning are ZooKeeper's.
 
-Not here: dialling (`zab.host.process.dial`), and the lines that have the addresses (`zab.configuration.dynamic`).
+Not here: dialling (`zab.host.loop.dial`), and the lines that have them (`zab.configuration.dynamic`).
 """
 
 from __future__ import annotations

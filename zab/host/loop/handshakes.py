@@ -19,16 +19,14 @@ Not here: TLS itself (`tls`), accepting, and what becomes of who is let in (`soc
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Final, TypeAlias
-
-import attrs
 
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, Watched
 from zab.host.loop.poller import READ, WRITE
 from zab.host.tls.engine import FIRST_BYTE, TlsError, TlsSide
+from zab.host.tls.policy import TlsPolicy
 from zab.wire.pending_connections import PendingConnections
 
 HANDSHAKE_MS: Final = 10_000
@@ -36,16 +34,6 @@ HANDSHAKES_MAX: Final = 250
 _RECEIVE_BYTES: Final = 16 << 10
 
 of_strangers = Journal("tls", is_of_strangers=True)
-
-
-@attrs.define
-class TlsPolicy:
-    """What a listener asks of who comes in."""
-
-    context: ssl.SSLContext
-    """For handshakes that begin from now on; it may be replaced at any time. It keeps clients from choosing groups
-    that make a step long (`zab.server.tls_stores`)."""
-    takes_plain: bool = False
 
 
 class Newcomer(Watched):

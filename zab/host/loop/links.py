@@ -42,12 +42,13 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import Greeted
-from zab.host.loop.handshakes import Handshakes, TlsPolicy
+from zab.host.loop.handshakes import Handshakes
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, Watched, now_ms
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SealedSocket
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal

@@ -37,12 +37,13 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes, TlsPolicy
+from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, Watched
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsSide
+from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SealedFrames
 from zab.wire.client_protocol import ClientProtocol, Connection
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import Final
 
 from zab.protocol.features import ALL, LIVES
-from zab.wire.handshake import Party, Secret
+from zab.wire.handshake import Party, Purposes, Secret
 
 VERSION_MIN: Final = 3
 VERSION: Final = 3
@@ -37,6 +37,7 @@ class Purpose(IntEnum):
 
 AT_QUORUM_PORT: Final = frozenset({Purpose.QUORUM, Purpose.SNAPSHOT})
 AT_ELECTION_PORT: Final = frozenset({Purpose.ELECTION})
+PURPOSES: Final = Purposes(Purpose.QUORUM, AT_QUORUM_PORT, LIFE_BYTES)
 
 
 def party(sid: int, secrets: Collection[Secret], *, is_open: bool) -> Party:

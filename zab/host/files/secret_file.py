@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from zab.host.process.private_file import PrivateFileError, read_private, replace_private, write_private
+from zab.host.files.private_file import PrivateFileError, read_private, replace_private, write_private
 from zab.wire.handshake import SECRET_BYTES_MIN, SECRETS_MAX, Secret
 
 FILE_BYTES_MAX: Final = 4096

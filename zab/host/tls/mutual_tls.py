@@ -1,4 +1,5 @@
-"""TLS between members: what this one shows, whom it believes, and for which servers a certificate is good.
+"""TLS between the servers of a service: what this one shows, whom it believes, and for which servers a certificate is
+good.
 
 Both ends of every connection show a certificate, and both believe only the authorities of their own trust store. A
 certificate is good for the servers in whose lines its hosts stand (`certificate_names`).
@@ -7,9 +8,9 @@ Before anything of this is used, it is tried: this member shakes hands with itse
 would refuse, as it has expired, or is for another host, or nobody vouches for it, refuses the start; and stores that
 have changed and are of no use leave those before in their place.
 
-Limits: as for clients (`tls_stores`): whole handshakes only, one group, so that no step of one is long.
+Limits: as for clients (`zab.tls.contexts`): whole handshakes only, one group, so that no step of one is long.
 
-Not here: handshakes on sockets (`zab.host`), when the files are looked at (`server`).
+Not here: handshakes on sockets (`zab.host.loop`), when the files are looked at (`zab.host.files.watched`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,10 @@ from typing import Final
 import attrs
 import trio
 
-from zab.host.loop.handshakes import TlsPolicy
 from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.policy import TlsPolicy
+from zab.host.tls.tls_stores import TlsSettings
 from zab.host.tls.tls_stream import TlsStream, accepted_tls, dialled_tls
-from zab.member.settings.config import Config
-from zab.server.address_book import AddressBook
-from zab.server.tls_stores import context_that_speaks, stores_for_members
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
@@ -46,20 +45,26 @@ class Contexts:
     """The authorities who are believed, and their lists, in DER."""
 
 
-class QuorumTls:
-    """Of one member. Raises StoreError."""
+class MutualTls:
+    """Of one server."""
 
-    def __init__(self, config: Config) -> None:
-        line = config.own_line
-        assert line is not None
-        self._config = config
-        self._own_hosts = line.hosts
-        self.certified: Callable[[Callable[[str], bool]], Collection[int]] = AddressBook(config).certified
-        """Which servers a certificate is good for that is for these hosts."""
-        self.dials = config.quorum.tls_enabled
-        self.takes_plain = config.quorum.takes_plain
-        self._stores = stores_for_members(config)
-        self.watched = self._stores.watched(self._read)
+    def __init__(
+        self,
+        settings: TlsSettings,
+        own_hosts: Iterable[str],
+        certified: Callable[[Callable[[str], bool]], Collection[int]],
+        *,
+        dials: bool,
+        takes_plain: bool,
+    ) -> None:
+        """`certified` says which servers a certificate is good for that is for these hosts. `dials`: connections to
+        others are inside of TLS, too. `takes_plain`: those of others may be without. Raises StoreError."""
+        self._settings = settings
+        self._own_hosts = tuple(own_hosts)
+        self._certified = certified
+        self.dials = dials
+        self.takes_plain = takes_plain
+        self.watched = settings.stores.watched(self._read)
         self.policy = TlsPolicy(self.watched.content.accepting, self.takes_plain)
         self._steps = trio.Lock()
 
@@ -75,7 +80,7 @@ class QuorumTls:
 
     def servers_of(self, certificate: bytes) -> Collection[int]:
         """Those for which it is good."""
-        return self.certified(partial(is_for_host, certificate))
+        return self._certified(partial(is_for_host, certificate))
 
     async def dialled(self, stream: trio.SocketStream, host: str) -> TlsStream:
         """The handshake of a stream that we dialled to this host. Raises OSError; then the stream is closed."""
@@ -98,20 +103,18 @@ class QuorumTls:
         try:
             _shake_with_itself(contexts, self._own_hosts)
         except TlsError as error:
-            path = self._config.quorum_tls.key_store
+            key = self._settings.stores.key
             reason = f"the other members would refuse it, as this one does by its own trust store: {error}"
-            raise StoreError(f"ssl.quorum.keyStore.location: {path}: {reason}") from None
+            raise StoreError(f"{key.prefix}.location: {key.path}: {reason}") from None
         return contexts
 
     def _context(self, protocol: int) -> tuple[ssl.SSLContext, frozenset[bytes]]:
         """And who is believed in it."""
-        config = self._config
-        context = context_that_speaks(protocol, config.quorum_tls_versions, config.quorum_tls.cipher_suites)
+        context = self._settings.context(protocol)
         # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
-        self._stores.load_key(context)
-        return context, self._stores.load_trusted(context)
+        return context, self._settings.stores.load_trusted(context)
 
 
 def _check_host(side: TlsSide, host: str) -> None:

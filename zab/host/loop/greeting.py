@@ -3,7 +3,7 @@
 Inside of TLS the id that somebody says is held against his certificate, on both sides: it has to be good for the host
 of that server's line.
 
-Not here: the handshake (`zab.wire.handshake`), TLS (`quorum_tls`), and where secrets come from.
+Not here: the handshake (`zab.wire.handshake`), TLS (`zab.host.tls.mutual_tls`), and where secrets come from.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import TypeAlias
 import trio
 
 from zab.host.loop.conversation import Conversation, Greeted, greet, meet
+from zab.host.loop.dial import Address, Dial, dial, first_of
 from zab.host.loop.links import TakeOver, say_nothing
-from zab.host.process.dial import Address, Dial, dial, first_of
 from zab.host.tls.engine import TlsSide
+from zab.host.tls.mutual_tls import MutualTls
 from zab.host.tls.tls_stream import TlsStream, speaks_tls
-from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, LIFE_BYTES, Purpose
-from zab.server.quorum_tls import QuorumTls
-from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, none_at_all
+from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, Purposes, none_at_all
 
 Stream: TypeAlias = trio.SocketStream | TlsStream
 
@@ -35,23 +34,26 @@ def close_at_once(stream: Stream) -> None:
 
 
 class Greeting:
-    """Of one server. `party` is asked for each handshake anew, since secrets change while a server runs."""
+    """Of one server. `party` is asked for each handshake, since secrets change while a server runs."""
 
     def __init__(
         self,
+        purposes: Purposes,
         others: Callable[[], Collection[int]],
         party: Callable[[], Party],
         serve: Callable[[socket, TlsSide | None, Agreed, bytes], None],
         *,
         is_insecure: bool = False,
-        tls: QuorumTls | None = None,
+        tls: MutualTls | None = None,
         refused: Callable[[str, str], None] = say_nothing,
         dial: Dial = dial,
         next_address_after_seconds: float = 0.0,
     ) -> None:
-        """`others` says who may come. `serve` gets the connections of those who want a snapshot.
-        `is_insecure`: see `quorum.insecure`. `refused` is told the host of each inbound connection that ended without
-        proof, and why. `dial` opens the connections; `next_address_after_seconds`: see `first_of`."""
+        """`others` says who may come. `serve` gets the connections to the port of links that are for something else.
+        `is_insecure`: nobody else reaches the ports, the operator says. `refused` is told the host of each inbound
+        connection that ended without proof, and why. `dial` opens the connections;
+        `next_address_after_seconds`: see `first_of`."""
+        self._purposes = purposes
         self._others = others
         self._party = party
         self._serve = serve
@@ -60,7 +62,7 @@ class Greeting:
         self.refused = refused
         self._dial = dial
         self._next_after_seconds = next_address_after_seconds
-        self._life = token_bytes(LIFE_BYTES)
+        self._life = token_bytes(purposes.life_bytes)
 
     @property
     def is_local_only(self) -> bool:
@@ -68,7 +70,7 @@ class Greeting:
         takes_plain = self._tls is None or self._tls.takes_plain
         return self._party().is_open and takes_plain and not self._is_insecure
 
-    async def reach(self, address: Address, purpose: Purpose, sid: int) -> tuple[Conversation, float]:
+    async def reach(self, address: Address, purpose: int, sid: int) -> tuple[Conversation, float]:
         """Connect to another server, and the handshake; the round trip in seconds. Raises one of `FAILURES`."""
         greeted = await self.greet(address, purpose, sid)
         with contextlib.ExitStack() as undo:
@@ -78,7 +80,7 @@ class Greeting:
             undo.pop_all()
         return talk, greeted.took_seconds
 
-    async def greet(self, address: Address, purpose: Purpose, sid: int) -> Greeted[Stream]:
+    async def greet(self, address: Address, purpose: int, sid: int) -> Greeted[Stream]:
         """The same without our own proof: of several addresses that answer, one gets it. Raises one of `FAILURES`."""
 
         async def attempt(one: Address) -> Greeted[Stream]:
@@ -99,35 +101,30 @@ class Greeting:
             return stream
         return await self._tls.dialled(stream, address.host)
 
-    async def meet_for_votes(self, stream: trio.SocketStream, objection: Objection) -> Conversation:
-        """The same on a stream from somebody at the election port. Raises OSError besides."""
+    async def meet(self, stream: trio.SocketStream, purposes: frozenset[int], objection: Objection) -> Conversation:
+        """The handshake on a stream that somebody has dialled, at a port for these purposes. Raises one of `FAILURES`,
+        and OSError."""
         if self._tls is None or (self._tls.takes_plain and not await speaks_tls(stream)):
-            return await meet(stream, self.listening_for_votes(None, objection))
+            return await meet(stream, self.listening_for(purposes, None, objection))
         secured = await self._tls.accepted(stream)
-        return await meet(secured, self.listening_for_votes(secured.side.peer_certificate, objection))
+        return await meet(secured, self.listening_for(purposes, secured.side.peer_certificate, objection))
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
         """For a link: see `zab.host.loop.links.Greeter`."""
-        return self.dialling_for(Purpose.QUORUM, sid, is_certified=is_certified)
+        return self.dialling_for(self._purposes.link, sid, is_certified=is_certified)
 
-    def dialling_for(self, purpose: Purpose, sid: int, *, is_certified: bool = False) -> Dialling:
+    def dialling_for(self, purpose: int, sid: int, *, is_certified: bool = False) -> Dialling:
         """For a connection to another server."""
         return Dialling(self._party(), sid, purpose, self._nonce(), is_certified=is_certified)
 
     def listening(self, certificate: bytes | None) -> Listening:
-        """At the quorum port: see `zab.host.loop.links.Greeter`."""
-        return self._listening(AT_QUORUM_PORT, certificate, none_at_all)
+        """At the port of links: see `zab.host.loop.links.Greeter`."""
+        return self.listening_for(self._purposes.at_link_port, certificate)
 
-    def listening_for_votes(self, certificate: bytes | None, objection: Objection = none_at_all) -> Listening:
-        """At the election port."""
-        return self._listening(AT_ELECTION_PORT, certificate, objection)
-
-    def _listening(
-        self,
-        purposes: frozenset[Purpose],
-        certificate: bytes | None,
-        objection: Objection,
+    def listening_for(
+        self, purposes: frozenset[int], certificate: bytes | None, objection: Objection = none_at_all
     ) -> Listening:
+        """At a port for these purposes."""
         certified = None
         if certificate is not None:
             assert self._tls is not None
@@ -135,7 +132,7 @@ class Greeting:
         return Listening(self._party(), self._others(), purposes, self._nonce(), certified, objection)
 
     def _nonce(self) -> bytes:
-        return self._life + token_bytes(NONCE_BYTES - LIFE_BYTES)
+        return self._life + token_bytes(NONCE_BYTES - self._purposes.life_bytes)
 
     def believes(self, agreed: Agreed) -> bool:
         """See `zab.host.loop.links.Greeter`."""
@@ -143,4 +140,4 @@ class Greeting:
 
     def take_over(self, agreed: Agreed) -> TakeOver | None:
         """See `zab.host.loop.links.Greeter`."""
-        return self._serve if agreed.purpose == Purpose.SNAPSHOT else None
+        return None if agreed.purpose == self._purposes.link else self._serve

@@ -1,57 +1,20 @@
 """Files that hold secrets: they belong to the user that runs this, or to root, and nobody else may use them.
 
-`Watched` is such a file of a running server, or what is made of several files, read again when one of them has changed.
-
-Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`; the directories of `zab certs`).
+Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`; the directories of `zab certs`), and
+reading one again (`watched`).
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from zab.tls.private import why_not_private
-
-Content = TypeVar("Content")
 
 
 class PrivateFileError(Exception):
     """The file cannot be used; the text says why, and what to do. It never shows what is in it."""
-
-
-class Watched(Generic[Content]):
-    """One file of a running server. What it holds is `content`."""
-
-    def __init__(self, path: str, read: Callable[[str], Content], *others: str) -> None:
-        """`others`: files that what `read` makes depends on, too. This, and `read_again`, raise what `read` raises."""
-        self._path = path
-        self._others = others
-        self._read = read
-        self._seen = self._look()
-        self.content = read(path)
-
-    def read_again(self) -> bool:
-        """Whether there is something else in it now. If `read` raises, what there was stays."""
-        seen = self._look()
-        if seen in (None, self._seen):
-            return False
-        before, self.content = self.content, self._read(self._path)
-        self._seen = seen
-        return self.content != before
-
-    def _look(self) -> tuple[int, ...] | None:
-        """What tells one content of the files from another; None while one of them is not there."""
-        found: tuple[int, ...] = ()
-        for path in (self._path, *self._others):
-            try:
-                status = os.stat(path)
-            except (OSError, ValueError):
-                return None
-            found += status.st_mtime_ns, status.st_size, status.st_ino
-        return found
 
 
 def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:

@@ -1,0 +1,1 @@
+"""Files that hold secrets, and files that are read again while a service runs."""

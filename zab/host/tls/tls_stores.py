@@ -1,0 +1,116 @@
+"""The stores of a service's ports (`zab.tls.stores`), and the contexts of handshakes that are made of them.
+
+    NamedStores     what is shown, and who is believed, as the service's settings name the files
+    TlsSettings     these, with the versions and suites that a port speaks
+    accepting       a context for a port; `watched_context` reads it again when a file changes
+
+Handshakes that begin after stores were read again are under what is in them then. Who is in stays in.
+
+Stores are read again in another thread; PKCS#12 as `zab certs` writes it keeps Python from the loop for 12 ms, PEM for
+1 ms.
+
+A key that others may read is refused, as any other secret (`zab.host.files.private_file`).
+
+Not here: handshakes (`zab.host.loop.handshakes`), what a context speaks (`zab.tls.contexts`), which key of which file
+names a store (the service), what servers ask of each other (`mutual_tls`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from zab.host.files.private_file import PrivateFileError, demand_private
+from zab.host.files.watched import Watched
+from zab.tls.contexts import context_of_server
+from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
+
+Content = TypeVar("Content")
+
+
+@frozen
+class NamedStore:
+    """A store, as settings name it."""
+
+    prefix: str
+    path: str | None
+    kind: str | None
+    password: str | None = field(repr=False)
+    password_path: str | None
+
+    @property
+    def files(self) -> list[str]:
+        """On which it depends."""
+        return [path for path in (self.path, self.password_path) if path is not None]
+
+    def opened(self) -> Store:
+        """The file with the password counts, as in ZooKeeper. Raises StoreError."""
+        assert self.path is not None, "the settings were checked for that"
+        keys, password = StoreKeys.beginning(self.prefix), self.password or ""
+        if self.password_path is not None:
+            password = read_password(self.password_path, keys.password)
+        elif len(password.encode()) > PASSWORD_BYTES_MAX:
+            raise StoreError(f"{self.prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
+        return Store(keys, self.path, self.kind, password)
+
+
+@frozen
+class NamedStores:
+    """What is shown, and who is believed."""
+
+    key: NamedStore
+    trust: NamedStore
+    with_lists: bool
+
+    def watched(self, read: Callable[[], Content]) -> Watched[Content]:
+        """What `read` makes of them. It raises StoreError, as does reading them again."""
+        first, *others = self.key.files + self.trust.files
+        return Watched(first, lambda _: read(), *others)
+
+    def load_key(self, context: ssl.SSLContext) -> None:
+        """The key is a secret: where it is not encrypted its file is for its owner alone; where it is, the file with
+        its password is. Raises StoreError."""
+        is_encrypted = self.key.opened().load_key(context)
+        secret, key = (self.key.password_path, "passwordPath") if is_encrypted else (self.key.path, "location")
+        if secret is not None:
+            try:
+                demand_private(secret)
+            except PrivateFileError as error:
+                raise StoreError(f"{self.key.prefix}.{key}: {error}") from None
+
+    def load_trusted(self, context: ssl.SSLContext) -> frozenset[bytes]:
+        """As `Store.load_trusted`."""
+        return self.trust.opened().load_trusted(context, with_lists=self.with_lists)
+
+
+@frozen
+class TlsSettings:
+    """What a kind of port shows, whom it believes, and what it speaks."""
+
+    stores: NamedStores
+    versions: frozenset[str]
+    ciphers: tuple[str, ...]
+    """As OpenSSL names suites of TLS 1.2; none: its own choice."""
+
+    def context(self, protocol: int) -> ssl.SSLContext:
+        """With the key, and nobody believed yet. Raises StoreError."""
+        context = context_of_server(protocol, self.versions, self.ciphers)
+        self.stores.load_key(context)
+        return context
+
+
+def accepting(settings: TlsSettings, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
+    """For a port that clients connect to. Raises StoreError."""
+    context = settings.context(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = client_auth
+    if client_auth != ssl.CERT_NONE:
+        settings.stores.load_trusted(context)
+    return context
+
+
+def watched_context(settings: TlsSettings, client_auth: ssl.VerifyMode) -> Watched[ssl.SSLContext]:
+    """Raises StoreError, as does reading the files again."""
+    return settings.stores.watched(lambda: accepting(settings, client_auth))
