@@ -37,7 +37,7 @@ def tls_of_members(config: Config, certified: Callable[[Callable[[str], bool]], 
 
 
 def client_tls(config: Config) -> TlsSettings:
-    """Of the client port."""
+    """The client port."""
     key = NamedStore(
         "ssl.keyStore",
         config.ssl_key_store,
@@ -57,7 +57,7 @@ def client_tls(config: Config) -> TlsSettings:
 
 
 def quorum_tls(config: Config) -> TlsSettings:
-    """Of the ports for other members, and of the admin server."""
+    """The ports for other members, and of the admin server."""
     key = NamedStore(
         "ssl.quorum.keyStore",
         config.ssl_quorum_key_store,

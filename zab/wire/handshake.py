@@ -259,7 +259,7 @@ class Purposes:
     link: int
     """A link from here on."""
     at_link_port: frozenset[int]
-    """Those that may be asked for at the port of links."""
+    """What may be asked for at the port of links."""
     life_bytes: int
     """The name of a process: with it all its nonces begin."""
 

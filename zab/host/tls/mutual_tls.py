@@ -46,7 +46,7 @@ class Contexts:
 
 
 class MutualTls:
-    """Of one server."""
+    """What one server shows to the others."""
 
     def __init__(
         self,

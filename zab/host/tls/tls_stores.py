@@ -43,7 +43,7 @@ class NamedStore:
 
     @property
     def files(self) -> list[str]:
-        """On which it depends."""
+        """The files it depends on."""
         return [path for path in (self.path, self.password_path) if path is not None]
 
     def opened(self) -> Store:
