@@ -34,7 +34,7 @@ def close_at_once(stream: Stream) -> None:
 
 
 class Greeting:
-    """How one server takes part in handshakes. `party` is asked for each handshake, since secrets change while a server runs."""
+    """How one server takes part in handshakes. `party` is asked for each, since secrets change while a server runs."""
 
     def __init__(
         self,
