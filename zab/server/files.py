@@ -109,7 +109,7 @@ def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
 
 
 def _quorum_tls(config: Config, book: AddressBook) -> MutualTls | None:
-    if not config.has_tls_members or config.is_standalone:
+    if not config.quorum.has_tls or config.is_standalone:
         return None
     try:
         return tls_of_members(config, book.certified)

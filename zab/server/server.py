@@ -397,7 +397,7 @@ class Server:
             self.addresses.who_may_come,
             self._party,
             serve_snapshot,
-            is_insecure=self.config.quorum_insecure,
+            is_insecure=self.config.quorum.insecure,
             tls=self._files.quorum_tls,
             refused=self._member_refused,
             dial=self.dial,
@@ -422,7 +422,7 @@ class Server:
         name = b""
         if self.config.is_standalone:
             name = ALONE
-        elif self._files.secrets is not None and self.config.quorum_secret_required:
+        elif self._files.secrets is not None and self.config.quorum.secret_required:
             name = self._files.secrets.content[0].name
         elif not is_open(self.config):
             assert self._files.quorum_tls is not None
@@ -471,13 +471,13 @@ class Server:
             yield Reread(files.secrets, tell_secrets, "the secrets cannot be read again -> those before stay")
         if files.users is not None:
             yield Reread(files.users, self._tell_users, "the users cannot be read again -> those before stay")
-        if files.stores is not None and config.client_cert_reload:
+        if files.stores is not None and config.client_tls.reloads:
             kept = "the certificates cannot be read again -> those before stay"
             yield Reread(files.stores, self._tell_stores, kept)
-        if files.quorum_tls is not None and config.ssl_quorum_reload_cert_files:
+        if files.quorum_tls is not None and config.quorum_tls.reloads:
             kept = "the certificates of members cannot be used -> those before stay"
             yield Reread(files.quorum_tls.watched, self._tell_quorum_stores, kept)
-        if files.admin_stores is not None and config.ssl_quorum_reload_cert_files:
+        if files.admin_stores is not None and config.quorum_tls.reloads:
             kept = "the certificates of the admin server cannot be used -> those before stay"
             yield Reread(files.admin_stores, self._http.take_new_stores, kept)
 
@@ -549,7 +549,7 @@ class Server:
 
     def _policy(self, *, takes_plain: bool) -> TlsPolicy | None:
         """None: everybody comes in as he is."""
-        if self._files.stores is None or (takes_plain and not self.config.client_port_unification):
+        if self._files.stores is None or (takes_plain and not self.config.clients.port_unification):
             return None
         policy = TlsPolicy(self._files.stores.content, takes_plain=takes_plain)
         self._policies.append(policy)

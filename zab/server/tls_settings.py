@@ -9,8 +9,7 @@ from typing import Final
 
 from zab.host.files.watched import Watched
 from zab.host.tls.mutual_tls import MutualTls
-from zab.host.tls.tls_stores import NamedStore, NamedStores, TlsSettings, watched_context
-from zab.member.settings.cipher_suites import TLS_1_2
+from zab.host.tls.tls_stores import PortTls, port_tls, watched_context
 from zab.member.settings.config import Config
 
 _CLIENT_AUTH: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
@@ -18,12 +17,12 @@ _CLIENT_AUTH: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "no
 
 def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
     """Raises StoreError, as does reading them again."""
-    return watched_context(client_tls(config), _CLIENT_AUTH[config.ssl_client_auth])
+    return watched_context(client_tls(config), _CLIENT_AUTH[config.clients.certificates])
 
 
 def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
     """Raises StoreError, as does reading them again."""
-    auth = ssl.CERT_REQUIRED if config.admin_needs_client_auth else ssl.CERT_NONE
+    auth = ssl.CERT_REQUIRED if config.admin.needs_client_auth else ssl.CERT_NONE
     return watched_context(quorum_tls(config), auth)
 
 
@@ -32,49 +31,19 @@ def tls_of_members(config: Config, certified: Callable[[Callable[[str], bool]], 
     line = config.own_line
     assert line is not None
     return MutualTls(
-        quorum_tls(config), line.hosts, certified, dials=config.ssl_quorum, takes_plain=config.takes_plain_members
+        quorum_tls(config),
+        line.hosts,
+        certified,
+        dials=config.quorum.tls_enabled,
+        takes_plain=config.quorum.takes_plain,
     )
 
 
-def client_tls(config: Config) -> TlsSettings:
+def client_tls(config: Config) -> PortTls:
     """The client port."""
-    key = NamedStore(
-        "ssl.keyStore",
-        config.ssl_key_store,
-        config.ssl_key_store_type,
-        config.ssl_key_store_password,
-        config.ssl_key_store_password_path,
-    )
-    trust = NamedStore(
-        "ssl.trustStore",
-        config.ssl_trust_store,
-        config.ssl_trust_store_type,
-        config.ssl_trust_store_password,
-        config.ssl_trust_store_password_path,
-    )
-    stores = NamedStores(key, trust, config.ssl_crl)
-    return TlsSettings(stores, config.tls_versions, _ciphers(config.ssl_cipher_suites))
+    return port_tls(config.client_tls, "ssl", config.client_tls_versions)
 
 
-def quorum_tls(config: Config) -> TlsSettings:
+def quorum_tls(config: Config) -> PortTls:
     """The ports for other members, and of the admin server."""
-    key = NamedStore(
-        "ssl.quorum.keyStore",
-        config.ssl_quorum_key_store,
-        config.ssl_quorum_key_store_type,
-        config.ssl_quorum_key_store_password,
-        config.ssl_quorum_key_store_password_path,
-    )
-    trust = NamedStore(
-        "ssl.quorum.trustStore",
-        config.ssl_quorum_trust_store,
-        config.ssl_quorum_trust_store_type,
-        config.ssl_quorum_trust_store_password,
-        config.ssl_quorum_trust_store_password_path,
-    )
-    stores = NamedStores(key, trust, config.ssl_quorum_crl)
-    return TlsSettings(stores, config.quorum_versions_of_tls, _ciphers(config.ssl_quorum_cipher_suites))
-
-
-def _ciphers(suites: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([TLS_1_2[name] for name in suites if name in TLS_1_2])
+    return port_tls(config.quorum_tls, "ssl.quorum", config.quorum_tls_versions)

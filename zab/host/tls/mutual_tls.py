@@ -26,7 +26,7 @@ import trio
 
 from zab.host.tls.engine import TlsError, TlsSide
 from zab.host.tls.policy import TlsPolicy
-from zab.host.tls.tls_stores import TlsSettings
+from zab.host.tls.tls_stores import PortTls
 from zab.host.tls.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
@@ -50,7 +50,7 @@ class MutualTls:
 
     def __init__(
         self,
-        settings: TlsSettings,
+        settings: PortTls,
         own_hosts: Iterable[str],
         certified: Callable[[Callable[[str], bool]], Collection[int]],
         *,

@@ -1,7 +1,7 @@
 """The stores of a service's ports (`zab.tls.stores`), and the contexts of handshakes that are made of them.
 
     NamedStores     what is shown, and who is believed, as the service's settings name the files
-    TlsSettings     these, with the versions and suites that a port speaks
+    PortTls         these, with the versions and suites that a port speaks
     accepting       a context for a port; `watched_context` reads it again when a file changes
 
 Handshakes that begin after stores were read again are under what is in them then. Who is in stays in.
@@ -11,8 +11,8 @@ Stores are read again in another thread; PKCS#12 as `zab certs` writes it keeps 
 
 A key that others may read is refused, as any other secret (`zab.host.files.private_file`).
 
-Not here: handshakes (`zab.host.loop.handshakes`), what a context speaks (`zab.tls.contexts`), which key of which file
-names a store (the service), what servers ask of each other (`mutual_tls`).
+Not here: handshakes (`zab.host.loop.handshakes`), what a context speaks (`zab.tls.contexts`), the keys of settings
+(`zab.configuration.blocks.tls`), what servers ask of each other (`mutual_tls`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.configuration.blocks.tls import TlsSettings
 from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.files.watched import Watched
 from zab.tls.contexts import context_of_server
@@ -87,7 +89,7 @@ class NamedStores:
 
 
 @frozen
-class TlsSettings:
+class PortTls:
     """What a kind of port shows, whom it believes, and what it speaks."""
 
     stores: NamedStores
@@ -102,7 +104,27 @@ class TlsSettings:
         return context
 
 
-def accepting(settings: TlsSettings, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
+def port_tls(settings: TlsSettings, prefix: str, versions: frozenset[str]) -> PortTls:
+    """`prefix`: what the keys of these settings begin with."""
+    key = NamedStore(
+        f"{prefix}.keyStore",
+        settings.key_store,
+        settings.key_store_type,
+        settings.key_store_password,
+        settings.key_store_password_path,
+    )
+    trust = NamedStore(
+        f"{prefix}.trustStore",
+        settings.trust_store,
+        settings.trust_store_type,
+        settings.trust_store_password,
+        settings.trust_store_password_path,
+    )
+    ciphers = tuple([TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2])
+    return PortTls(NamedStores(key, trust, settings.crl), versions, ciphers)
+
+
+def accepting(settings: PortTls, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
     """For a port that clients connect to. Raises StoreError."""
     context = settings.context(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = client_auth
@@ -111,6 +133,6 @@ def accepting(settings: TlsSettings, client_auth: ssl.VerifyMode) -> ssl.SSLCont
     return context
 
 
-def watched_context(settings: TlsSettings, client_auth: ssl.VerifyMode) -> Watched[ssl.SSLContext]:
+def watched_context(settings: PortTls, client_auth: ssl.VerifyMode) -> Watched[ssl.SSLContext]:
     """Raises StoreError, as does reading the files again."""
     return settings.stores.watched(lambda: accepting(settings, client_auth))
