@@ -126,6 +126,7 @@ def steps() -> list[tuple[str, str]]:
     return [step for step in found if step[0].split()[2] not in ELSEWHERE]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(("command", "printed"), steps())
 def test_the_commands_run_and_print_these_columns(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from datatree.log.epochs import COMMITTED, pack_mark
 from tests.pipeline.rigs.log_builder import (
     FIRST,
     LINEAGE,
@@ -329,3 +330,16 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
 def test_what_is_shown_of_a_uri_is_no_secret() -> None:
     given = ["north=s3://key:secret@bucket/a?endpoint_override=here", "hdfs://user@host/b", "plain?c", "e=/d"]
     assert shown_dirs(given) == "north=s3://bucket/a, hdfs://host/b, plain?c, e=/d"
+
+
+def test_a_mark_of_another_lineage_is_not_the_members(tmp_path: Path) -> None:
+    directory = native(tmp_path / "data", 7)
+    (found,) = directory.rglob(COMMITTED)
+    found.write_bytes(pack_mark(b"another history!", TXNS[-1].zxid))
+    assert only(inventory(directory)).committed == 0
+
+
+def test_hidden_directories_are_passed_over(tmp_path: Path) -> None:
+    native(tmp_path / ".snapshot", 7)
+    native(tmp_path / "data", 7)
+    assert only(inventory(tmp_path)).directory.path.startswith(str(tmp_path / "data"))

@@ -367,14 +367,6 @@ def test_a_block_has_the_headers_in_columns() -> None:
     assert SegmentHeader(LINEAGE, START, FIRST) == file.header
 
 
-def test_a_frame_at_another_offset_is_no_frame() -> None:
-    file = made()
-    second = file.data.index(MAGIC, SEGMENT_HEADER_BYTES + 1)
-    firsts, damage = by_frames(file.data[:SEGMENT_HEADER_BYTES] + file.data[second:])
-    assert firsts == []
-    assert {kind for *_, kind in damage} == {"damaged"}
-
-
 def test_a_batch_that_is_not_the_one_in_the_index_is_damage() -> None:
     file = made()
     index = load_index(file.index, crc32(file.data[:60]), len(file.data))

@@ -220,6 +220,7 @@ def run_lines(lines: list[str], hosts: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_commands_make_the_second_state_out_of_the_first(spark: SparkSession) -> None:

@@ -283,7 +283,9 @@ def follow_now(spark: "SparkSession", directories: Directories, tmp_path: Path, 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["zab_directories", "zookeeper_directories"])
+@pytest.mark.parametrize(
+    "name", ["zab_directories", pytest.param("zookeeper_directories", marks=[pytest.mark.java, pytest.mark.long])]
+)
 def test_a_stream_has_the_rows_of_the_log(
     name: str, request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path
 ) -> None:
