@@ -19,21 +19,21 @@ class AddressSettings:
         False,
         BOOLEAN,
         "true/false",
-        "Whether a server line may have several addresses: one on each network.",
+        "Whether a server line may have several addresses, one for each network.",
     )
     reachability_check: bool = setting(
         "reachabilityCheckEnabled",
         True,
         BOOLEAN,
         "true/false",
-        "true: addresses are tried in the order of the line; false: all at once.",
+        "true: addresses are tried in the order of the line. false: all at once.",
     )
     reachability_timeout_ms: int = setting(
         "reachabilityCheckTimeoutMs",
         1000,
         COUNT,
         "ms",
-        "An address that has not answered by then, or has refused: the next is tried beside it.",
+        "When an address has not answered by then, or has refused, the next one is tried beside it.",
     )
 
     @property

@@ -23,14 +23,18 @@ class AuditSettings:
     """Whether there is an audit log, and its files."""
 
     enabled: bool = setting(
-        "enable", False, BOOLEAN, "true/false", "Who changed what, and who was refused: a line for each."
+        "enable",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Whether there is an audit log: a line for each change and each refusal.",
     )
     file: str | None = setting(
         "file",
         None,
         _file,
         "path",
-        "Ours. On a disk of its own it takes no room from the log.",
+        "zab only. Best on another disk than the log.",
         shown="dataDir/audit.log",
     )
     file_bytes_max: int = setting(
@@ -38,12 +42,12 @@ class AuditSettings:
         10 * _MIB,
         integer(64 * 1024, LONG_MAX),
         "bytes",
-        "Ours. A larger file becomes FILE.1, that one FILE.2, and so on.",
+        "zab only. At this size FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on.",
     )
     files_count: int = setting(
         "fileCount",
         10,
         integer(1, 1000),
         "files",
-        "Ours. So many are kept, the newest among them; the oldest goes.",
+        "zab only. How many files are kept, including the current one.",
     )

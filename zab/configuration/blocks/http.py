@@ -30,42 +30,45 @@ class HttpSettings:
     """Where the port is, and who may use it."""
 
     enabled: bool = setting(
-        "enableServer", True, BOOLEAN, "true/false", "Commands over HTTP. A port that is taken is a warning."
+        "enableServer",
+        True,
+        BOOLEAN,
+        "true/false",
+        "Whether there is an admin server: commands over HTTP. A port that is in use is a warning.",
     )
     address: str = setting(
         "serverAddress",
         "127.0.0.1",
         host_name,
         "host",
-        "This machine alone, where ZooKeeper's is 0.0.0.0: many commands ask nobody who he is.",
+        "The address to listen on: by default this machine alone, since many commands authenticate nobody. "
+        "ZooKeeper's is 0.0.0.0.",
     )
     host_names: tuple[str, ...] = setting(
         "hostNames",
         (),
         _names,
         "names",
-        "Ours. Names by which commands may be asked for, beside addresses, `localhost`, and those of the server lines, "
-        "of the machine and of `admin.serverAddress`.",
+        "zab only. Names accepted in the Host header, beside addresses, `localhost`, and the names of the "
+        "server lines, of the machine and of `admin.serverAddress`.",
         shown="none",
     )
-    port: int = setting("serverPort", 8080, integer(0, 65535), "port", "0 is none.")
-    idle_timeout_ms: int = setting(
-        "idleTimeout", 30_000, COUNT, "ms", "A connection on which nothing moves is closed after it."
-    )
-    command_url: str = setting("commandURL", "/commands", _path, "path", "Before the name of a command.")
+    port: int = setting("serverPort", 8080, integer(0, 65535), "port", "The port. 0: none.")
+    idle_timeout_ms: int = setting("idleTimeout", 30_000, COUNT, "ms", "How long a connection may be idle.")
+    command_url: str = setting("commandURL", "/commands", _path, "path", "The path before the name of a command.")
     max_connections: int = setting(
         "maxConnections",
         32,
         integer(1, INT_MAX),
         "connections",
-        "Ours. At once, of each of the two ports; further ones are closed.",
+        "zab only. How many connections each of the two HTTP ports has. More are closed.",
     )
     port_unification: bool = setting(
-        "portUnification", False, BOOLEAN, "true/false", "true: HTTPS is taken on the port, too."
+        "portUnification", False, BOOLEAN, "true/false", "true: the port also accepts HTTPS."
     )
-    force_https: bool = setting("forceHttps", False, BOOLEAN, "true/false", "true: HTTPS alone is taken on the port.")
+    force_https: bool = setting("forceHttps", False, BOOLEAN, "true/false", "true: the port accepts only HTTPS.")
     needs_client_auth: bool = setting(
-        "needClientAuth", False, BOOLEAN, "true/false", "true: who speaks HTTPS has to show a certificate."
+        "needClientAuth", False, BOOLEAN, "true/false", "true: HTTPS clients must show a certificate."
     )
 
     @property

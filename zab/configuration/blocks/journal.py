@@ -23,29 +23,29 @@ class JournalSettings:
         "text",
         choice(text="text", json="json"),
         "text/json",
-        "Ours. json: each line of the journal is an object.",
+        "zab only. text: lines for people. json: an object on each line.",
     )
     level: str = setting(
         "level",
         "info",
         choice(debug="debug", info="info", warning="warning", error="error"),
         "level",
-        "Ours. What is below it is not in the journal: debug, info, warning or error.",
+        "zab only. The lowest level that is written.",
     )
     file: str | None = setting(
-        "file", None, text_of, "path", "Ours. Where the journal is written; none: standard error."
+        "file", None, text_of, "path", "zab only. Where the journal is written. None: standard error."
     )
     file_bytes_max: int = setting(
         "maxFileBytes",
         10 * _MIB,
         integer(64 * 1024, LONG_MAX),
         "bytes",
-        "Ours. A larger log.file becomes FILE.1, that one FILE.2, and so on.",
+        "zab only. At this size FILE becomes FILE.1, FILE.1 becomes FILE.2, and so on.",
     )
     files_count: int = setting(
         "fileCount",
         10,
         integer(1, 1000),
         "files",
-        "Ours. So many are kept of log.file, the newest among them; the oldest goes.",
+        "zab only. How many files are kept, including the current one.",
     )

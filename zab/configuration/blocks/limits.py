@@ -20,35 +20,36 @@ class LimitSettings:
         60,
         integer(-INT_MAX, INT_MAX),
         "connections per address",
-        "One client in a loop cannot take them all; further ones are closed at once; 0 is off.",
+        "How many connections one address may have. More are closed at once. 0: no limit.",
     )
     max_connections: int = setting(
         "maxCnxns",
         0,
         integer(-INT_MAX, INT_MAX),
         "connections",
-        "In total; further ones are closed at once; 0: as many as descriptors (RLIMIT_NOFILE) allow, less a reserve.",
+        "How many connections there may be. More are closed at once. 0: as many as file descriptors "
+        "(RLIMIT_NOFILE) allow, less a reserve.",
     )
     output_limit_bytes: int = setting(
         "outputLimitBytes",
         16 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
+        "zab only. A connection with more unsent output is not read from; at twice as much it is closed.",
     )
     total_output_limit_bytes: int = setting(
         "totalOutputLimitBytes",
         128 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Unsent output of all connections; beyond, those with most of it are closed. Half as much in watch "
-        "events may wait to be sent before apply waits for them.",
+        "zab only. The limit on unsent output of all connections. Beyond it, those with most are closed. At "
+        "half of it, apply waits until watch events are sent.",
     )
     total_input_limit_bytes: int = setting(
         "totalInputLimitBytes",
         256 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Unfinished and waiting requests of all connections; beyond, those with most are closed. "
-        "Large ones wait for each other at half of it.",
+        "zab only. The limit on requests of all connections that are incomplete or wait. Beyond it, those "
+        "with most are closed. At half of it, large requests wait for each other.",
     )

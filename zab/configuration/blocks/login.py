@@ -27,14 +27,15 @@ class LoginSettings:
         None,
         text_of,
         "path",
-        "Ours. Who may log in by SASL DIGEST-MD5; `zab user` writes it.",
+        "zab only. The users of SASL DIGEST-MD5. `zab user` writes the file.",
     )
     jaas_file: str | None = setting(
         "java.security.auth.login.config",
         None,
         text_of,
         "path",
-        "Ours, named as for Java. A JAAS file: users of SASL DIGEST-MD5, or how the server logs in to Kerberos.",
+        "zab only, with the name of Java's property. A JAAS file: users of SASL DIGEST-MD5, or the server's "
+        "login to Kerberos.",
     )
     jaas_section: str = setting("sasl.serverconfig", SECTION_DEFAULT, text_of, "name", "The section of that file.")
     super_password: str | None = setting(
@@ -42,7 +43,7 @@ class LoginSettings:
         None,
         text_of,
         "text",
-        "In the place of the password of `user_super` in that file.",
+        "The password of `user_super`, in place of the one in that file.",
         secret=True,
     )
     removes_kerberos_host: bool = setting(
@@ -50,21 +51,21 @@ class LoginSettings:
         False,
         BOOLEAN,
         "true/false",
-        "true: a client of Kerberos is known as name@REALM, without its host; not those of other realms.",
+        "true: ACLs know a client of this realm as name@REALM, without its host.",
     )
     removes_kerberos_realm: bool = setting(
         "kerberos.removeRealmFromPrincipal",
         False,
         BOOLEAN,
         "true/false",
-        "true: a client of Kerberos is known without the realm of the server; not those of other realms.",
+        "true: ACLs know a client of this realm without the realm.",
     )
     auth_to_local: str | None = setting(
         "security.auth_to_local",
         None,
         _default_rule,
         "DEFAULT",
-        "Other rules than DEFAULT for names of Kerberos are refused.",
+        "Rules for Kerberos names. Only DEFAULT is supported.",
         shown="DEFAULT",
     )
 

@@ -14,12 +14,13 @@ from zab.configuration.fields import BOOLEAN, host_name, integer, setting
 class MetricsSettings:
     """Where metrics are scraped, and whether those of the process are among them."""
 
-    host: str = setting("httpHost", "0.0.0.0", host_name, "host", "Where Prometheus reaches this member.")
-    port: int = setting("httpPort", 7000, integer(0, 65535), "port", "0 is none.")
+    host: str = setting("httpHost", "0.0.0.0", host_name, "host", "The address that Prometheus scrapes.")
+    port: int = setting("httpPort", 7000, integer(0, 65535), "port", "The port. 0: none.")
     exports_process: bool = setting(
         "exportJvmInfo",
         True,
         BOOLEAN,
         "true/false",
-        "Of the process and its interpreter: memory, processor time, descriptors, collections.",
+        "Whether metrics of the process and its interpreter are exported: memory, processor time, "
+        "descriptors, garbage collections.",
     )

@@ -40,18 +40,22 @@ class TlsSettings:
         None,
         str,
         "text",
-        "Anyone who can read this file has it: passwordPath is better.",
+        "Better in a file of its own (passwordPath): anyone who can read this file has it.",
         secret=True,
     )
     key_store_password_path: str | None = setting(
-        "keyStore.passwordPath", None, text_of, "path", "Its first line is the password, and wins over password."
+        "keyStore.passwordPath",
+        None,
+        text_of,
+        "path",
+        "A file whose first line is the password. It wins over password.",
     )
     key_store_type: str | None = setting(
         "keyStore.type",
         None,
         _STORE_TYPE,
         "PEM/PKCS12/JKS",
-        "Where the name does not say it.",
+        "Needed where the file name does not tell.",
         shown="by the name",
     )
     trust_store: str | None = setting(
@@ -59,7 +63,7 @@ class TlsSettings:
         None,
         text_of,
         "path",
-        "The authorities whose certificates are accepted, and no others.",
+        "The authorities whose certificates are accepted. There are no others, while ZooKeeper also accepts Java's.",
     )
     trust_store_password: str | None = setting(
         "trustStore.password", None, str, "text", "As keyStore.password.", secret=True
@@ -80,7 +84,8 @@ class TlsSettings:
         None,
         versions_of_tls,
         "versions",
-        "Older ones are broken, and are not spoken at all. ZooKeeper's default is 1.3 alone.",
+        "The versions that may be spoken. Older ones are broken and not available. ZooKeeper's default is "
+        "TLSv1.3 alone.",
         shown="by protocol",
     )
     cipher_suites: tuple[str, ...] = setting(
@@ -88,7 +93,7 @@ class TlsSettings:
         (),
         cipher_suites,
         "suites",
-        "As Java and IANA name them, best first. Of TLSv1.3 all three or none.",
+        "The suites by their names in Java and IANA, best first. Of TLSv1.3 either all three or none.",
         shown="OpenSSL's",
     )
     crl: bool = setting(
@@ -96,12 +101,12 @@ class TlsSettings:
         False,
         BOOLEAN,
         "true/false",
-        "true: the trust store has lists of revoked certificates; none of those is accepted.",
+        "true: the trust store contains lists of revoked certificates, and certificates on them are refused.",
     )
     reloads: bool = setting(
         "certReload",
         False,
         BOOLEAN,
         "true/false",
-        "true: stores and passwords are read again when a file changes; connections that are up stay up.",
+        "true: stores and their passwords are read again when a file changes. Open connections stay open.",
     )

@@ -12,5 +12,9 @@ class TracingSettings:
     """How many operations are traced."""
 
     sample_ratio: float = setting(
-        "sampleRatio", 0.0, fraction, "0 to 1", "Ours. Of so many writes a span goes to OpenTelemetry; 0: none."
+        "sampleRatio",
+        0.0,
+        fraction,
+        "0 to 1",
+        "zab only. The part of writes that are traced with OpenTelemetry. 0: none.",
     )

@@ -15,23 +15,26 @@ from zab.member.settings.schemes import ENSEMBLE, SASL, digest_algorithm, provid
 class AccessSettings:
     """The schemes that are offered and required, and the superusers."""
 
-    skip_acl: bool = setting("skipACL", False, YES_NO, "yes/no", "yes opens everything to everybody.")
+    skip_acl: bool = setting(
+        "skipACL", False, YES_NO, "yes/no", "yes: ACLs are not checked, and everything is open to everybody."
+    )
     digest_enabled: bool = setting(
-        "DigestAuthenticationProvider.enabled", True, BOOLEAN, "true/false", "false refuses the scheme digest."
+        "DigestAuthenticationProvider.enabled", True, BOOLEAN, "true/false", "false: the scheme digest is refused."
     )
     super_digest: str | None = setting(
         "DigestAuthenticationProvider.superDigest",
         None,
         text_of,
         "user:base64",
-        "Whoever has its password passes every ACL.",
+        "The superuser of the scheme digest, whom no ACL stops.",
     )
     digest_algorithm: str = setting(
         "DigestAuthenticationProvider.digestAlg",
         "sha1",
         digest_algorithm,
         "hash",
-        "Of passwords in ACLs and in superDigest; the same on all members. What is hashed otherwise fits nobody.",
+        "The hash of passwords in ACLs and in superDigest, the same on all members. Existing hashes of "
+        "another one match no password.",
         shown="SHA1",
     )
     auth_providers: tuple[str, ...] = setting(
@@ -39,7 +42,7 @@ class AccessSettings:
         (),
         provider,
         "class",
-        "ZooKeeper's own, for ip, digest, sasl, x509, ensemble; what follows the dot says nothing.",
+        "ZooKeeper's own providers, for ip, digest, sasl, x509 and ensemble. The part after the dot has no meaning.",
         shown="none",
     )
     x509_super_user: str | None = setting(
@@ -47,55 +50,58 @@ class AccessSettings:
         None,
         text_of,
         "subject",
-        "Whoever proves it by a certificate passes every ACL: `CN=a,O=b`, as ACLs have it.",
+        "The superuser of the scheme x509, as ACLs write its subject: `CN=a,O=b`.",
     )
-    sasl_super_user: str | None = setting(
-        "superUser", None, text_of, "user", "Who logs in so by SASL passes every ACL."
-    )
+    sasl_super_user: str | None = setting("superUser", None, text_of, "user", "A SASL user that is a superuser.")
     sasl_super_users: tuple[str, ...] = setting(
-        "superUser.*", (), text_of, "user", "More of them; what follows the dot says nothing.", shown="none"
+        "superUser.*", (), text_of, "user", "More of them. The part after the dot has no meaning.", shown="none"
     )
     any_sasl_user: str | None = setting(
-        "letAnySaslUserDoX", None, text_of, "user", "What an ACL gives to this user of SASL, every one has."
+        "letAnySaslUserDoX", None, text_of, "user", "What an ACL gives to this SASL user, every SASL user has."
     )
     keeps_sasl_failed: bool = setting(
         "allowSaslFailedClients",
         False,
         BOOLEAN,
         "true/false",
-        "true keeps whose SASL login failed, without an identity, unless SASL is required.",
+        "true: a client whose SASL login failed stays connected without an identity, unless SASL is required.",
     )
     requires_sasl: bool = setting(
         "sessionRequireClientSASLAuth",
         False,
         BOOLEAN,
         "true/false",
-        "true: whoever has not logged in by SASL is closed.",
+        "true: a client that has not logged in by SASL is disconnected.",
     )
     required_client_scheme: str | None = setting(
         "requireClientAuthScheme",
         None,
         choice(sasl=SASL, none=None),
         "sasl/none",
-        "sasl is sessionRequireClientSASLAuth=true, as whoever writes it believes; ZooKeeper 3.9 reads it no more.",
+        "sasl: the same as sessionRequireClientSASLAuth=true. ZooKeeper 3.9 no longer reads this key.",
     )
     enforces_auth: bool | None = setting(
         "enforce.auth.enabled",
         None,
         BOOLEAN,
         "true/false",
-        "true: whoever has proven nothing by one of enforce.auth.schemes is closed.",
+        "true: a client that has authenticated by none of enforce.auth.schemes is disconnected.",
         shown="false",
     )
     enforced_schemes: frozenset[str] = setting(
-        "enforce.auth.schemes", frozenset(), words, "words", "One of them is enough. Every client has ip.", shown="none"
+        "enforce.auth.schemes",
+        frozenset(),
+        words,
+        "words",
+        "The schemes of which one is enough. Every client has ip.",
+        shown="none",
     )
     ensemble_names: frozenset[str] = setting(
         "ensembleAuthName",
         frozenset(),
         words,
         "words",
-        "A client that asks for an ensemble of another name is closed, if it asks; it takes authProvider.* besides.",
+        "The names of this ensemble: a client that asks for another one is disconnected. Needs authProvider.*.",
         shown="none",
     )
 

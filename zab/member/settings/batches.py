@@ -21,41 +21,43 @@ class BatchSettings:
         _MIB,
         BYTES,
         "bytes",
-        "Ours. A batch ends there, so that others are not kept waiting; a larger transaction goes alone.",
+        "zab only. The size of a batch. A larger transaction is a batch of its own.",
     )
     max_batch_count: int = setting(
         "maxBatchCount",
         1_000,
         integer(1, INT_MAX),
         "transactions",
-        "Ours. A batch is applied in one turn: some 5 ms of sets, 20 ms of creates.",
+        "zab only. How many transactions a batch has. It is applied in one turn: some 5 ms for sets, 20 ms "
+        "for creates.",
     )
     max_batches_in_flight: int = setting(
         "maxBatchesInFlight",
         64,
         COUNT,
         "batches",
-        "Ours. Proposed and not yet committed; at the limit clients are not read from.",
+        "zab only. How many batches may be proposed and not yet committed. At the limit, clients are not read from.",
     )
     max_unsynced_bytes: int = setting(
         "maxUnsyncedBytes",
         32 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Written by the leader and not yet durable; at the limit it stops proposing.",
+        "zab only. How much the leader may have written that is not yet durable. At the limit, it proposes nothing.",
     )
     max_recent_bytes: int = setting(
         "maxRecentBytes",
         8 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Batches kept in memory for learners that lack little; older ones come from files.",
+        "zab only. How much of the log is kept in memory for learners that lack little. Older batches are "
+        "read from files.",
     )
     counter_limit: int = setting(
         "counterLimit",
         0xFFF00000,
         integer(2, COUNTER_MAX),
         "transactions",
-        "Ours. Of one epoch; then leadership is renewed without an outage.",
+        "zab only. How many transactions an epoch has. Then leadership is renewed without an outage.",
         shown="0xfff00000",
     )

@@ -35,47 +35,60 @@ class ClientSettings:
         None,
         integer(0, 65535),
         "port",
-        "Where clients connect; 0 or none: the client part of the server line.",
+        "Where clients connect. 0 or none: the client part of the server line.",
     )
     address: str = setting(
         "clientPortAddress",
         CLIENT_HOST_DEFAULT,
         host_name,
         "host",
-        "All addresses, as ZooKeeper; name one to be reachable there only.",
+        "The address to listen on. By default all addresses, as in ZooKeeper.",
     )
     backlog_count: int = setting(
-        "clientPortListenBacklog", -1, integer(-1, INT_MAX), "connections", "-1 leaves it to the system."
+        "clientPortListenBacklog",
+        -1,
+        integer(-1, INT_MAX),
+        "connections",
+        "The backlog of the listener. -1: the system's default.",
     )
     tcp_keep_alive: bool = setting(
-        "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
+        "clientTcpKeepAlive",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Whether TCP probes idle connections. Sessions have pings of their own.",
     )
     secure_port: int | None = setting(
-        "secureClientPort", None, _port_or_none, "port", "Where clients connect over TLS; 0 or none: nowhere."
+        "secureClientPort", None, _port_or_none, "port", "Where clients connect over TLS. 0 or none: nowhere."
     )
     secure_address: str = setting(
-        "secureClientPortAddress", CLIENT_HOST_DEFAULT, host_name, "host", "As clientPortAddress."
+        "secureClientPortAddress",
+        CLIENT_HOST_DEFAULT,
+        host_name,
+        "host",
+        "The address to listen on for TLS. By default all addresses.",
     )
     port_unification: bool = setting(
         "client.portUnification",
         False,
         BOOLEAN,
         "true/false",
-        "true: clientPort takes clients over TLS, too, while they change one by one.",
+        "true: clientPort also accepts TLS, while clients change over one by one.",
     )
     certificates: str = setting(
         "ssl.clientAuth",
         "need",
         choice(need="need", want="want", none="none"),
         "need/want/none",
-        "need: no client without a certificate; want: one that is shown has to be good; none: nobody is asked.",
+        "need: every client must show a certificate. want: a certificate that is shown must be valid. none: "
+        "no certificate is asked for.",
     )
     tls_protocol: str | None = setting(
         "ssl.protocol",
         None,
         _version_of_tls,
         "version",
-        "The only one, unless ssl.enabledProtocols names some.",
+        "The only version, unless ssl.enabledProtocols names some.",
         shown="TLSv1.2, TLSv1.3",
     )
     outstanding_handshake_limit_count: int = setting(
@@ -83,7 +96,8 @@ class ClientSettings:
         250,
         COUNT,
         "connections",
-        "Whose handshake is not done; one more takes another's place. At most half of clients' descriptors; never off.",
+        "How many connections may be in their TLS handshake. One more replaces the oldest. At most half of "
+        "the clients' descriptors.",
     )
 
     @property

@@ -46,30 +46,35 @@ class CommandSettings:
         frozenset({"srvr"}),
         words,
         "words",
-        "srvr is always answered, as by ZooKeeper; the others tell strangers about clients and paths; `*` is all.",
+        "The words that are answered; `*` means all. srvr always is, as in ZooKeeper. Other words show "
+        "clients and paths to anyone.",
     )
     snapshot_enabled: bool = setting(
-        "admin.snapshot.enabled", True, BOOLEAN, "true/false", "Whether the command snapshot may be asked for."
+        "admin.snapshot.enabled", True, BOOLEAN, "true/false", "Whether the command snapshot is available."
     )
     restore_enabled: bool = setting(
-        "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore may be given a snapshot."
+        "admin.restore.enabled", True, BOOLEAN, "true/false", "Whether the command restore is available."
     )
     restore_timeout_ms: int = setting(
         "admin.restore.timeoutInMS",
         600_000,
         COUNT,
         "ms",
-        "Ours. For all of a snapshot that is restored to come, however it trickles.",
+        "zab only. How long the upload of a snapshot for restore may take.",
     )
     rate_limiter_interval_ms: int = setting(
-        "admin.rateLimiterIntervalInMS", 300_000, COUNT_OR_0, "ms", "Between two snapshots; between two to be restored."
+        "admin.rateLimiterIntervalInMS",
+        300_000,
+        COUNT_OR_0,
+        "ms",
+        "The time between two snapshot commands, and between two restore commands.",
     )
     exports_metrics: bool = setting(
         "metricsProvider.className",
         False,
         _provider,
         "class",
-        f"{PROMETHEUS.rpartition('.')[2]} opens the port of metrics; the others do not.",
+        "PrometheusMetricsProvider opens the metrics port. The other providers do not.",
         shown="DefaultMetricsProvider",
     )
     audit_logger: str = setting(
@@ -77,5 +82,5 @@ class CommandSettings:
         AUDIT_LOGGER,
         _audit_logger,
         "class",
-        "ZooKeeper's own stands for ours; another cannot be run here, and refuses the start.",
+        "Only ZooKeeper's own class, which stands for zab's audit log. Any other refuses the start.",
     )

@@ -26,7 +26,7 @@ def _always(word: str, reason: str) -> Read:
 
     def read(text: str) -> str:
         if text.lower() != word:
-            raise ValueError(f"{text!r} is not to be had: {reason}. Only {word} is")
+            raise ValueError(f"{text!r} is not supported: {reason}. Only {word} is")
         return word
 
     return read
@@ -41,43 +41,44 @@ class QuorumSettings:
         None,
         text_of,
         "path",
-        "Ours. The secrets by which members prove who they are; `zab secret` makes the file.",
+        "zab only. The file with the secrets by which members authenticate each other. `zab secret` makes it.",
     )
     secret_required: bool = setting(
         "quorum.secretRequired",
         True,
         BOOLEAN,
         "true/false",
-        "Ours. false while an ensemble gets its first secret: who has none is let in, too.",
+        "zab only. false: members without a secret are accepted, while an ensemble gets its first one.",
     )
     insecure: bool = setting(
         "quorum.insecure",
         False,
         BOOLEAN,
         "true/false",
-        "Ours. true: members outside of this machine are believed without proof. Whoever reaches their ports is one.",
+        "zab only. true: members on other machines are accepted without authentication. Anyone who reaches "
+        "their ports is a member then.",
     )
     tls_enabled: bool = setting(
-        "sslQuorum", False, BOOLEAN, "true/false", "true: all that members say to each other is inside of TLS."
+        "sslQuorum", False, BOOLEAN, "true/false", "true: all traffic between members is inside TLS."
     )
     port_unification: bool = setting(
         "portUnification",
         False,
         BOOLEAN,
         "true/false",
-        "true: who dials without TLS is taken, too, while the members of an ensemble change one by one.",
+        "true: members without TLS are accepted too, while the ensemble changes over member by member.",
     )
     tls_protocol: str = setting(
         "ssl.quorum.protocol",
         "TLSv1.3",
         choice(**{"tls": "TLSv1.3", "tlsv1.3": "TLSv1.3", "tlsv1.2": "TLSv1.2"}),
         "newest version",
-        "The newest, where enabledProtocols does not say it. TLS is TLSv1.3.",
+        "The newest version, unless enabledProtocols names some. TLS means TLSv1.3.",
     )
     certificates: str = setting(
         "ssl.quorum.clientAuth",
         "need",
-        _always("need", "whoever shows no certificate could join"),
+        _always("need", "a server without a certificate could join"),
         "need",
         "Both ends show a certificate.",
     )
@@ -86,14 +87,14 @@ class QuorumSettings:
         "true",
         _true_or_false,
         "true",
-        "A certificate is good for the host of the server line, on both ends. ZooKeeper checks it without FIPS only.",
+        "A certificate must name the host of the server line, on both ends. ZooKeeper checks this only without FIPS.",
     )
     client_hostname_verification: str = setting(
         "ssl.quorum.clientHostnameVerification",
         "true",
         _true_or_false,
         "true",
-        "As hostnameVerification, for who has dialled.",
+        "The same check for the end that has dialled.",
     )
 
     @property

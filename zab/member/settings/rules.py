@@ -1,4 +1,4 @@
-"""The rules between the fields of a `Config`, whoever filled them in.
+"""The rules between the fields of a `Config`, wherever their values come from.
 
     validate(config)    raises RuleError: which keys to look at, and what is wrong
 
@@ -33,7 +33,7 @@ class RuleError(Exception):
 
 
 def validate(config: Config) -> None:
-    """The rules between fields, whoever filled them in. Raises RuleError."""
+    """Check the rules between fields. Raises RuleError."""
     _validate_sessions(config)
     _validate_limits(config)
     _validate_authentication(config)
@@ -100,11 +100,11 @@ def _validate_admin(config: Config) -> None:
         ("admin.portUnification", config.admin.port_unification),
     ):
         if is_set and not config.admin.enabled:
-            raise RuleError((key, "admin.enableServer"), f"{key} is of the admin server, which is switched off")
+            raise RuleError((key, "admin.enableServer"), f"{key} concerns the admin server, which is switched off")
     if config.admin.needs_client_auth and not config.admin.has_tls:
         raise RuleError(("admin.needClientAuth",), "without admin.forceHttps=true nobody is asked for a certificate")
     if config.admin.needs_client_auth and config.admin.port_unification and not config.admin.force_https:
-        reason = "who comes without TLS shows none, and is let in: admin.forceHttps=true turns him away"
+        reason = "a client without TLS shows none, and is accepted: set admin.forceHttps=true to refuse it"
         raise RuleError(("admin.needClientAuth", "admin.portUnification"), reason)
     if config.admin.has_tls and config.quorum_tls.key_store is None:
         raise RuleError(("admin.forceHttps", "admin.portUnification"), "HTTPS needs ssl.quorum.keyStore.location")
@@ -187,20 +187,20 @@ def _validate_limits(config: Config) -> None:
 def _validate_authentication(config: Config) -> None:
     """What is asked of clients, they can do; nothing that is asked for is passed over."""
     if config.login.users_file is not None and config.login.jaas_file is not None:
-        raise RuleError(("sasl.usersFile", "java.security.auth.login.config"), "the users of SASL stand in one file")
+        raise RuleError(("sasl.usersFile", "java.security.auth.login.config"), "the users of SASL are in one file")
     for key, value in (
         ("sasl.serverconfig", config.login.jaas_section if config.login.jaas_section != SECTION_DEFAULT else None),
         ("SASLAuthenticationProvider.superPassword", config.login.super_password),
     ):
         if value is not None and config.login.jaas_file is None:
-            raise RuleError((key,), f"{key} is of a JAAS file: add java.security.auth.login.config=FILE")
+            raise RuleError((key,), f"{key} concerns a JAAS file: add java.security.auth.login.config=FILE")
     for key, is_set in (
         ("kerberos.removeHostFromPrincipal", config.login.removes_kerberos_host),
         ("kerberos.removeRealmFromPrincipal", config.login.removes_kerberos_realm),
         ("security.auth_to_local", config.login.auth_to_local is not None),
     ):
         if is_set and config.login.jaas_file is None:
-            raise RuleError((key,), f"{key} is of Kerberos: add java.security.auth.login.config=FILE")
+            raise RuleError((key,), f"{key} concerns Kerberos: add java.security.auth.login.config=FILE")
     if config.access.ensemble_names and not config.access.asks_for_ensemble:
         reason = "ensembleAuthName has no effect without authProvider.1=…EnsembleAuthenticationProvider"
         raise RuleError(("ensembleAuthName",), reason)

@@ -7,7 +7,7 @@
     X509AuthenticationProvider            x509        there with TLS for clients, unless ssl.clientAuth=none
     EnsembleAuthenticationProvider        ensemble    there with this line alone
 
-A class of somebody else is a program that is not here: whoever relies on it would be open without it. So it is refused.
+A class of anybody else is refused: it is not available here, and a server that relies on it would be open without it.
 
 Not here: what each scheme asks of a client (`authentication`), and what an ACL may have of it (`datatree.acl`).
 """

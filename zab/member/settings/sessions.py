@@ -16,22 +16,23 @@ class SessionSettings:
         False,
         BOOLEAN,
         "true/false",
-        "A server without a quorum lets clients read that ask for it: what it had when it lost the others.",
+        "Whether a server without a quorum lets clients that ask for it read what it has.",
     )
     local_sessions_enabled: bool = setting(
         "localSessionsEnabled",
         False,
         BOOLEAN,
         "true/false",
-        "A session is known to its own server alone: who comes and reads writes nothing. The same on every member.",
+        "Whether a session is known only to its own server, so that clients that only read write nothing. The "
+        "same on all members.",
     )
     local_sessions_upgrading_enabled: bool = setting(
         "localSessionsUpgradingEnabled",
         False,
         BOOLEAN,
         "true/false",
-        "The first ephemeral of a local session makes it one of the ensemble; false: it is refused.",
+        "true: the first ephemeral makes a local session global. false: the ephemeral is refused.",
     )
     sessionless_timeout_ms: int = setting(
-        "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "A connection that never says who it is, is closed."
+        "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "How long a connection may stay without a session."
     )

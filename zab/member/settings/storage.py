@@ -23,7 +23,7 @@ class StorageSettings:
         NOTHING,
         text_of,
         "path",
-        "Snapshots, `myid` and the epochs: nothing works without it.",
+        "Where snapshots, `myid` and the epoch files are. Required.",
         shown="required",
     )
     data_log_dir: str = setting(
@@ -31,7 +31,7 @@ class StorageSettings:
         derived(lambda storage: storage.data_dir),
         text_of,
         "path",
-        "The log on a disk of its own, where syncing does not wait for snapshots.",
+        "Where the log is. A separate disk keeps snapshots from slowing down syncs.",
         shown="dataDir",
     )
     data_dir_autocreate: bool = setting(
@@ -39,21 +39,21 @@ class StorageSettings:
         True,
         BOOLEAN,
         "true/false",
-        "A first start needs no mkdir; false where a missing mount must not start empty.",
+        "true: a first start creates the directories. false: a missing mount stops the start.",
     )
     pre_alloc_size_kib: int = setting(
         "preAllocSize",
         65536,
         integer(0, INT_MAX),
         "KiB",
-        "Of a log file, allocated before it is written, so that an append changes no metadata; 0: 64 MiB, unallocated.",
+        "The size of a log file, allocated in advance so that an append changes no metadata. 0: 64 MiB, not allocated.",
     )
     snap_count: int = setting(
         "snapCount",
         100_000,
         integer(-INT_MAX, INT_MAX),
         "transactions",
-        "Between two snapshots; the leader says for all when.",
+        "How many transactions are between two snapshots. The leader decides for all members.",
         raised_to=2,
     )
     snap_size_limit_kib: int = setting(
@@ -61,28 +61,28 @@ class StorageSettings:
         4_194_304,
         integer(-INT_MAX, LONG_MAX),
         "KiB",
-        "Log bytes between two snapshots, where writes are large; 0 or less is off.",
+        "How much log is between two snapshots when writes are large. 0 or less: no limit.",
     )
     txn_log_size_limit_kib: int = setting(
         "txnLogSizeLimitInKb",
         -1,
         integer(-INT_MAX, LONG_MAX),
         "KiB",
-        "A log file is rolled at this size as well; 0 or less is off.",
+        "A log file is also rolled at this size. 0 or less: no limit.",
     )
     fsync_warning_threshold_ms: int = setting(
         "fsync.warningthresholdms",
         1000,
         COUNT_OR_0,
         "ms",
-        "A slower sync is logged: the disk is the usual cause of lost leaderships.",
+        "A sync that takes longer is logged. A slow disk is the usual reason why a leader is lost.",
     )
     snap_retain_count: int = setting(
         "autopurge.snapRetainCount",
         3,
         integer(-INT_MAX, INT_MAX),
         "snapshots",
-        "Kept with the logs they need; one damaged file costs nothing.",
+        "How many snapshots are kept, with the logs that they need.",
         raised_to=3,
     )
     purge_interval_hours: int = setting(
@@ -90,42 +90,44 @@ class StorageSettings:
         1,
         integer(-INT_MAX, INT_MAX),
         "hours",
-        "On by default, where ZooKeeper's is 0 = off: else files fill every disk in time.",
+        "How often old files are removed. ZooKeeper's default is 0, never, which fills every disk in time.",
     )
     max_pinned_log_bytes: int = setting(
         "maxPinnedLogBytes",
         4096 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Log files kept beyond retention for learners that fetch a snapshot; beyond it they get a newer one.",
+        "zab only. How much log is kept past retention for learners that fetch a snapshot. Beyond it, they "
+        "fetch a newer one.",
     )
     disk_low_bytes: int = setting(
         "diskLowBytes",
         64 * _MIB,
         integer(0, LONG_MAX),
         "bytes",
-        "Ours. With less free space than this a member logs only what the ensemble needs; 0 switches that off.",
+        "zab only. With less free space, a member logs only what the ensemble needs. 0: no check.",
     )
     disk_reserve_bytes: int = setting(
         "diskReserveBytes",
         32 * _MIB,
         integer(4096, LONG_MAX),
         "bytes",
-        "Ours. A file beside the log, given up then: what sessions, deletes and elections go on with.",
+        "zab only. The size of a file that is deleted when space is low, so that closing sessions, deletes "
+        "and elections go on.",
     )
     scrub_interval_seconds: int = setting(
         "scrub.intervalSeconds",
         86_400,
         COUNT_OR_0,
         "s",
-        "Ours. How often all files are read through, so that damage is found before it matters; 0 is never.",
+        "zab only. How often all files are read through, to find damage early. 0: never.",
     )
     scrub_bytes_per_second: int = setting(
         "scrub.maxBytesPerSecond",
         1024 * 1024,
         BYTES,
         "bytes a second",
-        "Ours. How quickly: it takes turns with the log for the disk.",
+        "zab only. How fast they are read. The log has priority on the disk.",
     )
 
     @property

@@ -12,14 +12,14 @@ class TimingSettings:
     """The tick; session timeouts, and limits of roles in ticks."""
 
     tick_time_ms: int = setting(
-        "tickTime", 3000, COUNT, "ms", "The unit of heartbeats, of the limits below and of session expiry."
+        "tickTime", 3000, COUNT, "ms", "The unit of heartbeats, session expiry, and limits in ticks."
     )
     min_session_timeout_ms: int = setting(
         "minSessionTimeout",
         derived(lambda timing: 2 * timing.tick_time_ms),
         integer(-1, INT_MAX),
         "ms",
-        "Sessions are checked once a tick: less than two would end live ones.",
+        "The shortest session timeout. Sessions are checked once a tick, so less than two ticks would end live ones.",
         shown="2 * tickTime",
     )
     max_session_timeout_ms: int = setting(
@@ -27,7 +27,7 @@ class TimingSettings:
         derived(lambda timing: 20 * timing.tick_time_ms),
         integer(-1, INT_MAX),
         "ms",
-        "How long the ephemerals of a dead client may stay.",
+        "The longest session timeout: how long the ephemerals of a dead client may stay.",
         shown="20 * tickTime",
     )
     init_limit_ticks: int = setting(
@@ -35,7 +35,7 @@ class TimingSettings:
         0,
         COUNT,
         "ticks",
-        "Time for a leader to gather its quorum and for a learner to be synchronized.",
+        "How long a leader may take to gather its quorum, and a learner to be synchronized.",
         shown="required in an ensemble",
     )
     sync_limit_ticks: int = setting(
@@ -43,7 +43,7 @@ class TimingSettings:
         0,
         COUNT,
         "ticks",
-        "Silence on a link, or a write that is not durable, for longer ends the role.",
+        "How long a link may be silent, or a write not durable, before a server gives up its role.",
         shown="required in an ensemble",
     )
     connect_to_leader_limit_ticks: int = setting(
@@ -51,7 +51,7 @@ class TimingSettings:
         0,
         COUNT_OR_0,
         "ticks",
-        "Time to reach the leader's quorum port; 0 is initLimit.",
+        "How long a learner tries to reach the leader's quorum port. 0: initLimit.",
     )
 
     @property

@@ -16,32 +16,32 @@ class TreeSettings:
         False,
         BOOLEAN,
         "true/false",
-        "Znodes with a time to live, as in ZooKeeper off: older servers cannot read them.",
+        "Whether znodes may have a time to live. Off as in ZooKeeper, since older servers cannot read them.",
     )
     create_if_not_exists_enabled: bool = setting(
         "createIfNotExistsEnabled",
         False,
         BOOLEAN,
         "true/false",
-        "Ours. ClickHouse Keeper's createIfNotExists (502); off, it is an unknown opcode, as ZooKeeper has it.",
+        "zab only. Whether ClickHouse Keeper's createIfNotExists (502) is executed. Off, the opcode is "
+        "unknown, as in ZooKeeper.",
     )
     keeper_extensions_enabled: bool = setting(
         "keeperExtensionsEnabled",
         False,
         BOOLEAN,
         "true/false",
-        "Ours. ClickHouse Keeper's operations 500 to 507, and what it tells of them at /keeper.",
+        "zab only. Whether ClickHouse Keeper's operations 500 to 507 are executed and announced at /keeper.",
     )
     sequence_64_enabled: bool = setting(
         "sequence64Enabled",
         False,
         BOOLEAN,
         "true/false",
-        "Ours. Sequence numbers go on with 19 digits when those of 32 bits have ended; off, negative, as in ZooKeeper.",
+        "zab only. Whether sequence numbers continue with 19 digits after 32 bits. Off, they become negative, "
+        "as in ZooKeeper.",
     )
-    enforce_quota: bool = setting(
-        "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it no quota does."
-    )
+    enforce_quota: bool = setting("enforceQuota", False, BOOLEAN, "true/false", "Whether hard quotas refuse writes.")
     container_check_interval_ms: int = setting(
         "znode.container.checkIntervalMs",
         60_000,
@@ -50,12 +50,12 @@ class TreeSettings:
         "How often empty containers and expired znodes are looked for.",
     )
     container_max_per_minute: int = setting(
-        "znode.container.maxPerMinute", 10_000, COUNT, "deletes a minute", "Spreads a large clean-up."
+        "znode.container.maxPerMinute", 10_000, COUNT, "deletes a minute", "How many of them are deleted in a minute."
     )
     container_never_used_ms: int = setting(
         "znode.container.maxNeverUsedIntervalMs",
         0,
         COUNT_OR_0,
         "ms",
-        "Containers that never had a child go after this; 0 is never.",
+        "When a container that never had a child is deleted. 0: never.",
     )

@@ -242,7 +242,7 @@ class _Parser:
                 continue
             file, line = self.places[key]
             if config.quorum.has_tls:
-                raise ConfigError(file, line, f"{key}: 'false' is not to be had: {HOSTS_ARE_CHECKED}. Only true is")
+                raise ConfigError(file, line, f"{key}: 'false' is not supported: {HOSTS_ARE_CHECKED}. Only true is")
             self._warn(line, key, "members speak no TLS, so there are no names to be checked", file)
 
     def _warn_members(self, config: Config) -> None:
@@ -286,7 +286,7 @@ def entries_of(text: str, filename: str) -> list[Property]:
 
 
 def known_keys() -> list[str]:
-    """The names of all keys that a file may have, but for families and the lines about members."""
+    """The names of all keys that a file may have, except families and the lines about members."""
     own = [setting.key for setting in settings_of(Config)]
     return [key for key in own if not key.endswith("*")] + ignored_keys()
 
