@@ -1,21 +1,21 @@
-"""Access control lists: how a list becomes valid, what it permits to whom, and the table that interns lists.
+"""Access control lists: how a list is validated, whom it permits what, and the table that interns lists.
 
-An entry is (permission bits, scheme, id), a list a tuple of entries; None stands for exactly world:anyone with all
-permissions, the open list. An identity is (scheme, id) and belongs to a connection: ("ip", address) from the start,
-more after authentication, ("super", "") for the superuser, who passes every check.
+An entry is (permission bits, scheme, id), a list a tuple of entries; None stands for the open list: world:anyone with
+all permissions. An identity is (scheme, id) and belongs to a connection: ("ip", address) from the start, more after
+authentication, and ("super", "") for the superuser, who passes every check.
 
     scheme  valid id in a list                        an identity matches
     world   "anyone"                                  always
-    auth    any; replaced by the identities of the    -
-            connection that were authenticated
+    auth    any; replaced by the authenticated        -
+            identities of the connection
     digest  two parts around ":", the second not      if equal
-            empty; more ":" may stand at the end
+            empty; more ":" may follow at the end
     ip      IPv4 or IPv6 address, "/bits" optional    if it lies in the network
     x509    a distinguished name                      if equal
-    sasl    a Kerberos name, a[/b][@REALM]            if equal; user `super` has what any sasl entry gives
+    sasl    a Kerberos name, a[/b][@REALM]            if equal; user `super` has what any sasl entry grants
 
-Invariants: `AclTable` counts one reference per znode; the digest of a list depends on its content alone.
-Deliberately not here: how a connection gets its identities (`zab.member`).
+Invariants: `AclTable` counts one reference per znode; the digest of a list only depends on its content. Not here: how a
+connection gets its identities (`zab.member`).
 """
 
 import re
@@ -68,8 +68,8 @@ ALL: Final = 31
 OPEN: Final = -1
 SUPER: Final[Identity] = (b"super", b"")
 ANY_SASL: Final = b"any sasl"
-"""Scheme of an identity that is proven by nothing of its own: ("any sasl", name) has what entries of ("sasl", name)
-give, and is nobody's in an `auth` entry. No list can name it."""
+"""The scheme of an identity without proof of its own: ("any sasl", name) has what entries of ("sasl", name) grant, but
+an `auth` entry does not include it. No list can name it."""
 READ_ONLY: Final[AclList] = ((READ, b"world", b"anyone"),)
 
 _WORLD: Final = (b"world", b"anyone")
@@ -81,13 +81,13 @@ _LENGTHS: Final = Struct(">iII")
 _ENTRY_BYTES: Final = 12
 ACL_BYTES_MAX: Final = 0xFFFFF
 ACL_COUNT_MAX: Final = 256
-"""Entries of a list, unless the configuration says otherwise."""
+"""The most entries of a list, unless the configuration says otherwise."""
 ADDRESSES_MAX: Final = 1024
-"""So many addresses a list remembers what it grants to."""
+"""For how many addresses a list caches its permissions."""
 
 
 def _valid_digest(name: bytes) -> bool:
-    # Java's split, which ZooKeeper counts the parts of, drops empty ones at the end alone.
+    # Java's split, whose parts ZooKeeper counts, only drops empty parts at the end.
     return len(name.rstrip(b":").split(b":")) == 2
 
 
@@ -103,7 +103,7 @@ def _network(name: bytes) -> IPv4Network | IPv6Network | None:
 
 
 class _Grants:
-    """What a list grants to whom, worked out once: the work of a check does not grow with the list."""
+    """What a list grants to whom, computed once: a check takes the same time however long the list is."""
 
     __slots__ = ("_everybody", "_exact", "_networks", "_of_address")
 
@@ -112,7 +112,7 @@ class _Grants:
         self._exact: dict[Identity, int] = {}
         self._networks: list[tuple[int, IPv4Network | IPv6Network]] = []
         self._of_address: dict[bytes, int] = {}
-        """Of the addresses that asked last."""
+        """Permissions of the most recent addresses."""
         for granted, scheme, name in acl:
             if scheme == b"ip":
                 network = _network(name)
@@ -159,7 +159,7 @@ class _Grants:
 
 
 class Entries(tuple[Acl, ...]):
-    """A list that is stored."""
+    """A stored list."""
 
     @cached_property
     def grants(self) -> _Grants:
@@ -177,7 +177,7 @@ SCHEMES: Final = frozenset(_VALID)
 
 
 def size_of(entries: Iterable[Acl]) -> int:
-    """The bytes that entries take in a request."""
+    """How many bytes the entries take in a request."""
     return sum(_ENTRY_BYTES + len(scheme) + len(name) for _, scheme, name in entries)
 
 
@@ -190,10 +190,10 @@ def fix_up(
 ) -> AclList:
     """The list to store for the one that a client sent. Raises Refused(INVALIDACL).
 
-    Ids become text, duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are
-    checked; the bits are not. A few bytes of `auth` may stand for many identities, and a byte that is no text becomes
-    three, so the list takes `bytes_max` at most. There are `count_max` entries at most, and an `auth` that would exceed
-    them is refused before any entry is made of it.
+    Ids become text, duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, and ids
+    are validated; the bits are not. A short `auth` may stand for many identities, and an invalid byte becomes three, so
+    the result may take at most `bytes_max`. It may have at most `count_max` entries, and an `auth` that would exceed
+    that is refused before it is expanded.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return None
@@ -228,7 +228,8 @@ def fix_up(
 
 
 def permits(acl: AclList, mask: int, identities: Collection[Identity]) -> bool:
-    """Some entry grants a bit of `mask` to some identity. An open or empty list grants all; the superuser has all."""
+    """Whether some entry grants a bit of `mask` to some identity. An open or empty list grants all; the superuser has
+    all."""
     if not acl:
         return True
     grants = acl.grants if isinstance(acl, Entries) else _Grants(acl)
@@ -241,7 +242,7 @@ def explicit(acl: AclList) -> tuple[Acl, ...]:
 
 
 def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """The list as shown without the permission ADMIN: the hashes of digest ids become "x"."""
+    """The list as shown to clients without the permission ADMIN: the hashes of digest ids become "x"."""
     return tuple(
         (perms, scheme, name.partition(b":")[0] + b":x") if scheme == b"digest" else (perms, scheme, name)
         for perms, scheme, name in acl
@@ -256,7 +257,7 @@ def digest_identity(user_password: bytes, algorithm: str = "sha1") -> Identity:
 
 
 def acl_checksum(acl: AclList) -> int:
-    """CRC-32 of a list's content; 0 for the open one."""
+    """The CRC-32 of a list's content; 0 for the open list."""
     checksum = 0
     for perms, scheme, name in acl or ():
         checksum = crc32(_LENGTHS.pack(perms, len(scheme), len(name)) + scheme + name, checksum)
@@ -267,7 +268,7 @@ class AclTable:
     """The lists in use, each under a small id with a count of the znodes that refer to it.
 
     `lists` maps id to list, `checksums` id to the checksum of its content; the open list is there under `OPEN` and is
-    not counted. Ids are never used twice, so an id in a snapshot cursor keeps its meaning.
+    not counted. Ids are never reused, so an id in a snapshot cursor keeps its meaning.
     """
 
     __slots__ = ("_counts", "_ids", "_next", "checksums", "lists")

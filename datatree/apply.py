@@ -1,8 +1,8 @@
 """Applying a transaction to the tree: one function per type, called by `DataTree.apply` alone (E2 pure apply).
 
-Each installs what the transaction says and computes nothing that could have been refused: that was done when it was
-prepared, against the same state. So what cannot be installed (a znode that is missing or there already, a child that
-is left, a session unknown) means that this tree is not the one it was prepared against: a divergence, and an assertion.
+Each installs what the transaction says and checks nothing that could be refused: that happened when it was prepared,
+against the same state. So if it cannot be installed (a znode is missing, or exists already, or still has children; a
+session is unknown), this tree differs from the one it was prepared against: a divergence, which fails an assertion.
 
     create*          the znode; the parent's cversion from the transaction, its pzxid, its number of children
     delete*          the same backwards; the cversion stays, and with it what the client sees of it grows
@@ -13,9 +13,9 @@ is left, a session unknown) means that this tree is not the one it was prepared 
     multi            its parts in order, with one zxid and time; or none of them, if it was refused
     error, check     nothing
 
-These functions are the busiest code of a member, so they work on the bytes of the znode and of its stat, take
-what they need as plain arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend, None where
-nobody watches), and say the digest of an ordinary znode in place, where a call would cost as much as the sum.
+These functions are the busiest code of a member, so they work on the bytes of the znode and its stat, take plain
+arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend, None if nothing is watched), and
+compute the digest of an ordinary znode inline, since a call would cost as much as the sum.
 """
 
 from collections.abc import Callable, Iterator
@@ -289,7 +289,7 @@ def _set_acl(
     assert path in shard, f"setACL of {path!r}, which does not exist"
     znode = shard[path]
     acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
-    # The new reference first: the list may be the same one, held by this znode alone.
+    # The new reference first: the list may be the same one, with this znode as its only user.
     new_id = tree.acls.intern(acl)
     if acl_id not in (OPEN, new_id):
         tree.past_acls.ended(path, zxid, tree.acls.lists[acl_id])
@@ -315,7 +315,7 @@ def _nothing(
     _rest: Any,
     _triggers: Triggers,
 ) -> None:
-    """A check was done when it was prepared."""
+    """Nothing: a check was done when it was prepared."""
 
 
 _BY_EFFECT: Final[dict[Effect, Operation]] = {
@@ -331,7 +331,7 @@ OPERATIONS: Final[dict[int, Operation]] = {
 
 
 def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[PartResult]) -> Iterator[None]:
-    """All parts of a multi, or none if any was refused, in slices; `results` is what to answer for each."""
+    """Apply all parts of a multi, or none if any was refused, in slices; `results` gets the answer for each part."""
     zxid, time, _, _, _, _, _, _, parts = txn
     kinds = {part[0] for part in parts}
     if ERROR in kinds:
@@ -344,7 +344,7 @@ def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[
             # A createIfNotExists that found its znode is answered like one that made it.
             results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
             if number and kind == _DELETE:
-                # The last one of a removeRecursive: those before it have no answer of their own.
+                # The last delete of a removeRecursive: the ones before it get no answers.
                 del results[-1 - number : -1]
         yield
 

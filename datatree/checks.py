@@ -3,8 +3,8 @@
 In ZooKeeper's order; the first that fails gives the error:
 
     check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
-    checkNotExists  UNIMPLEMENTED while it is off; READ -> NOAUTH; of this version -> NODEEXISTS
-    checkStat       UNIMPLEMENTED while it is off; then as check; another Stat than asked for -> BADVERSION
+    checkNotExists  UNIMPLEMENTED while it is off; READ -> NOAUTH; found with this version -> NODEEXISTS
+    checkStat       UNIMPLEMENTED while it is off; then as check; a different Stat -> BADVERSION
 """
 
 from typing import Any, Final
@@ -25,7 +25,7 @@ _CHECK: Final = int(OpCode.CHECK)
 
 
 class Checks:
-    """The operations of the leader that check one znode, with the changes that are outstanding."""
+    """The leader's operations that check one znode, including outstanding changes."""
 
     __slots__ = ("_outstanding", "_settings")
 

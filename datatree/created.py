@@ -1,10 +1,10 @@
-"""Which children a znode will have, as far as that is outstanding: what the tree does not say yet.
+"""The children that outstanding creates will add to a znode, which the tree does not have yet.
 
-Only removeRecursive asks for it, so no other write pays: the changes are looked through when somebody asks, each once,
-and what is found is kept by parent until they are applied.
+Only removeRecursive needs them, so no other write pays for it: the changes are scanned on demand, each once, and the
+results are kept by parent until they are applied.
 
-A path that was found may be in the tree by now, or gone again: `Outstanding.view` says which. So whoever asks passes
-over some; newest first, those that were made last come before all that went before them.
+A path in the results may be in the tree by now, or deleted again: `Outstanding.view` tells. So callers skip some; the
+results are newest first, so the latest creates precede earlier attempts.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from datatree.paths import ROOT, parent
 __all__ = ["Created"]
 
 _STALE_MIN: Final = 1_000
-"""So many paths are kept, and twice as many as are outstanding; beyond that those that are applied are dropped."""
+"""How many paths to keep besides twice the outstanding ones; above that, applied ones are dropped."""
 
 
 class _Queue(Protocol):
@@ -26,7 +26,7 @@ class _Queue(Protocol):
 
 
 class Created:
-    """`queue` has the outstanding changes in their order: the path is the second of each."""
+    """`queue` has the outstanding changes in order; the second item of each is the path."""
 
     __slots__ = ("_by_parent", "_count", "_queue", "known_count")
 
@@ -35,22 +35,22 @@ class Created:
         self._by_parent: dict[bytes, dict[bytes, None]] = {}
         self._count = 0
         self.known_count = 0
-        """Of the queue, from its beginning."""
+        """How many changes at the beginning of the queue were scanned."""
 
     def below(self, path: bytes) -> Iterator[bytes]:
-        """What may have come to be as a child of `path`, newest first."""
+        """Paths that may be created as children of `path`, newest first."""
         self._look()
         return reversed(self._by_parent.get(path, {}))
 
     def dropped(self, count: int) -> None:
-        """So many have left at the beginning of the queue."""
+        """So many changes were removed at the beginning of the queue."""
         self.known_count = max(0, self.known_count - count)
         if not self.known_count:
             self._by_parent.clear()
             self._count = 0
 
     def cut(self) -> None:
-        """Some have left at its end."""
+        """Changes were removed at the end of the queue."""
         self.known_count = min(self.known_count, len(self._queue))
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Which znode a create makes, where its opcode and its flags name two kinds. One of them decides, as in ZooKeeper:
+"""Which kind of znode a create makes if its opcode and its flags disagree. One of them decides, as in ZooKeeper:
 
     alone       the opcode. A create or create2 with the flag of a container makes a persistent znode. A createContainer
                 makes a container with any flags of a create, and those of a sequence number it.
@@ -9,7 +9,7 @@ Clients send such pairs: aiozk and zoonado make missing parents by a create2 wit
 stores what the opcode says and sums in its digest what the flag says. Here the type and the owner in the transaction
 say one kind, and every member applies those.
 
-Flags that fit nothing, and those of a TTL in another opcode than createTTL, are BADARGUMENTS.
+Unknown flags, and those of a TTL in any opcode but createTTL, are BADARGUMENTS.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ _IN_MULTIS: Final = (
 
 
 def kind_of(opcode: int, flags: int, *, in_multi: bool) -> int:
-    """The opcode of the create that is done and logged. Raises Refused."""
+    """The opcode of the create that is executed and logged. Raises Refused."""
     kind = (_IN_MULTIS if in_multi else _ALONE).get((opcode, flags))
     if kind is None:
         raise Refused(ErrorCode.BADARGUMENTS)

@@ -1,19 +1,20 @@
-"""The children of a znode that has very many of them, in parts, so that no dict is large when it grows.
+"""The children of a znode that has very many, split into parts, so that no single dict gets large.
 
-A dict of a million entries takes some 70 ms to grow, and nothing else is done meanwhile. Children are the one thing of
-which a client may gather that many in one place, so from `CROWD_COUNT` on they are a `Crowd`: 256 dicts, each chosen by
-CRC-32 of the path. It is used like the dict without values that fewer children are, and stays one when it shrinks.
+A dict of a million entries takes some 70 ms to grow, which blocks everything else. Children are the only items of which
+a client can collect that many in one place, so from `CROWD_COUNT` on they are a `Crowd`: 256 dicts, chosen by the
+CRC-32 of the path. It is used like the dict without values that holds fewer children, and stays a crowd when it
+shrinks.
 
-Whoever reads children page by page needs them in an order. A crowd that nobody reads so has none. The first page makes
-it, a slice at a time, as sorted *runs* of each part; later pages only bisect them:
+Reading children page by page requires an order. A crowd that is never paged has none. The first page sorts each part
+into *runs*, a slice at a time; later pages only bisect them:
 
     part   {b, a, c, ... | x, a}       a dict in the order of insertion
-    runs   (a, b, c, ...)              of what was in it when they were made; what is gone since is passed over
-    changes                3           since then: whatever came is among the last so many of the dict
+    runs   (a, b, c, ...)              its items when the runs were made; items deleted since are skipped
+    changes                3           since then: additions are among the last so many of the dict
 
-So a write costs one addition more, and only where pages are read; a part with many changes gets new runs at the next
-page. Runs are tuples, at which Python's collector never looks, of no more names than one slice may sort, whatever names
-a client chooses.
+So a write costs one addition more, only in crowds that are paged; a part with many changes gets new runs at the next
+page. Runs are tuples, which Python's collector does not track, with at most as many names as one slice may sort,
+whatever names a client chooses.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,10 +29,10 @@ __all__ = ["CROWD_COUNT", "PAGED_COUNT", "Children", "Crowd", "page_of"]
 
 CROWD_COUNT: Final = 16_384
 PAGED_COUNT: Final = 1_024
-"""From so many on, children that are read in pages become a crowd; fewer are sorted for each page."""
+"""From this many on, children that are paged become a crowd; fewer are sorted for each page."""
 _PART_COUNT: Final = 256
 _CHANGES_MIN: Final = 64
-"""After so many changes, and one for every 32 names, a part gets new runs."""
+"""After this many changes, and one more for every 32 names, a part gets new runs."""
 
 
 class Crowd:
@@ -46,7 +47,7 @@ class Crowd:
             parts[crc32(path) & 255][path] = None
         self._count = sum(map(len, parts))
         self._runs: list[list[tuple[bytes, ...] | list[bytes]]] = []
-        """Of each part; a list is not sorted yet. None at all: nobody has read a page."""
+        """The runs of each part; a list is not sorted yet. Empty if no page was ever read."""
         self._changes: list[int] = []
 
     def __len__(self) -> int:
@@ -77,7 +78,7 @@ class Crowd:
     # In an order.
 
     def sort_some(self) -> bool:
-        """Do a slice of what the next page needs. Whether there is more to do."""
+        """Do a slice of the work for the next page. Returns whether there is more to do."""
         if not self._runs:
             self._runs = [[] for _ in self._parts]
             self._changes = [_CHANGES_MIN + len(part) for part in self._parts]
@@ -97,8 +98,8 @@ class Crowd:
         return False
 
     def page(self, after: bytes, prefix: bytes, count: int) -> tuple[list[bytes], int]:
-        """The first `count` paths above `after` that begin with `prefix`, that of a path, in order; and how many
-        were looked at. `sort_some` has nothing to do."""
+        """The first `count` paths above `after` that begin with `prefix`, in order, and how many paths were looked at.
+        `prefix` begins with the path of the znode. Call it once `sort_some` has nothing to do."""
         found: list[bytes] = []
         is_after = bisect_right
         if after < prefix:
@@ -116,8 +117,8 @@ class Crowd:
     def _some_from(
         self, after: bytes, is_after: Callable[[tuple[bytes, ...], bytes], int], beyond: bytes, each: int
     ) -> tuple[list[bytes], bytes | None]:
-        """All paths from `after` up to the end that is given, in order; without an end, all there are below `beyond`.
-        They are of the next `each` of every run."""
+        """The paths from `after` up to the returned end, in order; without an end, all those below `beyond`. They are
+        among the next `each` of every run."""
         found: list[bytes] = []
         end: bytes | None = None
         for part, runs, changes in zip(self._parts, self._runs, self._changes, strict=True):
@@ -136,7 +137,7 @@ class Crowd:
 
 
 def _beyond(prefix: bytes) -> bytes:
-    """The first of all that come after what begins with `prefix`, which has another byte than 255."""
+    """The first string after all those that begin with `prefix`, which has a byte other than 255."""
     begun = prefix.rstrip(b"\xff")
     return begun[:-1] + bytes([begun[-1] + 1])
 

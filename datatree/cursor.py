@@ -1,17 +1,18 @@
-"""An exact view of a tree at one moment, read in slices while writes go on.
+"""An exact view of a tree at one moment, read in slices while writes continue.
 
 The path map of a tree is 4096 dicts (E1 sharded map). When a cursor begins, it owns none of them; a write to a dict
 that the cursor has not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them.
-Znodes are immutable, so the copies together are the tree of that moment. Data that is kept apart is told to the cursor
-before it is replaced or dropped. Each copy is turned into a sorted run, and the runs are merged in slices: the keys of
-one run cut the path order into ranges, and each range is gathered from all runs and sorted. Copies and runs are dicts
-of atoms, at which the garbage collector never looks: with tuples of them one of its looks took 80 ms at 100,000 znodes.
+Znodes are immutable, so the copies together are the tree of that moment. The tree hands large data, which is stored
+separately, to the cursor before it is replaced or dropped. Each copy is turned into a sorted run, and the runs are
+merged in slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and
+sorted. Copies and runs are dicts of atoms, which the garbage collector does not track: with tuples, one collection took
+80 ms at 100,000 znodes.
 
 Invariants: what the slices hold is the tree at `zxid`, no earlier and no later; paths ascend, so a parent comes before
-its children. One cursor at a time. It may be read and closed by another thread than the one that writes: a dict is
-copied in one step of the interpreter, and `setdefault` keeps whichever copy came first, which is the right one, since a
-write happens only after its own copy was offered. Large data is looked up in the tree first and then among what was
-told, so what is found in the tree too late is overruled.
+its children. One cursor at a time. A thread other than the writing one may read and close it: a dict is copied in one
+step of the interpreter, and `setdefault` keeps the first copy, which is the right one, since a write only happens after
+it has offered its own copy. Large data is looked up in the tree first and then among what was handed over, which
+overrules newer data in the tree.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from datatree.znode import KIND_AT, LARGE, Znode, data_of
 
 __all__ = ["SLICE_COUNT", "SnapshotCursor"]
 
-# Items in a slice, roughly; exactly, it is the number of ranges that is chosen.
+# Items in a slice, roughly: it determines the number of ranges.
 SLICE_COUNT: Final = 4096
 
 _Run: TypeAlias = dict[bytes, Znode]
@@ -36,7 +37,7 @@ _path: Final = itemgetter(0)
 class SnapshotCursor:
     """Made by `DataTree.begin_snapshot`. `sessions` and `acls` (id to list) are copies of the same moment.
 
-    `shards` and `large` are the dicts of the tree, which go on changing; `end` is called once, when the cursor is
+    `shards` and `large` are the dicts of the tree, which keep changing; `end` is called once, when the cursor is
     closed.
     """
 
@@ -64,25 +65,25 @@ class SnapshotCursor:
         self._taken: dict[int, _Run] = {}
 
     def take(self, index: int, shard: dict[bytes, Znode]) -> None:
-        """Keep `shard` as it is now, unless its dict was taken before. Called before every write to it."""
+        """Keep `shard` as it is now, unless its dict was taken before. Call it before every write to the shard."""
         if index not in self._taken:
             self._taken.setdefault(index, shard.copy())
 
     def keep(self, path: bytes, data: bytes) -> None:
-        """Large data that is about to be replaced or dropped. Called before that, and after `take`."""
+        """Keep large data that is about to be replaced or dropped. Call it before that, and after `take`."""
         self._kept.setdefault(path, data)
 
     def data_of(self, path: bytes, znode: Znode) -> bytes | None:
-        """The data of a znode of the slices; None where it has none."""
+        """The data of a znode in the slices; None if it has none."""
         if znode[KIND_AT] != LARGE:
             return data_of(path, znode, {})
         now = self._large.get(path)
         return self._kept.get(path, now)
 
     def slices(self, count: int = SLICE_COUNT) -> Iterator[list[tuple[bytes, Znode]]]:
-        """All (path, znode) in path order, about `count` at a time. The slices are to be iterated once.
+        """All (path, znode) in path order, about `count` at a time. Iterate only once.
 
-        An empty slice means that the step went into preparation, so that each step is short.
+        An empty slice means that the step was preparation, so that each step is short.
         """
         assert self._end is not None, "a closed cursor has no slices"
         runs: list[_Run] = []
@@ -101,7 +102,7 @@ class SnapshotCursor:
         yield from _merge(runs, count)
 
     def close(self) -> None:
-        """Let go of the tree, whose writes then copy nothing more. May be called twice."""
+        """Release the tree: its writes stop copying. May be called twice."""
         if self._end is not None:
             self._end()
             self._end = None
@@ -112,7 +113,7 @@ class SnapshotCursor:
 
 
 def _merge(runs: list[_Run], count: int) -> Iterator[list[tuple[bytes, Znode]]]:
-    """Merge sorted runs. The longest run cuts: every `count` / len(runs) keys of it end a range."""
+    """Merge sorted runs. The longest run provides the cuts: every `count` / len(runs) keys of it end a range."""
     widest = max(runs, key=len)
     step = max(1, count // len(runs))
     rest = [iter(run.items()) for run in runs]

@@ -14,9 +14,9 @@ Definition, version 1, all sums modulo 2**64, all integers big-endian:
 It covers path, data, stat, stored owner, the content of the ACL, and the sessions with their timeouts. The data of
 zookeeper_stats and of an unconfigured /zookeeper/config is rendered on reading and not stored, so it is not covered.
 
-A znode keeps its part, whose upper half is the checksum of its path and data: a change of the stat alone never reads
-the data again, and taking a znode out of the sum costs one subtraction. The sum makes order irrelevant; it guards
-against accidents, not against somebody who wants a collision.
+A znode stores its part, whose upper half is the checksum of its path and data: a change of the stat does not read the
+data again, and removing a znode from the sum costs one subtraction. A sum does not depend on order; it guards against
+accidents, not against deliberate collisions.
 """
 
 import struct
@@ -55,7 +55,7 @@ def recompute(
     sessions: dict[int, int],
     acl_checksums: dict[int, int],
 ) -> int:
-    """The digest from the content alone: what the incremental one must equal."""
+    """The digest computed from the content alone: the incremental one must equal it."""
     total = 0
     for path, znode in znodes:
         acl_id, owner, _, _, _ = HEAD.unpack_from(znode)

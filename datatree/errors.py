@@ -1,14 +1,14 @@
 """The error codes: one table with number, name, definiteness, meaning and the text that ZooKeeper's tools print.
 
-An error is *definite* when it proves that the request changed nothing, and will not later: a client may then decide on
-its own what to do next. An indefinite error (a lost connection, an expired session) leaves open whether the write
+An error is *definite* when it proves that the request changed nothing, and will not later: a client may then decide by
+itself what to do next. An indefinite error (a lost connection, an expired session) leaves open whether the write
 happened; repeating it is safe only if it is idempotent. The client's retry rules and exception classes are made from
 this table.
 
 The Java client throws on a code that it does not know, so a server never answers with a number outside this table.
 
-Deliberately not here: what happens to the connection after an error (`zab.member`), and the errors of files and of
-the protocol between members, which never reach a client.
+Deliberately not here: what happens to the connection after an error (`zab.member`), and the errors of files and of the
+protocol between members, which never reach a client.
 """
 
 from enum import IntEnum

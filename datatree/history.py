@@ -1,18 +1,18 @@
-"""What the files of a history prove, where it ends, and when it is refused: the one rule of all tools that read one.
+"""What the files of a history prove, where it ends, and when to refuse it: one rule for all tools that read histories.
 
-    unread(evidence) -> why the end of a history is not known; None: it is
-    not_given(evidence) -> the same, as far as a directory is to be named, and not where files are damaged
-    pairs(states, logs) -> which log directory is of which data directory
-    member_count(members) -> how many members these directories are of
+    unread(evidence) -> why the end of a history is unknown; None if it is known
+    not_given(evidence) -> likewise, but only missing directories to name, not damage
+    pairs(states, logs) -> which log directory belongs to which data directory
+    member_count(members) -> how many members these directories belong to
 
 `docs/reference/formats.md` has the table of what each file proves. In short: a transaction in a log was logged there; a
-snapshot and `committed` say that everything up to their zxid was committed; an epoch says that there was a leader, and
-not that it wrote anything. A log file without a transaction says nothing, whatever its name is.
+snapshot and `committed` say that everything up to their zxid was committed; an epoch says that there was a leader, but
+not that it wrote anything. A log file without a transaction says nothing, whatever its name.
 
-What was not given does not count as not existing. A member may keep its logs in a directory of its own (`dataLogDir`),
-so a data directory without logs does not say where its history ends, and a log directory alone does not say what of it
-is committed. Where a proof goes beyond what was read, or the end is not known, the history is refused, with the
-directory to name. A majority is one of members, not of directories.
+A directory that was not given may still exist. A member may keep its logs in a separate directory (`dataLogDir`), so a
+data directory without logs does not tell where its history ends, and a log directory alone does not tell how much of it
+is committed. If a proof goes beyond what was read, or the end is unknown, the history is refused, with the directory to
+name. A majority counts members, not directories.
 
 Deliberately not here: reading the files, and whether anything is missing in the middle of a history.
 """
@@ -30,12 +30,13 @@ DATA_DIRECTORY: Final = "name its dataDir, too"
 
 @frozen
 class Evidence:
-    """What the files of one member say. Zxids and epochs are 0 where nothing says one.
+    """What the files of one member say. Zxids and epochs are 0 if no file says one.
 
-    has_records: there are epoch files, `myid` or the record of a member, as in every dataDir. has_log: there is a log
-    file, with or without a transaction. logged: the last transaction in the logs. snapshot: the newest one, by its
-    name; None without any. committed: of the file of that name. mark: the largest high-water mark of all, in batches,
-    too. epoch: of `currentEpoch`. damage: what was durable above the mark, and cannot be read."""
+    has_records: there are epoch files, `myid` or a member record, as in every dataDir. has_log: there is a log file,
+    with or without transactions. logged: the last transaction in the logs. snapshot: the newest one, by its name; None
+    if there is none. committed: the number in the file of that name. mark: the largest high-water mark of all,
+    including those in batches. epoch: from `currentEpoch`. damage: what was durable above the mark, and cannot be read.
+    """
 
     name: str
     is_native: bool
@@ -50,27 +51,27 @@ class Evidence:
 
     @property
     def has_state(self) -> bool:
-        """It is no directory of logs alone."""
+        """Whether it is more than a directory of logs."""
         return self.has_records or self.snapshot is not None
 
     @property
     def end(self) -> int:
-        """How far what was read goes."""
+        """The end of what was read."""
         return max(self.logged, self.snapshot or 0)
 
 
 def beyond(proof: int, end: int) -> str | None:
-    """What is wrong where a proof says `proof`, and the history that was read ends at `end`; None: nothing."""
+    """What is wrong if something proves `proof`, and the history that was read ends at `end`; None if nothing."""
     return None if proof <= end else f"it says that {proof:#x} was durable here, and the log ends at {end:#x}"
 
 
 def unread(members: Sequence[Evidence]) -> str | None:
-    """Why the end of the history of these members is not known, and what to name; None: it is known."""
+    """Why the end of these members' history is unknown, and what to name; None if it is known."""
     return _beyond_what_was_read(members, has_log=True) or not_given(members) or _unreadable(members)
 
 
 def _unreadable(members: Sequence[Evidence]) -> str | None:
-    """What is damaged above the mark may have been committed, unless another member has a log that is whole."""
+    """What is damaged above the mark may have been committed, unless another member has an intact log."""
     damaged = next((one for one in members if one.damage is not None), None)
     if damaged is None or any(one.has_log and one.damage is None for one in members):
         return None
@@ -78,7 +79,7 @@ def _unreadable(members: Sequence[Evidence]) -> str | None:
 
 
 def _beyond_what_was_read(members: Sequence[Evidence], *, has_log: bool) -> str | None:
-    """What a mark says that nothing reaches, of members with a log, or without one."""
+    """A mark that no log or snapshot reaches, among members with a log, or without one."""
     end = max((one.end for one in members), default=0)
     for one in members:
         if one.mark > end and one.has_log == has_log:
@@ -88,7 +89,8 @@ def _beyond_what_was_read(members: Sequence[Evidence], *, has_log: bool) -> str 
 
 
 def not_given(members: Sequence[Evidence]) -> str | None:
-    """Which directory to name, so that the end of the history is known. Damage of what was given is no reason."""
+    """The directory to name, so that the end of the history is known. Damage in the given directories does not
+    count."""
     logged = max((one.logged for one in members), default=0)
     found = _beyond_what_was_read(members, has_log=False)
     if found is not None:
@@ -115,8 +117,8 @@ def not_given(members: Sequence[Evidence]) -> str | None:
 
 
 def _without_logs(members: Sequence[Evidence]) -> str | None:
-    """Snapshots that somebody put into a directory are what they are. Those of a member have a log after them, unless
-    `committed` says that there is nothing."""
+    """Accept snapshots that an operator put into a directory on their own. A member's snapshots have a log after them,
+    unless `committed` says that there is nothing more."""
     of_members = [one for one in members if one.has_records]
     if not of_members or any(one.committed for one in of_members):
         return None
@@ -127,17 +129,17 @@ def _without_logs(members: Sequence[Evidence]) -> str | None:
 
 
 def member_count(members: Iterable[tuple[bool, bool]]) -> int:
-    """How many members there are, of directories with (logs, snapshots or records): one with logs alone is a part of a
-    member, as one without logs is; which of them belong together need not be known."""
+    """How many members these directories (with logs, snapshots or records) belong to: one with only logs is part of a
+    member, and so is one without; which belong together need not be known."""
     listed = list(members)
     whole = sum(has_log and has_state for has_log, has_state in listed)
     return whole + max(sum(not has_state for _, has_state in listed), sum(not has_log for has_log, _ in listed))
 
 
 def pairs(states: Sequence[Sequence[str]], logs: Sequence[Sequence[str]]) -> Mapping[int, int]:
-    """For data directories, the log directory that belongs to each, where their paths say it: of all the one that has
-    most in common with it, from the front and from the back, and no other as much, in both directions. One and one
-    belong together. Paths as lists of names."""
+    """The log directory of each data directory, as far as their paths tell: the one that shares most names with it,
+    from the front and from the back, if no other shares as many, in both directions. A single pair belongs together.
+    Paths are lists of names."""
     if len(states) == len(logs) == 1:
         return {0: 0}
     found: dict[int, int] = {}

@@ -3,20 +3,20 @@
 Format (all integers big-endian, two's complement; a record is its fields one after the other, with no tag, length,
 padding or version):
 
-    bool      1 byte, written as 0 or 1; any other value than 0 reads as true
+    bool      1 byte, written as 0 or 1; any value but 0 reads as true
     int       4 bytes
     long      8 bytes
     buffer    int length, then that many bytes; length -1 is null
     string    as buffer, the bytes being UTF-8
     vector    int count, then the elements; count -1 is null, any other negative count reads as empty
 
-Strings stay bytes here: a path is compared, hashed and stored as the UTF-8 that arrived, and whoever needs characters
+Strings stay bytes here: a path is compared, hashed and stored as the UTF-8 that arrived; code that needs characters
 (path validation, the command line) decodes them once.
 
 Invariants:
 - `Reader.offset` never passes the end of the buffer: a read that would do so raises `JuteError` and moves nothing.
 - A length is compared with the bytes that are left before anything is allocated for it, and a vector's count with the
-  bytes that its elements need at least, so a hostile number costs nothing.
+  least number of bytes that its elements need, so a hostile number costs nothing.
 
 Deliberately not here: the records made of these types (`datatree.requests`, `zab.jute.replies`), frames
 (`zab.jute.framing`), and the types that ZooKeeper's records never use (float, double, map).
@@ -96,7 +96,7 @@ class Reader:
         return bytes(self._buffer[at : at + length])
 
     def raw(self, count: builtins.int) -> bytes:
-        """The next `count` bytes as they are: a record of fixed width that is not taken apart, such as a Stat."""
+        """The next `count` bytes as they are, for a record of fixed width that is not taken apart, such as a Stat."""
         at = self._advance(count, "record")
         return bytes(self._buffer[at : at + count])
 

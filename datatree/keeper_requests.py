@@ -1,4 +1,4 @@
-"""Requests with a limit or a Stat, that ZooKeeper does not have: ClickHouse Keeper's (`datatree.requests`)."""
+"""ClickHouse Keeper's requests with a limit or a Stat, which ZooKeeper does not have (`datatree.requests`)."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -16,7 +16,7 @@ _UNSIGNED: Final = Struct(">I")
 
 @define
 class PathLimit:
-    """removeRecursive, listRecursive: of no more znodes than that."""
+    """removeRecursive and listRecursive, with a limit on the number of znodes."""
 
     path: bytes
     limit: int
@@ -27,7 +27,7 @@ class PathLimit:
 
 @define
 class CheckStat:
-    """In a multi: the znode has this version, and this Stat; -1 stands for any value."""
+    """checkStat, in a multi: the znode must have this version, and this Stat; -1 matches any value."""
 
     path: bytes
     version: int

@@ -1,4 +1,5 @@
-"""Requests for lists of children that ZooKeeper does not have: ClickHouse Keeper's and ours (`datatree.requests`)."""
+"""Requests for lists of children that ZooKeeper does not have: ClickHouse Keeper's and this project's
+(`datatree.requests`)."""
 
 from attrs import define
 
@@ -9,8 +10,8 @@ __all__ = ["FilteredList", "GetChildrenPage", "filtered_list", "filtered_list_wi
 
 @define
 class FilteredList:
-    """The children that are persistent (`which` 1), ephemeral (2), or all of them (0). filteredListWithStatsAndData,
-    when `stats` and `data` are not None: whether these come along."""
+    """The children that are persistent (`which` 1), ephemeral (2), or all (0). It is filteredListWithStatsAndData if
+    `stats` and `data` are not None: whether to include these."""
 
     path: bytes
     watch: bool
@@ -25,8 +26,7 @@ class FilteredList:
 
 @define
 class GetChildrenPage:
-    """The first `count` children, in the order of their names, that come after `after` and begin with `prefix`; both
-    may be empty."""
+    """The first `count` children, sorted by name, that follow `after` and begin with `prefix`; both may be empty."""
 
     path: bytes
     after: bytes

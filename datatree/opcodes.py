@@ -1,26 +1,27 @@
-"""The operation codes: one row for each, with what every room needs to know of it.
+"""The operation codes: one row for each, with what all packages need to know about it.
 
     NAME = number, name as ZooKeeper's tools write it, class, effect, whether it may be a part
 
-The number stands in the header of a request and, where the operation becomes a transaction, as its type in the log.
+The number is in the header of a request and, if the operation becomes a transaction, is its type in the log.
 
-The class says who deals with a request of this code:
+The class says what handles a request with this code:
 
 - `WRITE` goes through the leader and becomes a transaction, an error transaction when refused;
-- `READ` is answered by the serving member from its tree, in the order of its session;
+- `READ` is answered by the serving member from its tree, in session order;
 - `LOCAL` concerns the connection (watches, identities, liveness) or the order of the session (`sync`) and leaves no
   transaction;
-- `NEVER` may not come from a client as a request of its own: `check` exists only inside a multi, and the others are
-  made by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused);
-- `EXTENSION` is ours; it is answered when there is something to tell, out of the order of the other requests.
+- `NEVER` must not come from a client as a separate request: `check` only exists inside a multi, and the others are made
+  by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused);
+- `EXTENSION` is this project's; it is answered once there is something to report, regardless of the order of other
+  requests.
 
-The effect is that of a transaction of this type; a code without one never stands in a log, and a write without one is
-in `LOGGED_AS`. The effect decides the layout of the record (`datatree.record`) and what is applied (`datatree.apply`),
-so a new type with an effect that exists needs no row there. A part is what may stand inside a multi, a read inside a
+The effect is that of a transaction of this type; a code without one is never in a log, and a write without one is in
+`LOGGED_AS`. The effect decides the layout of the record (`datatree.record`) and what is applied (`datatree.apply`), so
+a new type with an effect that exists needs no row there. A part may be inside a multi, or, if it is a read, inside a
 multiRead; the two are never mixed.
 
-Numbers below 500 are ZooKeeper's, those from 500 on ClickHouse Keeper's, those from 1000 on our own. A server of
-ZooKeeper answers what is not its own as any unknown opcode.
+Numbers below 500 are ZooKeeper's, those from 500 on ClickHouse Keeper's, those from 1000 on this project's. ZooKeeper's
+servers answer the latter two like any unknown opcode.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ __all__ = [
 
 
 class Class(Enum):
-    """Who deals with a request; see the module."""
+    """What handles a request."""
 
     WRITE = auto()
     READ = auto()
@@ -67,7 +68,7 @@ class Effect(Enum):
     NOTHING = auto()
     """Nothing, to the znode at its path."""
     OWN = auto()
-    """What no other type does: those of sessions, the multi, the error."""
+    """An effect that no other type has: of sessions, the multi, the error."""
 
 
 _WRITE: Final = Class.WRITE
@@ -78,14 +79,14 @@ _PART: Final = True
 
 
 class OpCode(IntEnum):
-    """See the module."""
+    """One operation: its number, names, class and effect."""
 
     spelled: str
     class_: Class
     effect: Effect | None
     is_part: bool
 
-    # Every row has a name and a class; the defaults are for the looking-up by number, which has the same signature.
+    # Every row has a name and a class; the defaults are for looking up by number, which has the same signature.
     def __new__(
         cls,
         number: int,
@@ -164,23 +165,23 @@ KEEPERS: Final = frozenset(
         *(OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, OpCode.LIST_RECURSIVE),
     }
 )
-"""ClickHouse Keeper's, which are on or off together; createIfNotExists may be on alone."""
+"""ClickHouse Keeper's operations, which are switched on or off together; createIfNotExists may be on alone."""
 KEEPERS_MULTI_READS: Final = MULTI_READS | {
     *(OpCode.EXISTS, OpCode.GET_CHILDREN2, OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA)
 }
-"""What may stand in a multiRead where they are on."""
+"""The reads that may be in a multiRead if ClickHouse Keeper's operations are on."""
 
 
 def types_with(*effects: Effect) -> frozenset[int]:
-    """The types of the transactions that have one of these effects.
+    """The types of transactions that have one of these effects.
 
-    They are plain ints, as all keys of tables that are used once a transaction: a look-up then compares by identity.
+    They are plain ints, like all keys of tables used for each transaction: a look-up then compares by identity.
     """
     return frozenset(int(opcode) for opcode in OpCode if opcode.effect in effects)
 
 
 def names_with(*effects: Effect) -> tuple[str, ...]:
-    """The names of the same types."""
+    """The names of these types."""
     return tuple(opcode.spelled for opcode in OpCode if opcode.effect in effects)
 
 
@@ -195,4 +196,4 @@ LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
     int(OpCode.TRY_REMOVE): frozenset({int(OpCode.DELETE), int(OpCode.CHECK)}),
     int(OpCode.REMOVE_RECURSIVE): frozenset({int(OpCode.MULTI), int(OpCode.DELETE), int(OpCode.CHECK)}),
 }
-"""The writes that become transactions of another type, and of which."""
+"""The writes that become transactions of another type, and that type."""

@@ -1,4 +1,4 @@
-"""What applying a transaction hands back: the material of its reply and the watches that it triggers.
+"""The result of applying a transaction: what its reply needs, and the watches that it triggers.
 
 A trigger is (kind, path, event type, acl). `kind` says which tables of watches it concerns:
 
@@ -6,9 +6,9 @@ A trigger is (kind, path, event type, acl). `kind` says which tables of watches 
     CHILD    child watches of the path
     DELETE   as DATA, then as CHILD except for connections already notified: one event per connection
 
-`acl` is the list that a connection must pass with READ to be told: of a created znode the one it was created with, of a
-deleted one the one it had, of a change among children the parent's. Triggers of one transaction stand in the order in
-which ZooKeeper fires them:
+`acl` is the list that must grant READ to a connection before it is told: for a created znode the list it was created
+with, for a deleted one the list it had, for a change among children the parent's. The triggers of one transaction are
+in the order in which ZooKeeper fires them:
 
     create*          DATA path NODE_CREATED; CHILD parent NODE_CHILDREN_CHANGED
     delete*          DELETE path NODE_DELETED; CHILD parent NODE_CHILDREN_CHANGED
@@ -18,8 +18,8 @@ which ZooKeeper fires them:
     multi            those of each part in order
     others           none
 
-They are made only where somebody watches. An outcome is a plain tuple (`Applied`), since one is made for each write;
-with names it is an `Outcome`.
+They are only made if there are watches. An outcome is a plain tuple (`Applied`), since one is made for each write;
+`Outcome` has the same with names.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -42,7 +42,7 @@ __all__ = [
 
 DATA, CHILD, DELETE = 0, 1, 2
 
-# The event types as they stand in a notification.
+# The event types in a notification.
 NODE_CREATED: Final = 1
 NODE_DELETED: Final = 2
 NODE_DATA_CHANGED: Final = 3
@@ -57,7 +57,8 @@ Applied: TypeAlias = tuple[int, bytes, bytes | None, list[PartResult] | None, li
 
 class Outcome(NamedTuple):
     """`error` is 0 or the code to answer; `path` the path created, changed or asked for; `stat` the znode's 68 bytes
-    after it; `results` has the parts of a multi, refused or not; `triggers` the watches to fire, in order, or None."""
+    afterwards; `results` has the parts of a multi, refused or not; `triggers` the watches to fire, in order, or
+    None."""
 
     error: int
     path: bytes

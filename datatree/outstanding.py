@@ -1,22 +1,21 @@
-"""Outstanding changes: what has been prepared and not yet applied, laid over the tree.
+"""Outstanding changes: a view of the tree with everything prepared and not yet applied.
 
-A request is checked against the tree as it will be when everything prepared before has been applied. So for each path
-that such a transaction changes there is a change record with what later checks need to know of the znode:
+A request is checked against the tree as it will be when everything prepared before has been applied. So each path that
+such a transaction changes has a change record with what later checks need to know about the znode:
 
     (zxid, exists, version, cversion, aversion, number of children, acl, owner, length of data,
      czxid, mzxid, ctime, mtime, pzxid)
 
-The cversion is the internal one and the owner the stored one, as in `datatree.znode`. A record holds until its zxid is
-applied; from then on the tree says the same.
+The cversion is the internal one and the owner the stored one, as in `datatree.znode`. A record is valid until its zxid
+is applied; from then on the tree says the same.
 
-Beside the records there are, for as long as their transactions are outstanding, the sessions created and closing, the
-ephemerals that each session gained or lost, and what each quota gained.
+Besides the records it has, while their transactions are outstanding, the sessions created and closing, the ephemerals
+that each session gained or lost, and what each quota gained.
 
 Invariants:
 - `view(path)` after preparing a transaction is the tree's znode after applying it.
-- Between `begin` and `rollback` nothing has happened: every value is put back as it was, parents included
-  (ZOOKEEPER-1624).
-- Records leave in the order in which they came, so `applied` costs what was applied and no more.
+- `rollback` undoes everything since `begin`: every value is restored, including those of parents (ZOOKEEPER-1624).
+- Records are removed in the order in which they were added, so `applied` takes time for what was applied and no more.
 """
 
 from collections import deque
@@ -40,13 +39,13 @@ Charge: TypeAlias = tuple[tuple[bytes, ...], int, int]
 
 _ABSENT: Final = object()
 _ANY: Final = -1
-# A path in the list of a closeSession takes its length and four bytes more in ZooKeeper's formats.
+# In ZooKeeper's formats, a path in the list of a closeSession takes four bytes more than its length.
 _LENGTH_BYTES: Final = 4
 
 
 class Outstanding:
-    """The view over `tree`. `changes` is by path, `created` and `closing` are by session. `queue` has what there is to
-    forget, in order, and `journal` what there is to put back, None outside of a multi."""
+    """The view over `tree`. `changes` is by path, `created` and `closing` are by session. `queue` lists what to forget,
+    in order; `journal` lists what to restore, and is None outside of a multi."""
 
     __slots__ = (
         "_applied_meanwhile",
@@ -75,7 +74,7 @@ class Outstanding:
         # By session: its ephemerals that were created or deleted, with the zxid of the last such change.
         self._touched: dict[int, dict[bytes, int]] = {}
         # By session: the bytes of its ephemerals' paths, outstanding ones included; only for sessions that were asked
-        # for, since everything after that goes through here.
+        # about, since later changes go through here.
         self._ephemeral_bytes: dict[int, int] = {}
         self._charged: dict[bytes, tuple[int, int]] = {}
         self.journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -100,7 +99,7 @@ class Outstanding:
         return 0, True, version, cversion, aversion, count, acl, owner, length, czxid, mzxid, ctime, mtime, pzxid
 
     def has_stat(self, path: bytes, asked: Iterable[int]) -> bool:
-        """Whether these are the values of the Stat that a client would see of the znode, -1 standing for any."""
+        """Whether a client would see this Stat of the znode; -1 matches any value."""
         change = self.view(path)
         assert change is not None
         _, _, version, cversion, aversion, count, _, owner, length, czxid, mzxid, ctime, mtime, pzxid = change
@@ -111,10 +110,10 @@ class Outstanding:
         return all(value in (_ANY, of_znode) for value, of_znode in zip(asked, found, strict=True))
 
     def children(self, path: bytes, count: int) -> Iterator[bytes | None]:
-        """The `count` paths of the children that the znode at `path` will have; None for each that was looked at in
+        """The `count` paths of the children that the znode at `path` will have; None for each one that was examined in
         vain."""
         seen: set[bytes] = set()
-        # A list, since what is applied meanwhile may change the tree.
+        # A list, because the tree may change meanwhile.
         for child in [*self._created.below(path), *self._tree.children.get(path, NO_CHILDREN)] if count else ():
             if len(seen) == count:
                 return
@@ -126,8 +125,8 @@ class Outstanding:
         assert len(seen) == count, f"{len(seen)} children of {path!r}, {count} expected"
 
     def subtree(self, path: bytes, limit: int) -> Generator[None, None, list[bytes]]:
-        """The path of a znode, and those of all that will be below it, parents first; none, if they are more than
-        `limit`. It yields after each slice."""
+        """The path of a znode, and the paths of all that will be below it, parents first; empty if they are more than
+        `limit`. Yields after each slice."""
         paths, count, looked_at = [path], 1, 0
         for above in paths:
             holder = self.view(above)
@@ -144,8 +143,8 @@ class Outstanding:
         return paths
 
     def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
-        """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
-        # `_set` written out, for the parts of a multi.
+        """Set how the znode at `path` will be; call `own` or `disown` for an ephemeral that is created or deleted."""
+        # `_set` inlined, for the parts of a multi.
         changes = self.changes
         if self.journal is not None:
             self.journal.append((changes, path, changes.get(path, _ABSENT)))
@@ -160,20 +159,20 @@ class Outstanding:
     # Ephemerals.
 
     def ephemerals(self, session: int) -> list[bytes]:
-        """The paths that `session` will own; in the order in which they came, as far as they are applied."""
+        """The paths that `session` will own; applied ones in the order of their creation."""
         paths = self.perhaps_ephemerals(session)
         return [path for path in paths if (change := self.view(path)) is not None and change[7] == session]
 
     def perhaps_ephemerals(self, session: int) -> list[bytes]:
-        """Paths that `session` will own, and those that it will own no more."""
+        """Paths that `session` will own, and some that it will no longer own."""
         return list(dict.fromkeys([*self._tree.ephemerals.get(session, ()), *self._touched.get(session, ())]))
 
     def may_own_more_than(self, count: int, session: int) -> bool:
-        """Whether `perhaps_ephemerals` may be as many."""
+        """Whether `perhaps_ephemerals` may return more than that."""
         return len(self._tree.ephemerals.get(session, ())) + len(self._touched.get(session, ())) > count
 
     def ephemeral_bytes(self, session: int) -> int:
-        """What the paths that `session` will own take in its closeSession."""
+        """How many bytes the paths that `session` will own take in its closeSession."""
         total = self._ephemeral_bytes.get(session)
         if total is None:
             total = sum(len(path) + _LENGTH_BYTES for path in self.ephemerals(session))
@@ -181,13 +180,13 @@ class Outstanding:
         return total
 
     def own(self, path: bytes, session: int, zxid: int) -> None:
-        """The ephemeral at `path` will be there. To be called after `put`."""
+        """Note that the ephemeral at `path` will exist. Call it after `put`."""
         total = self.ephemeral_bytes(session)
         self._touch(path, session, zxid)
         self._set(self._ephemeral_bytes, session, total + len(path) + _LENGTH_BYTES)
 
     def disown(self, path: bytes, session: int, zxid: int) -> None:
-        """The ephemeral at `path` will be gone."""
+        """Note that the ephemeral at `path` will be gone."""
         self._touch(path, session, zxid)
         total = self._ephemeral_bytes.get(session)
         if total is not None:
@@ -213,7 +212,7 @@ class Outstanding:
         self._session_queue.append((zxid, self.closing, session))
 
     def has_session(self, session: int) -> bool:
-        """A global session that will exist and is not closing."""
+        """Whether it is a global session that will exist and is not closing."""
         return (session in self._tree.sessions or session in self.created) and session not in self.closing
 
     # Quotas.
@@ -223,9 +222,9 @@ class Outstanding:
         return self._charged.get(quota, (0, 0))
 
     def charge(self, path: bytes, count: int, growth: int, *, check: bool) -> Charge:
-        """What a change of `path` by so many znodes and bytes means for quotas; refused if a hard limit is exceeded.
+        """What a change of `path` by so many znodes and bytes adds to quotas; refused if it exceeds a hard limit.
 
-        ZooKeeper compares with what is applied, so that writes in flight overshoot; here they are counted.
+        ZooKeeper compares with what is applied, so that writes in flight overshoot; here they count.
         """
         quotas = self._tree.quotas.around(path)
         limited = [quota for quota in quotas if quota.limits is not None]
@@ -243,19 +242,19 @@ class Outstanding:
     # A multi: all of its changes or none.
 
     def begin(self) -> None:
-        """Remember everything that is changed from here on."""
+        """Record everything that changes from here on, for `rollback`."""
         assert self.journal is None
         self.journal = []
         self._journal_queue_count = len(self.queue)
 
     def commit(self) -> None:
-        """Keep what was changed since `begin`."""
+        """Keep the changes since `begin`."""
         assert self.journal is not None
         self.journal = None
         self._forget_applied()
 
     def rollback(self) -> None:
-        """Put everything back as it was at `begin`."""
+        """Restore everything as it was at `begin`."""
         assert self.journal is not None
         for mapping, key, before in reversed(self.journal):
             if before is _ABSENT:
@@ -281,21 +280,20 @@ class Outstanding:
     # Applying.
 
     def applied(self, zxid: int) -> None:
-        """The tree has applied everything up to `zxid`: forget the changes up to there, `FORGOTTEN` of them, and the
-        rest the next time. Between `begin` and the end of that nothing is forgotten, so that all can be put back as it
-        was; then it is."""
+        """The tree has applied everything up to `zxid`: forget at most `FORGOTTEN` changes up to there, and the rest
+        the next time. Between `begin` and its end nothing is forgotten, so that everything can be restored."""
         if self.journal is not None:
             self._applied_meanwhile = zxid
             return
         queue = self.queue
         count = len(queue) if self._created.known_count else 0
         if queue and queue[-1][0] <= zxid:
-            # All of it, as after every batch under light load.
+            # Forget everything, as after every batch under light load.
             queue.clear()
             self.changes.clear()
             self._touched.clear()
             self._charged.clear()
-        # What is not forgotten yet says the same as the tree; but what it is charged for would count twice.
+        # Changes not forgotten yet say the same as the tree; but their charges would count twice.
         left = len(queue) if self._charged else FORGOTTEN
         while queue and queue[0][0] <= zxid and left:
             left -= 1
@@ -315,7 +313,7 @@ class Outstanding:
             del sessions[session]
 
     def _untouch(self, session: int, path: bytes, zxid: int) -> None:
-        # A multi may touch a path several times, with the one zxid.
+        # A multi may change a path several times under its one zxid.
         touched = self._touched.get(session)
         if touched is not None and touched.get(path) == zxid:
             del touched[path]

@@ -1,20 +1,17 @@
-"""Which access control lists have guarded a path before: what remains of them when a znode goes, or gets another list.
+"""The access control lists that guarded a path in the past, noted when a znode is deleted or gets another list.
 
-The log says what was written, not who was allowed to read it then. Whoever shows old transactions needs to know: a
-znode that is gone had a list, and one that is there may have had a stricter one. So a tree notes every list that ceases
-to guard a path, with the zxid up to which it did; the open list is not noted, so where nobody restricts anything this
-costs nothing.
+The log says what was written, not who could read it then. To show old transactions to clients, that must be known: a
+deleted znode had a list, and an existing one may have had a stricter one. So a tree notes every list that ceases to
+guard a path, with the zxid up to which it did. The open list is not noted, so without restrictions this costs nothing.
 
     complete_from   everything about changes above this zxid is known: where the tree was loaded, at first; it rises
-                    when the oldest lists are forgotten, and falls when somebody has looked back
-                    (`datatree.recovery.look_back`)
+                    when the oldest lists are forgotten, and falls after looking back (`datatree.recovery.look_back`)
 
 Invariants: at most `count_max` paths are held, `LISTS_MAX` lists of each, and `BYTES_MAX` of paths and lists, each list
-as if no other path had it; a list that was forgotten ended at or below `complete_from`. Where it errs, it errs on the
-closed side: a path that was used again is guarded by the lists of its earlier znodes, too, as far as they ended after
-the change in question.
+as if no other path had it; a list that was forgotten ended at or below `complete_from`. It errs on the side of secrecy:
+a path that was used again is also guarded by the lists of its earlier znodes that ended after the change in question.
 
-No replicated state: it depends on where a member's tree was loaded.
+This is not replicated state: it depends on where a member's tree was loaded.
 """
 
 from collections.abc import Iterator
@@ -29,11 +26,11 @@ COUNT_MAX: Final = 50_000
 LISTS_MAX: Final = 8
 BYTES_MAX: Final = 64 << 20
 ENTRY_BYTES: Final = 100
-"""An entry of a list, besides its scheme and id."""
+"""The size of an entry of a list, besides its scheme and id."""
 
 
 class PastAcls:
-    """The lists that guarded paths and do so no more."""
+    """The lists that used to guard paths."""
 
     __slots__ = ("_ended", "bytes", "complete_from", "count_max")
 
@@ -41,18 +38,18 @@ class PastAcls:
         assert count_max > 0
         self.complete_from = complete_from
         self.count_max = count_max
-        # path -> (zxid, list, zxid, list, …), the latest last; paths in the order of their latest. Flat tuples of atoms
-        # are nothing to the garbage collector.
+        # path -> (zxid, list, zxid, list, …), the latest last; paths in the order of their latest. The garbage
+        # collector does not track flat tuples of atoms.
         self._ended: dict[bytes, tuple[int | AclList, ...]] = {}
         self.bytes = 0
-        """Of the paths and their lists."""
+        """The size of the paths and their lists."""
 
     def __len__(self) -> int:
-        """The paths that are held."""
+        """The number of paths."""
         return len(self._ended)
 
     def ended(self, path: bytes, zxid: int, acl: AclList) -> None:
-        """`acl` guarded `path` up to the transaction `zxid`, which is the latest one."""
+        """Note that `acl` guarded `path` up to the transaction `zxid`, the latest one."""
         assert acl is not None
         before = self._ended.pop(path, ())
         if not before:
@@ -69,15 +66,15 @@ class PastAcls:
         self._forget_oldest()
 
     def since(self, path: bytes, zxid: int) -> Iterator[AclList]:
-        """The lists that guarded `path` at `zxid` or later, without the one that does so now."""
+        """The lists that guarded `path` at `zxid` or later, except the present one."""
         ended = self._ended.get(path)
         if ended is not None:
             for at in range(0, len(ended), 2):
-                if ended[at] >= zxid:  # type: ignore[operator]  # zxids stand at even places
+                if ended[at] >= zxid:  # type: ignore[operator]  # zxids are at even indexes
                     yield ended[at + 1]  # type: ignore[misc]  # lists at odd ones
 
     def prepend(self, older: "PastAcls", upto: int) -> None:
-        """Take in what is known of the time before, up to `upto`; ignored if that is no longer where this begins."""
+        """Add what is known about the time up to `upto`; ignored if this no longer begins there."""
         if upto != self.complete_from:
             return
         merged = older._ended.copy()
@@ -93,8 +90,8 @@ class PastAcls:
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """While there is too much. A tenth at once: looking for the first item of a dict again and again would take
-        longer each time."""
+        """Drop the oldest while there is too much. A tenth at a time: finding the first item of a dict again and again
+        would take longer each time."""
         while len(self._ended) > self.count_max or self.bytes > BYTES_MAX:
             for path in list(islice(self._ended, max(1, len(self._ended) // 10))):
                 self.bytes -= len(path)

@@ -1,8 +1,8 @@
-"""Values by path, which finds those of a path and of its ancestors in one pass over its bytes.
+"""A map by path that finds the values of a path and its ancestors in one pass over the bytes of the path.
 
-A path may have thousands of components. To look up each of its prefixes means to copy and to hash all of them: the work
-grows with the square of the path's length. Here a CRC-32 runs along the path, and only where it has a value that some
-key has, too, is the prefix looked up. What is longer than all keys is not looked at.
+A path may have thousands of components. Looking up each prefix would copy and hash all of them, which is quadratic in
+the length of the path. Instead, a CRC-32 runs along the path, and a prefix is only looked up if some key has the same
+CRC. Prefixes longer than all keys are skipped.
 
 Not here: what the values are (`datatree.watches`, `datatree.quota`).
 """
@@ -16,15 +16,15 @@ V = TypeVar("V")
 
 
 class PathMap(dict[bytes, V]):
-    """A dict that is changed by `map[path] = value`, `del map[path]` and `pop` alone."""
+    """A dict that may only be changed by `map[path] = value`, `del map[path]` and `pop`."""
 
     __slots__ = ("_marks", "longest")
 
     def __init__(self) -> None:
         self._marks: dict[int, int] = {}
-        """The CRC-32 of each key, with how many keys have it."""
+        """The CRC-32 of the keys, with the number of keys that have it."""
         self.longest = 0
-        """No key is longer; some key was as long since the map was empty."""
+        """No key is longer; some key has been as long since the map was last empty."""
 
     def __setitem__(self, path: bytes, value: V) -> None:
         if path not in self:
@@ -49,8 +49,8 @@ class PathMap(dict[bytes, V]):
         return value
 
     def around(self, path: bytes) -> list[V]:
-        """The values of the ancestors of `path`, the nearest last, and of the path itself. Of a path without a "/" in
-        front, and of "/", only its own."""
+        """The values of the ancestors of `path`, the nearest last, and of the path itself. For a path without a leading
+        "/", and for "/", only its own."""
         found: list[V] = []
         if not self:
             return found

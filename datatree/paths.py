@@ -1,7 +1,7 @@
 """Paths: ZooKeeper's rules of form, and the arithmetic of parents, names and sequence numbers.
 
-A path is UTF-8 bytes. Valid is what starts with "/", does not end with it (but for "/" itself), and has no empty
-component, none that is "." or "..", and no character of the ranges U+0000 to U+001F, U+007F to U+009F, U+D800 to
+A path is UTF-8 bytes. It is valid if it starts with "/", does not end with it (except "/" itself), and has no empty
+component, none that is "." or "..", and no character in the ranges U+0000 to U+001F, U+007F to U+009F, U+D800 to
 U+F8FF, U+FFF0 to U+FFFF. ZooKeeper checks UTF-16 units, so every character above U+FFFF, a pair of surrogates there, is
 refused as well. A path that is not UTF-8 is refused everywhere: the transaction record holds text.
 
@@ -38,18 +38,18 @@ ZOOKEEPER: Final = b"/zookeeper"
 QUOTA: Final = b"/zookeeper/quota"
 CONFIG: Final = b"/zookeeper/config"
 RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
-"""Of every tree: nobody deletes them."""
+"""The znodes of every tree that cannot be deleted."""
 
 # Nearly all paths are printable ASCII and are decided without decoding them.
 _PLAIN_NAME: Final = re.compile(rb"(?!\.{1,2}\Z)[ -.0-~]+").fullmatch
 _PLAIN_PATH: Final = re.compile(rb"(?:/(?!\.{1,2}(?:/|\Z))[ -.0-~]+)+").fullmatch
 _FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").search
 _HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""A surrogate of UTF-16 as if it were a character: Java puts one U+FFFD for its three bytes, Python three."""
+"""A surrogate of UTF-16 encoded like a character: Java decodes its three bytes to one U+FFFD, Python to three."""
 
 
 def is_text(path: bytes) -> bool:
-    """`path` is UTF-8."""
+    """Whether `path` is UTF-8."""
     if path.isascii():
         return True
     try:
@@ -60,14 +60,14 @@ def is_text(path: bytes) -> bool:
 
 
 def text_of(name: bytes) -> bytes:
-    """`name` as ZooKeeper reads it: U+FFFD stands for what is not UTF-8 in it. At most three times as long."""
+    """`name` as ZooKeeper reads it: U+FFFD replaces bytes that are not UTF-8. At most three times as long."""
     if name.isascii():
         return name
     return _HALF_PAIR.sub("\ufffd".encode(), name).decode(errors="replace").encode()
 
 
 def is_valid_name(component: bytes) -> bool:
-    """`component` may follow the last "/" of a path whose parent is valid."""
+    """Whether `component` may follow the last "/" of a path whose parent is valid."""
     if _PLAIN_NAME(component):
         return True
     if not component or component in (b".", b"..") or b"/" in component or not is_text(component):
@@ -76,7 +76,7 @@ def is_valid_name(component: bytes) -> bool:
 
 
 def is_valid(path: bytes) -> bool:
-    """`path` has the form that this module's text describes."""
+    """Whether `path` has the form that this module describes."""
     if path == ROOT or _PLAIN_PATH(path):
         return True
     return path.startswith(b"/") and all(is_valid_name(component) for component in path[1:].split(b"/"))
@@ -89,12 +89,12 @@ def validate(path: bytes) -> None:
 
 
 def parent(path: bytes) -> bytes:
-    """What stands before the last "/"; the root for a path directly below it and for itself. `path` has a "/"."""
+    """What precedes the last "/"; the root for a path directly below it and for itself. `path` has a "/"."""
     return path[: path.rindex(b"/")] or ROOT
 
 
 def name(path: bytes) -> bytes:
-    """What stands after the last "/"."""
+    """What follows the last "/"."""
     return path[path.rindex(b"/") + 1 :]
 
 
@@ -109,14 +109,14 @@ _LONG_FIRST: Final = 3_000_000_000_000_000_000
 
 
 def long_sequential_name(path: bytes, zxid: int, index: int) -> bytes:
-    """`path` with a number of 64 bits appended, of 19 digits: above all numbers of ten digits, as text and as a number,
-    and above those of lower zxids and indexes. `index`: which of the names with this zxid, up to `LONG_INDEX_MAX`; the
-    zxid is at most `LONG_ZXID_MAX`."""
+    """`path` with a 64-bit number appended, of 19 digits: greater than all numbers of ten digits, as text and as a
+    number, and than those of lower zxids and indexes. `index` counts the names with this zxid, up to `LONG_INDEX_MAX`;
+    the zxid is at most `LONG_ZXID_MAX`."""
     assert 0 <= index <= LONG_INDEX_MAX
     assert 0 < zxid <= LONG_ZXID_MAX
     return path + b"%d" % (_LONG_FIRST + (zxid << 13 | index))
 
 
 def missing(path: bytes) -> Refused:
-    """Why there is no znode at `path`. What exists has a valid path, so only what does not is looked at."""
+    """Why there is no znode at `path`. An existing znode has a valid path, so only missing ones are checked."""
     return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)

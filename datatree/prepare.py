@@ -1,8 +1,8 @@
-"""Prepare: a write request becomes a transaction that holds every value that applying it will write.
+"""Prepare: turns a write request into a transaction with every value that applying it will write.
 
-The leader alone prepares, in the order of the zxids, against its tree and the changes that are outstanding. Whatever is
-asked, a transaction comes out: a request that is refused becomes an error transaction with its own zxid, since the
-refusal may rest on changes that are not committed yet, and is answered when it is applied.
+Only the leader prepares, in zxid order, against its tree and the outstanding changes. The result is always a
+transaction: a refused request becomes an error transaction with its own zxid, since the refusal may depend on changes
+that are not committed yet, and is answered when it is applied.
 
 The checks of each operation are in ZooKeeper's order; the first that fails gives the error. Those of operations that
 remove are in `datatree.removals`, those of checks in `datatree.checks`.
@@ -15,8 +15,8 @@ remove are in `datatree.removals`, those of checks in `datatree.checks`.
                     BADARGUMENTS; NODEEXISTS; parent ephemeral -> NOCHILDRENFOREPHEMERALS; quota, or the paths of the
                     session's ephemerals too long for one closeSession (ZOOKEEPER-4306) -> QUOTAEXCEEDED
     createIfNotExists
-                    UNIMPLEMENTED while it is off; sequential, container, TTL -> BADARGUMENTS; then as create, but for
-                    NODEEXISTS
+                    UNIMPLEMENTED while it is off; sequential, container, TTL -> BADARGUMENTS; then as create, except
+                    for NODEEXISTS
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED;
                     BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
@@ -24,10 +24,10 @@ remove are in `datatree.removals`, those of checks in `datatree.checks`.
     reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
     handOver        UNIMPLEMENTED; WRITE on /zookeeper/config -> NOAUTH; what `hand_over` refuses
 
-A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
-leave; if one is refused, nothing of the others remains. Too many parts are BADARGUMENTS for all of it.
+A version of -1 in a request matches any. Each part of a multi is checked against the view after the previous parts; if
+one is refused, the others are undone. Too many parts are BADARGUMENTS for the whole multi.
 
-Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.member`).
+Not here: who owns a session (`session`), and which requests reach the leader at all (`zab.member`).
 """
 
 from collections.abc import Callable, Generator
@@ -76,9 +76,9 @@ __all__ = ["Prepare"]
 
 _ANY_VERSION: Final = -1
 _PART_BYTES_MIN: Final = 18
-"""Of a part of a multi: a check of a path of one character."""
+"""The smallest part of a multi: a check of a path of one character."""
 
-# Types of transactions, as plain ints: they stand in every one.
+# Types of transactions, as plain ints: every transaction has one.
 _CREATE: Final = int(OpCode.CREATE)
 _CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT)
 _SET_DATA: Final = int(OpCode.SET_DATA)
@@ -92,7 +92,7 @@ _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _RECONFIG: Final = int(OpCode.RECONFIG)
 _ENSEMBLE: Final = 0
-"""The session of what the ensemble asks for by itself."""
+"""The session of requests that the ensemble makes itself."""
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
 _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 
@@ -125,7 +125,7 @@ class Prepare:
         removals = self._removals = Removals(tree, self.outstanding, self._settings)
         checks = Checks(self.outstanding, self._settings)
         self.entries_count = 0
-        """Of lists of permissions that were looked at, of all requests."""
+        """How many entries of permission lists were looked at, in all requests."""
         operations: dict[OpCode, _Operation] = {
             OpCode.CREATE: self._create,
             OpCode.CREATE2: self._create,
@@ -149,10 +149,10 @@ class Prepare:
             _REMOVE_RECURSIVE: removals.remove_recursive,
             _CLOSE_SESSION: removals.close_session,
         }
-        # That of a removeRecursive is not one part but as many as it removes znodes: `_multi` does it.
+        # A removeRecursive does not become one part but one for each znode that it removes: `_multi` does that.
         self._parts: dict[int, _Operation | None] = {_REMOVE_RECURSIVE: None}
         self._parts |= {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
-        # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
+        # A check outside a multi changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
         self._operations = {int(opcode): each for opcode, each in operations.items() if opcode not in _CHECKS}
 
     def prepare(self, request: Asked, zxid: int, time: int) -> Fields:
@@ -177,7 +177,7 @@ class Prepare:
         return zxid, time, session, cxid, kind, number, path, data, rest
 
     def is_long(self, request: Asked) -> bool:
-        """Whether preparing it may take more than one slice."""
+        """Whether preparing the request may take more than one slice."""
         session, _, opcode, body, _ = request
         if opcode == _MULTI:
             return len(body) > PARTS * _PART_BYTES_MIN or REMOVE_RECURSIVE_PART in body
@@ -189,8 +189,8 @@ class Prepare:
     def prepare_in_slices(
         self, request: Asked, zxid: int, time: int, *, is_encoded: bool = True
     ) -> Generator[None, None, tuple[Fields, bytes]]:
-        """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
-        Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
+        """Like `prepare`, for a multi or the end of a session: a generator that yields after each slice, and also
+        returns the encoded record. Nothing else may be prepared until it ends. Closing it earlier undoes everything."""
         self._last, self._time, self._long_names_count = zxid, time, 0
         self._acl_room, self._removals.paths_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
         session, cxid, opcode, _, _ = request
@@ -225,7 +225,7 @@ class Prepare:
         self.outstanding.applied(zxid)
 
     def _admit(self, session: int, opcode: int) -> None:
-        """A session that is not in the tree, or is closing there."""
+        """Admit a request of a session that is not in the tree, or is closing there."""
         if opcode in (_CREATE_SESSION, _DELETE_CONTAINER) or (opcode == _RECONFIG and session == _ENSEMBLE):
             return
         if self.outstanding.has_session(session):
@@ -280,7 +280,7 @@ class Prepare:
             czxid, zxid, ctime, self._time, pzxid,
         )  # fmt: skip
         if charge is None and outstanding.journal is None:
-            # `put` written out, for the most frequent write.
+            # `put` inlined, for the most frequent write.
             outstanding.changes[path] = after
             outstanding.queue.append((zxid, path, 0, None))
         else:
@@ -351,7 +351,7 @@ class Prepare:
         return opcode, number, path, data, (acl, owner)
 
     def _sequential(self, path: bytes, created_count: int, zxid: int) -> bytes:
-        """The name of a sequential znode. Beyond the numbers of 32 bits it comes from the zxid, where that is on."""
+        """The name of a sequential znode. Beyond 32-bit numbers it is derived from the zxid, if that is enabled."""
         if created_count >= 0 or not self._settings.sequence_64:
             return sequential_name(path, created_count)
         index = self._long_names_count
@@ -361,15 +361,15 @@ class Prepare:
         return long_sequential_name(path, zxid, index)
 
     def _after(self, created_count: int) -> int:
-        """The next count of the children ever created, which has 32 bits. Where longer numbers are on, it never comes
-        back to 0 from below, so that it tells for ever that those of 32 bits have ended."""
+        """The next count of the children ever created, which has 32 bits. If longer numbers are enabled, it never wraps
+        from below to 0, so that it shows for ever that the 32-bit numbers are used up."""
         return -INT_MAX - 1 if created_count == -1 and self._settings.sequence_64 else wrapped(created_count + 1)
 
     def _create_if_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         path, _, _, flags, _ = fields
         if not self._settings.create_if_not_exists:
             raise Refused(ErrorCode.UNIMPLEMENTED)
-        # As in ClickHouse Keeper: the znode that a sequential create makes never exists.
+        # As in ClickHouse Keeper: a sequential create never finds its znode.
         if flags not in _UNNUMBERED:
             raise Refused(ErrorCode.BADARGUMENTS)
         try:
@@ -378,11 +378,11 @@ class Prepare:
             found = self.outstanding.view(path)
             if refused.code != ErrorCode.NODEEXISTS or found is None:
                 raise
-        # Not null, which tells it from the check of a client (`datatree.record`).
+        # Not null, which distinguishes it from a client's check (`datatree.record`).
         return _CHECK, found[2], path, b"", None
 
     def _owner(self, opcode: int, flags: int, ttl_ms: int | None, session: int) -> int:
-        """The stored owner of the znode to be created, by its kind."""
+        """The stored owner of the znode to create, which tells its kind."""
         if opcode == _CREATE_TTL:
             if not self._settings.extended_types:
                 raise Refused(ErrorCode.UNIMPLEMENTED)
@@ -399,7 +399,7 @@ class Prepare:
         return session
 
     def _limit_ephemerals(self, path: bytes, session: int) -> None:
-        # All of them have to fit into one closeSession, which nobody can refuse any more.
+        # All of them must fit into one closeSession, which can no longer be refused.
         if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
             raise Refused(ErrorCode.QUOTAEXCEEDED)
 
@@ -421,7 +421,7 @@ class Prepare:
         return _SET_ACL, number, path, None, (acl,)
 
     def _multi(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
-        """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
+        """A slice is a number of parts, or of bytes, since a part may have a long list of permissions."""
         parts: list[Part] = []
         refused: ErrorCode | None = None
         count = slice_end = refused_at = 0
@@ -474,7 +474,7 @@ class Prepare:
         if change[6] is not None:
             self._settings.permit(change[6], WRITE, request)
         hand_over(server_id, zxid)
-        # It changes nothing; as the check of a createIfNotExists it stands alone.
+        # It changes nothing, and is not in a multi, like the check of a createIfNotExists.
         return _CHECK, change[2], CONFIG, b"", None
 
     def _create_session(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:

@@ -1,4 +1,4 @@
-"""What the configuration says about writes: what is allowed, and how much of it (`datatree.prepare`)."""
+"""What the configuration allows writes to do, and their limits (`datatree.prepare`)."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -14,11 +14,11 @@ __all__ = ["MULTI_PARTS_MAX", "HandOver", "PrepareSettings", "Reconfigure"]
 MULTI_PARTS_MAX: Final = 10_000
 
 Reconfigure: TypeAlias = Callable[[bytes | None, bytes | None, bytes | None, int, int], bytes]
-"""(joining, leaving, members, version asked for, zxid) -> the text of the next configuration. Raises Refused."""
+"""(joining, leaving, members, requested version, zxid) -> the text of the next configuration. Raises Refused."""
 
 
 HandOver: TypeAlias = Callable[[int, int], None]
-"""(server that is to lead, zxid) -> it will be done once this zxid is applied. Raises Refused."""
+"""(server that is to lead, zxid): hand the lead over once this zxid is applied. Raises Refused."""
 
 
 def _always() -> bool:
@@ -27,20 +27,20 @@ def _always() -> bool:
 
 @frozen
 class PrepareSettings:
-    """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
+    """What the configuration allows writes to do, and their limits. These settings only matter on the leader, never
+    when a transaction is applied.
 
     `extended_types` allows TTLs, `create_if_not_exists` the operation of that name, `keeper_extensions` ClickHouse
-    Keeper's others, `sequence_64` sequence numbers of 64 bits behind those of 32. `enforce_quota` refuses what goes
-    beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
-    `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
-    leaves them room in a frame of jute.maxbuffer's default.
-    `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them,
-    `acl_count_max` the entries of each.
-    `multi_parts_max` bounds the parts of a multi: more are refused with BADARGUMENTS. What a removeRecursive removes
-    counts as so many parts, and has `removed_bytes_max` bytes of paths at most, four added to each: more are NOTEMPTY.
-    `is_removed_in_multis` says whether all members know a removeRecursive that stands in a multi.
-    `acl_schemes` are the schemes that a list may use besides world and auth. `reconfigure` makes the text of the next
-    configuration, `hand_over` takes the lead away from this member; None: nobody does.
+    Keeper's others, `sequence_64` 64-bit sequence numbers once the 32-bit ones are used up. `enforce_quota` enforces
+    hard limits, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are not in the tree.
+    `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, with four bytes added to each; the default
+    leaves them room in a frame of jute.maxbuffer's default. `acl_bytes_max` bounds the lists of one request, all parts
+    of a multi together, after `auth` was replaced in them, `acl_count_max` the entries of each. `multi_parts_max`
+    bounds the parts of a multi: more are refused with BADARGUMENTS. Each znode that a removeRecursive removes counts as
+    a part, and the paths may have `removed_bytes_max` bytes, with four added to each: more are NOTEMPTY.
+    `is_removed_in_multis` says whether all members support a removeRecursive inside a multi. `acl_schemes` are the
+    schemes that a list may use besides world and auth. `reconfigure` makes the text of the next configuration,
+    `hand_over` takes the lead away from this member; None if unsupported.
     """
 
     extended_types: bool = False

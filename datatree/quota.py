@@ -1,4 +1,4 @@
-"""Quotas: limits that clients set on subtrees, and the sums that are held against them.
+"""Quotas: limits that clients set on subtrees, and the sums that are compared with them.
 
 A quota on /a/b consists of two ordinary znodes, /zookeeper/quota/a/b/zookeeper_limits, whose text a client writes, and
 /zookeeper/quota/a/b/zookeeper_stats, whose text shows the sums. The text, as ZooKeeper's command line writes it:
@@ -7,13 +7,13 @@ A quota on /a/b consists of two ordinary znodes, /zookeeper/quota/a/b/zookeeper_
     count=5,bytes=1000=;byteHardLimit=2000;countHardLimit=10    hard limits
 
 It is read as parts between runs of "," and ";", each key=value, with an optional "=" after it. What is missing, empty
-or no number is -1, unlimited. The count is of the znode at the path and all below it, the bytes are the lengths of
+or not a number is -1, unlimited. The count covers the znode at the path and all below it, the bytes are the lengths of
 their data.
 
-Invariants: the sums are derived from the znodes, on every member alike, and are no state of their own: the stored data
-of a zookeeper_stats znode is empty, what a client writes there changes its stat only, and reading it renders the sums.
-The sums of a quota cover its whole subtree, nested quotas included; limits are enforced for the deepest quota around a
-path alone. A quota on "/" is ignored.
+Invariants: every member derives the sums from the znodes; they are not separate state: the stored data of a
+zookeeper_stats znode is empty, a client's write to it only changes its stat, and reading it renders the sums. The sums
+of a quota cover its whole subtree, including nested quotas; only the limits of the deepest quota above a path are
+enforced. A quota on "/" is ignored.
 
 Deliberately not here: how the sums are made (`datatree.quota_sums`), and when limits are enforced (`datatree.prepare`).
 """
@@ -43,7 +43,7 @@ class Limits:
 
     @classmethod
     def parse(cls, text: bytes) -> "Limits":
-        """The limits that `text` sets; whatever does not parse is unlimited."""
+        """The limits in `text`; what does not parse is unlimited."""
         values: dict[bytes, int] = {}
         for part in re.split(rb"[,;]+", text):
             key, _, value = part.partition(b"=")
@@ -59,8 +59,8 @@ class Limits:
 
 @define
 class Quota:
-    """The sums of the subtree at `path`. `limits` is None without a zookeeper_limits znode, `shown` says that there is
-    a zookeeper_stats; there is one of the two at least."""
+    """The sums of the subtree at `path`. `limits` is None without a zookeeper_limits znode; `shown` says whether there
+    is a zookeeper_stats znode. At least one of the two exists."""
 
     path: bytes
     count: int = 0
@@ -68,7 +68,7 @@ class Quota:
     limits: Limits | None = None
     shown: bool = False
     is_counted: bool = False
-    """The sums are those of the whole subtree (`datatree.quota_sums`)."""
+    """The sums cover the whole subtree (`datatree.quota_sums`)."""
 
     def text(self) -> bytes:
         """What a read of zookeeper_stats shows."""
@@ -81,15 +81,15 @@ def render(count: int, total_bytes: int) -> bytes:
 
 
 def is_limits(path: bytes) -> bool:
-    """`path` is the znode with the limits of some quota."""
+    """Whether `path` is the znode with the limits of some quota."""
     return path.startswith(_PREFIX) and path.endswith(_LIMITS) and len(path) > len(QUOTA + _LIMITS)
 
 
 def is_stats(path: bytes) -> bool:
-    """`path` is the znode that shows the sums of some quota."""
+    """Whether `path` is the znode that shows the sums of some quota."""
     return path.startswith(_PREFIX) and path.endswith(_STATS) and len(path) > len(QUOTA + _STATS)
 
 
 def quota_path(path: bytes) -> bytes:
-    """The path that the quota of the limits or stats znode `path` is on."""
+    """The path of the quota to which the limits or stats znode `path` belongs."""
     return path[len(QUOTA) : path.rindex(b"/")]

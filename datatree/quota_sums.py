@@ -1,22 +1,22 @@
-"""The sums of quotas: changed with each znode, and counted in slices where a quota comes to a subtree that is there.
+"""The sums of quotas: updated with each znode, and counted in slices when a quota is set on an existing subtree.
 
-Whoever sets a quota chooses how large the subtree is, and may set one after the other. So applying it counts nothing:
-the quota waits, and whoever runs the tree calls `count_some` while `is_due`. One round through the shards of the tree
-counts for all quotas that waited when it began, however many they are; those that come meanwhile wait for the next.
+A client chooses how large the subtree of a quota is, and may set many quotas. So applying a quota counts nothing: it
+waits, and the owner of the tree calls `count_some` while `is_due`. One round through the shards of the tree counts for
+all quotas that waited when it began; those set meanwhile wait for the next round.
 
-    waiting    its sums say nothing yet
-    counting   they have what the round has passed
-    counted    they are exact, and stay so: each change of a znode changes them
+    waiting    its sums mean nothing yet
+    counting   they cover what the round has passed
+    counted    they are exact, and stay so: each change of a znode updates them
 
-A znode that changes during a round has been passed, and then its change counts, or it has not, and then the round will
-see it as it is by then. It was passed if its shard was; of the one shard that the round is in, `_left` has the paths
-that it has not seen. So the sums are exact whatever happens between two slices.
+When a znode changes during a round, either the round has passed it, so the change counts, or the round will see it as
+it is by then. It has passed a znode if it has passed its shard; for the shard in progress, `_left` has the paths not
+seen yet. So the sums are exact whatever happens between two slices.
 
-Until a quota is counted its limits refuse nothing, and zookeeper_stats shows -1, which is what ZooKeeper calls unknown.
+Until a quota is counted its limits refuse nothing, and zookeeper_stats shows -1, which ZooKeeper calls unknown.
 
 Invariant: the sums of a counted quota are those of the znodes at its path and below it.
 
-Deliberately not here: the text of limits and sums (`datatree.quota`), and when limits refuse (`datatree.outstanding`).
+Not here: the text of limits and sums (`datatree.quota`), and when limits refuse (`datatree.outstanding`).
 """
 
 from typing import Final
@@ -30,11 +30,11 @@ from datatree.znode import Znode, length_of
 __all__ = ["QuotaSums"]
 
 _DEPTH_BYTES: Final = 4_096
-"""A path whose length in bytes times the number of its names is so much counts as one name more."""
+"""A path counts as one name more for each time that its bytes times the number of its names reaches this."""
 
 
 class QuotaSums:
-    """See the module. `is_due` says that there is something to count."""
+    """Counts the sums of all quotas. `is_due` says whether there is something to count."""
 
     __slots__ = ("_at", "_counting", "_left", "_shards", "_waiting", "is_due", "visited_count")
 
@@ -43,26 +43,26 @@ class QuotaSums:
         self._waiting: PathMap[Quota] = PathMap()
         self._counting: PathMap[Quota] = PathMap()
         self._at = 0
-        """The shard that the round is in."""
+        """The shard that the round is at."""
         self._left: dict[bytes, None] = {}
-        """The paths of that shard that it has not seen."""
+        """The paths of that shard that the round has not seen."""
         self.is_due = False
         self.visited_count = 0
-        """Znodes that all rounds have looked at."""
+        """How many znodes all rounds have looked at."""
 
     def add(self, quota: Quota) -> None:
-        """A quota that is not counted."""
+        """Add a quota that is not counted yet."""
         self._waiting[quota.path] = quota
         self.is_due = True
 
     def drop(self, quota: Quota) -> None:
-        """It is gone."""
+        """Remove a quota."""
         self._waiting.pop(quota.path, None)
         self._counting.pop(quota.path, None)
         self.is_due = bool(self._waiting or self._counting)
 
     def changed(self, quotas: PathMap[Quota], path: bytes, count: int, length_bytes: int) -> None:
-        """The znode at `path` has come (1), gone (-1) or changed (0), and with it so many bytes."""
+        """The znode at `path` was created (1), deleted (-1) or changed (0), which adds so many bytes."""
         is_passed = not self._counting or self._has_passed(path, is_gone=count < 0)
         for quota in quotas.around(path):
             if quota.is_counted or (is_passed and quota.path in self._counting):
@@ -73,13 +73,13 @@ class QuotaSums:
         index = crc32(path) & 4095
         if index == self._at and path in self._left:
             if is_gone:
-                # What comes there after it is new to the round.
+                # A znode created there later is new to the round.
                 del self._left[path]
             return False
         return index <= self._at
 
     def count_some(self) -> None:
-        """A slice: as many znodes as one may look at. In an empty shard there is nothing to do."""
+        """Count a slice: as many znodes as one slice may look at."""
         work = 0
         while self.is_due:
             if not self._counting:
@@ -103,7 +103,7 @@ class QuotaSums:
                 return
 
     def count_all(self) -> None:
-        """However long it takes: of a tree that is being loaded."""
+        """Count everything, however long it takes, while a tree is being loaded."""
         while self.is_due:
             self.count_some()
 

@@ -1,7 +1,7 @@
 """The transaction and its record in a batch: every write of the state, as it is sent, logged, read back and applied.
 
 A transaction holds every value that applying it writes; preparing it computed them. A record is a CBOR byte string that
-holds one CBOR array of nine, with every head written at its full width, so that `struct` and arrays of numbers can read
+contains one CBOR array of nine, with every head written at full width, so that `struct` and arrays of numbers can read
 the fixed part at fixed offsets, while any CBOR library reads the whole.
 
 Format, big-endian, offsets from the start of the record:
@@ -33,24 +33,22 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
     14 multi                    0                    ""         null            [[type, number, path, data, rest], …]
     13 check                    version found        path       null or empty   null
 
-In a multi, the last delete of a removeRecursive says how many deletes before it are its own.
+In a multi, the last delete of a removeRecursive says how many deletes before it belong to the same request.
 
-A check stands in a multi, with null data; so does a checkNotExists or checkStat, and a tryRemove or removeRecursive
-that removed nothing, whose version is -1 where there is no znode. With empty data it is a createIfNotExists that found
-its znode, alone or in a multi, or alone a handOver or such a removal: it changes nothing.
+A check with null data is a part of a multi: a check, checkNotExists or checkStat, or a tryRemove or removeRecursive
+that removed nothing (with version -1 if there is no znode). With empty data it is a createIfNotExists that found its
+znode, in a multi or not, or, outside a multi, a handOver or such a removal. It changes nothing.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
-(`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of
-a refused multi every part is [-1, error code, "", null, null]: 0 before the part that was refused, RUNTIMEINCONSISTENCY
-after it.
+(`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create.
+Every part of a refused multi is [-1, error code, "", null, null]: 0 before the refused part, RUNTIMEINCONSISTENCY after
+it.
 
 In memory rest is None, or a tuple shaped like the array; paths, schemes and ids are UTF-8 bytes, an ACL is a tuple. A
-transaction is a plain tuple there (`Fields`), since one is made for each write; with names it is a `Txn`, for whoever
-looks at one.
+transaction is a plain tuple (`Fields`), since one is made for each write; `Txn` has the same with names, for tools.
 
-Invariants: `decode(encode(t)) == t`; one transaction has one encoding, and a record that is not that encoding is
-refused. Deliberately not here: what a type means (`datatree.apply`), and the batch around the records
-(`datatree.log.batch`).
+Invariants: `decode(encode(t)) == t`; a transaction has exactly one encoding, and any other one is refused. Deliberately
+not here: what a type means (`datatree.apply`), and the batch around the records (`datatree.log.batch`).
 """
 
 import struct
@@ -87,7 +85,7 @@ Fields: TypeAlias = tuple[int, int, int, int, int, int, bytes, bytes | None, Any
 
 PATH_AT: Final = 50
 _LENGTH_BYTES: Final = 5
-"""What a record begins with: its mark and its length."""
+"""The beginning of a record: its mark and its length."""
 
 _MULTI: Final = int(OpCode.MULTI)
 _ERROR: Final = int(OpCode.ERROR)
@@ -112,12 +110,12 @@ _OPEN_PAIR: Final = b"\x82\xf6"
 _REFUSALS: Final = {(opcode,): cbor2.dumps([opcode]) for opcode in range(-24, 24)}
 _REFUSED: Final = {raw: rest for rest, raw in _REFUSALS.items()}
 _OWNER_BYTES: Final = 9
-# That of a create of a persistent znode that is open to all.
+# The rest of a create of a persistent znode that is open to all.
 _ORDINARY: Final = (None, 0)
 _ORDINARY_BYTES: Final = _OPEN_PAIR + _OWNER.pack(_LONG, 0)
 _ORDINARY_LENGTH: Final = len(_ORDINARY_BYTES)
 _LISTS: Final = frozenset({_MULTI, _CLOSE_SESSION})
-# What wrong bytes of a rest raise.
+# What invalid bytes of a rest raise.
 _WRONG_VALUES: Final = (
     *(cbor2.CBORError, ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error, OverflowError),
 )
@@ -128,7 +126,7 @@ class RecordError(Exception):
 
 
 class Txn(NamedTuple):
-    """One transaction. `rest` is None or the tuple that the module's table gives for the type."""
+    """One transaction. `rest` is None or the tuple that the module's table lists for the type."""
 
     zxid: int
     time: int
@@ -142,7 +140,7 @@ class Txn(NamedTuple):
 
 
 def encode(txn: Fields, encoded_rest: bytes | None = None) -> bytes:
-    """The record of `txn`; `encoded_rest` is what its rest is encoded to, where it is known."""
+    """Encode `txn`; `encoded_rest` is its encoded rest, if known."""
     zxid, time, session, cxid, kind, number, path, data, rest = txn
     if encoded_rest is not None:
         end = encoded_rest
@@ -177,7 +175,7 @@ def encode(txn: Fields, encoded_rest: bytes | None = None) -> bytes:
     return b"".join((head, path, tail, data, end)) if data else b"".join((head, path, tail, end))
 
 
-# Takes the place of what decodes a rest: its type, the buffer, where it begins and ends there, where the record begins.
+# Replaces the decoder of a rest: (type, buffer, where the rest begins and ends, where the record begins) -> rest.
 DecodeRest: TypeAlias = Callable[[int, bytes, int, int, int], Any]
 
 
@@ -193,7 +191,7 @@ def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
 
 
 def decode_fields(body: bytes, first: int, count: int) -> list[Fields]:
-    """The same without names, to be applied."""
+    """The transactions as plain tuples, to be applied."""
     txns, end = _decode(body, 0, range(first, first + count))
     if end != len(body):
         raise RecordError(f"{len(body) - end} bytes after the last of {count} records")
@@ -203,7 +201,7 @@ def decode_fields(body: bytes, first: int, count: int) -> list[Fields]:
 def _decode(
     buffer: bytes, offset: int, zxids: range, decode_rest: DecodeRest | None = None
 ) -> tuple[list[Fields], int]:
-    """The records from `offset` on, one for each zxid, which is any where 0 is asked for; and the offset after them."""
+    """Decode one record for each zxid, starting at `offset`; zxid 0 accepts any. Returns also the offset after them."""
     txns: list[Fields] = []
     read_head, read_int = _HEAD.unpack_from, _INT.unpack_from
     try:
@@ -254,11 +252,11 @@ def _decode(
     return txns, offset
 
 
-# A multi, or the end of a session, may be long: the same in slices of its parts, or of its ephemerals.
+# A multi, or the end of a session, may be long: encode and decode it in slices of its parts, or of its ephemerals.
 
 
 def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
-    """`encode`, of a transaction with a rest that may be long."""
+    """Like `encode`, for a transaction whose rest may be long."""
     kind, rest = txn[4], txn[8]
     if rest is None or kind not in _LISTS:
         return encode(txn)
@@ -270,7 +268,7 @@ def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
 
 
 def decode_in_slices(body: bytes, first: int, count: int = 1) -> Generator[None, None, list[Fields]]:
-    """`decode_fields`: a long transaction part by part, and of several as many as take some `DECODED_BYTES`."""
+    """Like `decode_fields`: a long transaction part by part, and short ones about `DECODED_BYTES` at a time."""
     if count == 1:
         return (yield from _decode_long(body, first))
     txns: list[Fields] = []
@@ -351,7 +349,7 @@ def _rest_value(kind: int, rest: Any) -> object:
 
 
 def _item_value(kind: int, item: Any) -> object:
-    """That of an ephemeral that goes with its session, or of a part of a multi."""
+    """The rest of a delete in a multi, or of an ephemeral that a closed session deletes."""
     if kind == _CLOSE_SESSION:
         return item.decode()
     part_kind, number, path, data, rest = item
@@ -369,7 +367,7 @@ def _encode_rest(kind: int, rest: Any) -> bytes:
 
 
 def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> Any:
-    """The rest between `at` and `end` of the record at `offset`; it must be the one encoding of what it says."""
+    """Decode the rest between `at` and `end` of the record at `offset`; it must be the one encoding of its value."""
     if end > len(buffer) or at >= end:
         raise RecordError(f"record at offset {offset}: its end {end} lies before its rest, or past the buffer")
     if kind in _CREATES and at + 2 + _OWNER_BYTES == end and buffer.startswith(_OPEN_PAIR, at):
@@ -389,7 +387,7 @@ def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> An
     raise RecordError(f"record at offset {offset}: wrong rest for type {kind}")
 
 
-# What follows takes arrays, integers and texts for what they are: then one encoding of the value is that of the rest.
+# What follows checks the exact types of arrays, integers and texts, so that a value has only one encoding.
 
 
 def _array(value: object) -> list[Any]:

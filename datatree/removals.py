@@ -4,9 +4,9 @@ Their checks, in ZooKeeper's order; the first that fails gives the error:
 
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
-    tryRemove       UNIMPLEMENTED while it is off; then as delete, but that it does nothing for NONODE, BADVERSION and
+    tryRemove       UNIMPLEMENTED while it is off; then as delete, but it does nothing for NONODE, BADVERSION and
                     NOTEMPTY
-    removeRecursive UNIMPLEMENTED while it is off; path as of a delete -> BADARGUMENTS; nothing for what is not there;
+    removeRecursive UNIMPLEMENTED while it is off; path as in a delete -> BADARGUMENTS; does nothing without a znode;
                     DELETE on the parent -> NOAUTH; more znodes than the limit asked for, or than one transaction has
                     room for -> NOTEMPTY; DELETE on each that has children -> NOAUTH
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
@@ -43,7 +43,7 @@ _NOTHING_TO_REMOVE: Final = (ErrorCode.NONODE, ErrorCode.BADVERSION, ErrorCode.N
 
 
 class Removals:
-    """The operations of the leader that remove znodes, on the changes that are outstanding."""
+    """The leader's operations that remove znodes, including outstanding changes."""
 
     __slots__ = ("_outstanding", "_settings", "_tree", "paths_room")
 
@@ -78,11 +78,12 @@ class Removals:
                 raise
         path = fields[0]
         found = self._outstanding.view(path)
-        # Alone it is not null, as of a createIfNotExists.
+        # Outside a multi it is not null, as for a createIfNotExists.
         return _CHECK, -1 if found is None else found[2], path, None if request[2] == _MULTI else b"", None
 
     def remove_recursive(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
-        """It is logged as what it comes to: the multi of its deletes, one delete, or a check where nothing is there."""
+        """Logged as what it amounts to: the multi of its deletes, one delete, or a check if there is nothing to
+        remove."""
         try:
             fields, _ = FIELDS[_REMOVE_RECURSIVE](request[3], 0)
         except (StructError, IndexError):
@@ -95,7 +96,7 @@ class Removals:
     def removed_part(
         self, fields: tuple[Any, ...], request: Asked, zxid: int, count: int
     ) -> Generator[None, None, list[Part]]:
-        """A removeRecursive behind so many parts."""
+        """A removeRecursive in a multi, after `count` other parts."""
         if not self._settings.is_removed_in_multis():
             raise Refused(ErrorCode.UNIMPLEMENTED)
         deletes = yield from self._remove_subtree(fields, request, zxid, self._settings.multi_parts_max - count)
@@ -131,8 +132,8 @@ class Removals:
     def _remove_subtree(
         self, fields: tuple[Any, ...], request: Asked, zxid: int, room: int
     ) -> Generator[None, None, list[Part]]:
-        """The deletes, children before their parents. The last one says how many before it are its own, so that the
-        answer to a multi has one part for all of them (`datatree.apply`)."""
+        """The deletes, children before their parents. The last one says how many deletes before it belong to the same
+        request, so that the answer to a multi has one part for all of them (`datatree.apply`)."""
         path, limit = fields
         if not self._settings.keeper_extensions:
             raise Refused(ErrorCode.UNIMPLEMENTED)
@@ -157,7 +158,7 @@ class Removals:
         return deletes
 
     def _deletable_from(self, path: bytes, request: Asked) -> ChangeRecord | None:
-        """The parent of `path`, whose children the request may delete; None: there is none."""
+        """The parent of `path`, if the request may delete its children; None if there is no parent."""
         if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
             raise Refused(ErrorCode.BADARGUMENTS)
         holder = self._outstanding.view(parent(path))

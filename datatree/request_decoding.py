@@ -2,13 +2,14 @@
 
 Invariants:
 - `decode(opcode, record.encode())` is the record, for every record and every opcode that has its layout.
-- A decoder reads inside the buffer only and raises `JuteError` for everything that is not the layout: too short, a
+- A decoder only reads inside the buffer and raises `JuteError` for everything that is not the layout: too short, a
   negative length, a null path, a multi that mixes reads with writes. Bytes after the record are ignored, as ZooKeeper
   does. Null paths and null watch lists have no meaning of their own: the former are refused, the latter read as empty.
 
 The decoders of the operations that a busy client sends work with offsets instead of a `Reader`: each of those layouts
-ends in a field of fixed width, so reading that field proves that everything before it lay inside the buffer. Those of
-writes give plain tuples (`FIELDS`), of which the leader makes transactions; others get the record made of one.
+ends in a field of fixed width, so reading that field proves that everything before it lay inside the buffer. The
+decoders of writes return plain tuples (`FIELDS`), from which the leader makes transactions; other decoders return
+records.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -50,7 +51,7 @@ from datatree.requests import (
 read_int: Final = INT.unpack_from
 
 ACL_ENTRIES_MAX: Final = 4096
-"""Of one list in a request; what a member accepts of them (`maxAclEntries`) is less."""
+"""The most entries of a list in a request; a member accepts fewer of them (`maxAclEntries`)."""
 _PART_BYTES: Final = 9
 _PATHLESS: Final = (int(OpCode.RECONFIG), int(OpCode.CREATE_SESSION), int(OpCode.HAND_OVER))
 """The writes whose bodies do not begin with a path."""
@@ -58,7 +59,7 @@ _OPEN_ACL_LENGTH: Final = len(OPEN_ACL_BYTES)
 
 # A decoder returns the record and the offset after it. It may raise JuteError, struct.error or IndexError.
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Body, int]]
-# The same with the values of the record, in the order of its fields.
+# It returns the values of the record, in the order of its fields.
 FieldsDecoder: TypeAlias = Callable[[bytes, int], tuple[tuple[Any, ...], int]]
 
 __all__ = [
@@ -83,7 +84,8 @@ def decode(opcode: int, buffer: bytes, offset: int = 0) -> Body:
 
 
 def _text(buffer: bytes, at: int) -> tuple[bytes, int]:
-    """The string at `at`, cut short if the buffer ends inside it: the caller's next fixed field finds that out."""
+    """The string at `at`, cut short if the buffer ends inside it: reading the caller's next fixed field detects
+    that."""
     (length,) = read_int(buffer, at)
     if length < 0:
         raise JuteError(f"null or negative length {length} at offset {at}")
@@ -100,7 +102,7 @@ def _whole_text(buffer: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _data(buffer: bytes, at: int) -> tuple[bytes | None, int]:
-    """The buffer at `at`, null allowed, cut short like `_text`."""
+    """The buffer at `at`, which may be null, cut short like `_text`."""
     (length,) = read_int(buffer, at)
     if length < 0:
         if length == -1:
@@ -121,7 +123,7 @@ def _acl(buffer: bytes, at: int) -> tuple[tuple[WireAcl, ...] | None, int]:
 
 
 def _create(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    # `_text` and `_data` written out, as in `_set_data`.
+    # `_text` and `_data` inlined, as in `_set_data`.
     (path_length,) = read_int(buffer, at)
     if path_length < 0:
         raise JuteError(f"null or negative length {path_length} at offset {at}")
@@ -150,7 +152,7 @@ def _create_ttl(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
 
 
 def _path_watch(buffer: bytes, at: int) -> tuple[Body, int]:
-    # `_text` written out, as in `_set_data`.
+    # `_text` inlined, as in `_set_data`.
     (length,) = read_int(buffer, at)
     if length < 0:
         raise JuteError(f"null or negative length {length} at offset {at}")
@@ -160,7 +162,7 @@ def _path_watch(buffer: bytes, at: int) -> tuple[Body, int]:
 
 
 def _set_data(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    # `_text` and `_data` written out: their calls are a third of the cost of the most frequent write.
+    # `_text` and `_data` inlined: their calls are a third of the cost of the most frequent write.
     (path_length,) = read_int(buffer, at)
     start = at + 4
     path_end = start + path_length
@@ -236,8 +238,8 @@ def _watched_path(reader: Reader) -> bytes:
 
 
 def watched_paths_of(opcode: int, buffer: bytes, at: int = 0) -> Iterator[tuple[str, bytes, int]]:
-    """What setWatches, or setWatches2, asks for, one by one: the list (a field of `SetWatches`), the path, and the zxid
-    that the client saw last. Raises JuteError as `decode` does; what came before is right."""
+    """The paths in setWatches, or setWatches2, one by one: the list (a field of `SetWatches`), the path, and the last
+    zxid that the client saw. Raises JuteError like `decode`; what came before is valid."""
     reader = Reader(buffer, at)
     zxid = reader.long()
     lists = ("data", "exist", "child", "persistent", "recursive")
@@ -280,8 +282,8 @@ def _no_body(_buffer: bytes, at: int) -> tuple[Body, int]:
 
 
 def path_asked_for(opcode: int, body: bytes) -> bytes:
-    """The path in a request, or "" if it has none that can be written down. What comes after it may be long, and is not
-    read again."""
+    """The path in a request, or "" if it has none that can be logged. What follows it may be long, and is not decoded
+    again."""
     if opcode in _PATHLESS or len(body) < INT.size:
         return b""
     end = INT.size + INT.unpack_from(body)[0]
@@ -293,14 +295,15 @@ def parts_of(
     opcode: int, buffer: bytes, at: int = 0, reads: Container[int] = MULTI_READS
 ) -> Iterator[tuple[int, "Body", int]]:
     """The parts of a multi, or multiRead, one by one: opcode, body, and the offset after it. The last one has opcode 0
-    and no body. Raises JuteError as `decode` does; what came before is right. `reads` may stand in a multiRead."""
+    and no body. Raises JuteError like `decode`; what came before is valid. `reads` are the operations allowed in a
+    multiRead."""
     allowed = MULTI_WRITES if opcode == OpCode.MULTI else reads
     for kind, body, end in _decoded_parts(DECODERS, allowed, buffer, at):
         yield kind, NoBody() if body is None else body, end
 
 
 def write_parts_of(buffer: bytes) -> Iterator[tuple[int, tuple[Any, ...], int]]:
-    """Those of a multi, with the fields of each body."""
+    """The parts of a multi, with the fields of each body."""
     return _decoded_parts(FIELDS, MULTI_WRITES, buffer, 0)
 
 
@@ -318,7 +321,7 @@ def _decoded_parts(
                 yield 0, None, at
                 return
             if kind not in allowed:
-                raise JuteError(f"operation {kind} may not stand in this multi, at offset {at - _PART_BYTES}")
+                raise JuteError(f"operation {kind} is not allowed in this multi, at offset {at - _PART_BYTES}")
             body, at = decoders[kind](buffer, at)
             yield kind, body, at
     except (StructError, IndexError):
@@ -339,7 +342,7 @@ def _multi_read(buffer: bytes, at: int) -> tuple[Body, int]:
 
 
 def _made(record: Callable[..., Body], fields: FieldsDecoder) -> Decoder:
-    """What decodes to the record with these fields."""
+    """A decoder that makes a record of the decoded fields."""
 
     def decoder(buffer: bytes, at: int) -> tuple[Body, int]:
         values, end = fields(buffer, at)
@@ -348,7 +351,7 @@ def _made(record: Callable[..., Body], fields: FieldsDecoder) -> Decoder:
     return decoder
 
 
-# Operations that become transactions: the record, and what decodes its fields.
+# Operations that become transactions: the record, and the decoder of its fields.
 _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.CREATE: (Create, _create),
     OpCode.CREATE2: (Create, _create),
@@ -369,7 +372,7 @@ _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.CREATE_SESSION: (CreateSession, _create_session),
 }
 
-# Plain ints as keys: a look-up by an int then compares by identity, by an enum member it would call __eq__.
+# Plain ints as keys: a look-up by an int then compares by identity; with an enum member it would call __eq__.
 FIELDS: Final[Mapping[int, FieldsDecoder]] = {int(opcode): fields for opcode, (_, fields) in _WRITES.items()}
 DECODERS: Final[Mapping[int, Decoder]] = {
     int(opcode): decoder

@@ -1,4 +1,4 @@
-"""The bodies of client requests: what follows the request header in a frame, as records that encode themselves.
+"""The bodies of client requests: what follows the request header in a frame, as records that can be encoded.
 
 Formats, in jute's types (`datatree.jute`), by operation code:
 
@@ -94,7 +94,7 @@ PART: Final = Struct(">i5s")
 _PART_OPEN: Final = b"\x00\xff\xff\xff\xff"
 _MULTI_END: Final = b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
 REMOVE_RECURSIVE_PART: Final = PART.pack(OpCode.REMOVE_RECURSIVE, _PART_OPEN)
-"""What stands in front of one in a multi."""
+"""What precedes a removeRecursive in a multi."""
 
 
 def _acl_item(reader: Reader) -> WireAcl:
@@ -102,7 +102,8 @@ def _acl_item(reader: Reader) -> WireAcl:
 
 
 def acl_from(reader: Reader, count_max: int | None = None) -> tuple[WireAcl, ...] | None:
-    """The vector<ACL> at the reader's position; None for a null vector. A longer one than `count_max` is no list."""
+    """The vector<ACL> at the reader's position; None for a null vector. Raises JuteError if it has more than
+    `count_max` entries."""
     count = reader.count(item_bytes_min=12)
     if count is not None and count_max is not None and count > count_max:
         raise JuteError(f"{count} entries of an ACL, more than {count_max}, before offset {reader.offset}")
@@ -113,7 +114,7 @@ def acl_to(writer: Writer, acl: Iterable[WireAcl] | None) -> None:
     writer.vector(acl, lambda out, item: out.int(item[0]).string(item[1]).string(item[2]))
 
 
-# The open ACL is what nearly every create carries, so its bytes are recognized instead of decoded.
+# Nearly every create has the open ACL, so its bytes are recognized instead of decoded.
 def _encode_open_acl() -> bytes:
     writer = Writer()
     acl_to(writer, OPEN_ACL)
@@ -225,7 +226,7 @@ class Reconfig:
 
 @define
 class HandOver:
-    """That this server is to lead."""
+    """Asks that this server lead."""
 
     server_id: int
 
@@ -273,10 +274,10 @@ class SetWatches:
 
 @define
 class GetChanges:
-    """What changed at the path `prefix` and below it after the position (zxid, part) of a history.
+    """Asks for what changed at the path `prefix` and below it after the position (zxid, part) of a history.
 
-    `history_id` is empty when the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
-    may wait with it while there is nothing to tell.
+    `history_id` is empty if the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
+    may wait for changes before it answers.
     """
 
     zxid: int

@@ -17,8 +17,8 @@ then chunks, each of whole entries and closed by the entry with which it has 256
 
          0      4  length of the entries in bytes, not 0
          4      4  count of the entries
-         8      4  CRC-32 of bytes 0 to 7 and the entries, begun with the checksum of the chunk before, of the first
-                   chunk with that of the header: a chunk is only good in its place
+         8      4  CRC-32 of bytes 0 to 7 and the entries, begun with the checksum of the previous chunk, for the first
+                   chunk with the header's: a chunk is only valid in its place
         12      …  entries
 
 then 4 zero bytes and a trailer of 64 bytes:
@@ -33,8 +33,8 @@ then 4 zero bytes and a trailer of 64 bytes:
         56      4  checksum of the last chunk
         60      4  CRC-32 of bytes 0 to 59
 
-Entries: all sessions by id, rising; then the znodes by path, rising, each list of the ACL table right before the first
-znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the open list.
+Entries: all sessions by ascending id; then the znodes by ascending path, each permission list right before the first
+znode that uses it; lists are numbered 1, 2, 3, … in that order, and 0 is the open list.
 
     session  01 | id 8, signed | timeout 4, ms
     list     02 | number 4 | count of entries 4 | entries, each:
@@ -43,8 +43,8 @@ znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the o
              internal cversion 4 | stat 68 as a client sees it (`datatree.znode`) | path | data
 
 Invariants: nothing in the file depends on the member that wrote it; nothing is compressed. Quota sums, children and
-ephemerals by session are derived, so they are not in it. Deliberately not here: when a snapshot is taken, and which may
-go (`datatree.recovery.retention`).
+ephemerals by session are derived, so they are not in it. Not here: when a snapshot is taken, and when it may be removed
+(`datatree.recovery.retention`).
 """
 
 import re
@@ -78,7 +78,7 @@ TRAILER_BYTES = _TRAILER.size + _CRC.size
 CHUNK_HEADER_BYTES = _CHUNK.size + _CRC.size
 CHUNK_BYTES = 256 << 10
 SYNC_BYTES = 4 << 20
-"""How much is written between two syncs: a bounded piece of work for the disk that the log shares."""
+"""How much is written between two syncs: a bounded piece of work for the disk, which the log shares."""
 
 
 assert HEADER_BYTES == TRAILER_BYTES == 64
@@ -96,7 +96,7 @@ class SnapshotError(Exception):
 
 @define
 class SnapshotHeader:
-    """Which history a snapshot is of, and where in it."""
+    """Which history a snapshot belongs to, and its position there."""
 
     lineage: bytes
     zxid: int
@@ -111,7 +111,7 @@ class SnapshotHeader:
 
 @define
 class SnapshotTrailer:
-    """What a complete snapshot has to add up to."""
+    """What a complete snapshot must add up to."""
 
     digest_version: int
     digest: int
@@ -125,29 +125,30 @@ def snapshot_path(zxid: int, directory: str = DIRECTORY) -> str:
 
 
 FETCH = ".fetch"
-"""The end of the name of a file that is being fetched."""
+"""The ending of the name of a file that is being fetched."""
 
 
 def fetch_path(zxid: int) -> str:
-    """Where a snapshot is put together that comes from another member."""
+    """The path of a snapshot while it is fetched from another member."""
     return f"{snapshot_path(zxid)}{FETCH}"
 
 
 def tree_fetch_path(zxid: int) -> str:
-    """Where a snapshot from another member is put together that only a tree is made of, while the log stays."""
+    """The path of a snapshot while it is fetched from another member only to rebuild the tree, while the log stays."""
     return f"{snapshot_path(zxid)}.tree{FETCH}"
 
 
 def snapshot_files(disk: Disk, directory: str = DIRECTORY) -> list[Zxid]:
-    """The zxids of the snapshot files there are, rising; whether they are valid is not looked at."""
+    """The zxids of the existing snapshot files, ascending; they may be invalid."""
     return sorted(Zxid(int(match[1], 16)) for name in disk.list(directory) if (match := _NAME.fullmatch(name)))
 
 
 class SnapshotWriter:
-    """Writes one snapshot, a slice at a time; `path` is there, durable, once `write_slice` has returned True.
+    """Writes one snapshot, a slice at a time; `path` exists, durably, once `write_slice` has returned True.
 
-    An OSError leaves the writer unusable; `abandon` it and the tree goes on as if there had been none. Slices may be
-    written in another thread than the one that applies."""
+    An OSError leaves the writer unusable: `abandon` it, and the tree is not affected. A thread other than the one that
+    applies may write the slices.
+    """
 
     def __init__(
         self,
@@ -158,9 +159,9 @@ class SnapshotWriter:
         directory: str = DIRECTORY,
         entries: Iterator[Iterable[bytes]] | None = None,
     ) -> None:
-        """`directory`: where it has its name in the end; until then it is in that of the member in any case, beside
-        one of the same zxid that the member writes. `entries`: of the znodes and their lists, slice by slice, where
-        somebody has packed them; else they are those of the cursor."""
+        """`directory`: where the file gets its final name. Until then it is in the member's directory, under a
+        different name than a snapshot of the same zxid that the member writes. `entries`: the packed entries of znodes
+        and lists, slice by slice; None takes them from the cursor."""
         self.path = snapshot_path(cursor.zxid, directory)
         self.header = SnapshotHeader(lineage, cursor.zxid, chain)
         self._temporary = f"{snapshot_path(cursor.zxid)}{'' if directory == DIRECTORY else '.aside'}.tmp"
@@ -179,7 +180,7 @@ class SnapshotWriter:
         self._znode_count = 0 if entries is None else cursor.znode_count
 
     def write_slice(self) -> bool:
-        """Do a little more (some thousand znodes or SYNC_BYTES); True when the snapshot is complete and durable."""
+        """Do a little more (some thousand znodes or SYNC_BYTES); True once the snapshot is complete and durable."""
         if self._file is None:
             self._file = self._create()
         for entry in self._slice:
@@ -203,7 +204,7 @@ class SnapshotWriter:
             pass
 
     def abandon(self) -> None:
-        """Give up: let go of the tree and remove what was written, as far as the disk lets us."""
+        """Give up: release the tree and remove what was written, as far as the disk allows."""
         self._cursor.close()
         with suppress(OSError):
             if self._file is not None:
@@ -278,13 +279,13 @@ class SnapshotWriter:
         self._write()
         self._file.close()
         self._disk.rename(self._temporary, self.path)
-        # Where these are two: the new name first, and then it is not there under the old one.
+        # If these are two directories: sync the new name first, then the absence of the old one.
         for directory in dict.fromkeys((self.path.rpartition("/")[0], DIRECTORY)):
             self._disk.sync_directory(directory)
 
 
 def read_snapshot_header(disk: Disk, path: str) -> SnapshotHeader | None:
-    """What a snapshot file says it is, or None when its header is not readable. The rest of it is not looked at."""
+    """The header of a snapshot file, or None if it is not readable. The rest of the file is not examined."""
     try:
         return _parse_header(path, disk.read(path, 0, HEADER_BYTES))
     except SnapshotError:
@@ -292,7 +293,7 @@ def read_snapshot_header(disk: Disk, path: str) -> SnapshotHeader | None:
 
 
 def parse_snapshot_header(data: bytes, path: str) -> SnapshotHeader:
-    """The first HEADER_BYTES of a file; `path` is for the error. Raises SnapshotError."""
+    """The header in the first HEADER_BYTES of a file; `path` is for the error. Raises SnapshotError."""
     if len(data) < HEADER_BYTES or crc32(data[: _HEAD.size]) != _CRC.unpack_from(data, _HEAD.size)[0]:
         raise SnapshotError(path, 0, "checksum of the header does not match")
     magic, version, lineage, zxid, chain = _HEAD.unpack_from(data)
@@ -319,13 +320,15 @@ class SnapshotReader:
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "SnapshotReader":
-        """Raises SnapshotError."""
+        """Open a snapshot file. Raises SnapshotError."""
         return cls(disk, path, _parse_header(path, disk.read(path, 0, HEADER_BYTES)))
 
     def chunks(self) -> Iterator[tuple[int, int, bytes]]:
-        """(offset in the file, count of entries, entries) of every chunk, its checksum verified. Raises SnapshotError.
+        """(offset in the file, count of entries, entries) of every chunk, with its checksum verified. Raises
+        SnapshotError.
 
-        Only when it has ended is the snapshot known to be complete."""
+        Only when it has ended is the snapshot known to be complete.
+        """
         at = HEADER_BYTES
         checksum = _CRC.unpack(self.disk.read(self.path, _HEAD.size, _CRC.size))[0]
         while True:
@@ -349,7 +352,7 @@ class SnapshotReader:
             raise SnapshotError(self.path, at, "checksum of the trailer does not match")
         magic, version, zxid, chain, digest, znode_count, session_count, last = _TRAILER.unpack_from(data)
         if magic != b"ZEND" or last != checksum or (zxid, chain) != (self.header.zxid, self.header.chain):
-            raise SnapshotError(self.path, at, "the trailer is of another snapshot")
+            raise SnapshotError(self.path, at, "the trailer belongs to another snapshot")
         return SnapshotTrailer(version, digest, znode_count, session_count)
 
 
@@ -362,7 +365,7 @@ def verify_snapshot(disk: Disk, path: str) -> SnapshotHeader:
 
 
 def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]]]:
-    """(path, list) of the znodes of a snapshot that are not open to all, a chunk at a time. Raises SnapshotError."""
+    """(path, list) of the znodes in a snapshot that are not open to all, a chunk at a time. Raises SnapshotError."""
     lists: list[AclList] = [None]
     for offset, _, data in SnapshotReader.open(disk, path).chunks():
         found: list[tuple[bytes, AclList]] = []
@@ -391,7 +394,8 @@ def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]
 class SnapshotLoader:
     """Builds the tree of a snapshot, a chunk at a time; `tree` is complete once `load_chunk` has returned True.
 
-    Raises SnapshotError where the file is not what this module's docstring says, down to the order of the entries."""
+    Raises SnapshotError if the file is not as this module describes it, including the order of the entries.
+    """
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.reader = SnapshotReader.open(disk, path)
@@ -402,7 +406,7 @@ class SnapshotLoader:
         self._path = b""
         self._session: int | None = None
         self._at = 0
-        """How far the chunk is read, in bytes, and how many of its entries."""
+        """How much of the chunk was read, in bytes, and how many of its entries."""
         self._count = 0
 
     def load_chunk(self) -> bool:
@@ -422,7 +426,7 @@ class SnapshotLoader:
         return False
 
     def _znodes(self, data: bytes) -> Iterator[Installed]:
-        """The znodes of a chunk; sessions and lists between them are loaded on the way."""
+        """The znodes of a chunk; loads the sessions and lists between them on the way."""
         unpack, size, lists = ZNODE.unpack_from, ZNODE.size, self._lists
         while self._at < len(data):
             at = self._at
@@ -473,7 +477,7 @@ class SnapshotLoader:
 
 
 def load_snapshot(disk: Disk, path: str) -> tuple[SnapshotHeader, DataTree]:
-    """The whole of a snapshot. Raises SnapshotError."""
+    """Load a whole snapshot. Raises SnapshotError."""
     loader = SnapshotLoader(disk, path)
     while not loader.load_chunk():
         pass
@@ -481,10 +485,12 @@ def load_snapshot(disk: Disk, path: str) -> tuple[SnapshotHeader, DataTree]:
 
 
 def install_snapshot(disk: Disk, fetched: str, expected: SnapshotHeader) -> str:
-    """Give the snapshot that was fetched and synced under the path `fetched` its name, and return that path, durably.
+    """Give the snapshot that was fetched and synced at the path `fetched` its final name, durably, and return that
+    path.
 
-    Raises SnapshotError when it is not whole, or not the one that was expected; the file is then left where it is.
-    The log has to be reset to it afterwards, unless it holds this position."""
+    Raises SnapshotError if it is not complete, or not the expected one; the file then stays where it is. Afterwards the
+    log must be reset to it, unless it has this position.
+    """
     if verify_snapshot(disk, fetched) != expected:
         raise SnapshotError(fetched, 0, f"not the snapshot of {expected.zxid:x} that was asked for")
     path = snapshot_path(expected.zxid)

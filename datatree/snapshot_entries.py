@@ -10,13 +10,13 @@ LIST = struct.Struct(">BII")
 ENTRY = struct.Struct(">iII")
 ZNODE = struct.Struct(f">BIiIqi{STAT_BYTES}s")
 ZNODE_BYTES = ZNODE.size
-"""What stands in front of the path of a znode's entry."""
+"""The size of a znode's entry up to the path."""
 
 IS_SESSION, IS_LIST, IS_ZNODE = 1, 2, 3
 
 
 def pack_list(number: int, acl: AclList) -> bytes:
-    """The entry of a list."""
+    """Encode the entry of a list."""
     assert acl is not None
     parts = [LIST.pack(IS_LIST, number, len(acl))]
     for perms, scheme, name in acl:

@@ -1,9 +1,9 @@
-"""What a tree holds: its znodes and sessions, and what is derived from them.
+"""The contents of a tree: its znodes and sessions, and what is derived from them.
 
 State, the same on every member at the same zxid:
 - `shards`: path -> znode in 4096 dicts, chosen by CRC-32 of the path, so that a snapshot copies a little at a time, and
-  no dict is large when it grows;
-- `large`: path -> data, of the znodes that have much of it (`datatree.znode`);
+  no dict gets large;
+- `large`: path -> data, for znodes with much data (`datatree.znode`);
 - `sessions`: id -> timeout in ms of every global session;
 - `applied`: the zxid of the last transaction applied.
 
@@ -11,16 +11,16 @@ Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (pare
 some), `ephemerals` (session -> paths), `nearing` (parent -> children ever created, where they are many), `containers`,
 `ttls`, `quotas`, `acls`, the digest and the counts.
 
-Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
+Besides the state, it has `past_acls`, the lists that used to guard paths, as far as this tree has seen that.
 
-`told` are znodes that a member shows of itself and that are in no tree.
+`told` are virtual znodes, which a member shows and no tree has.
 
-Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
-first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
+Two kinds of znodes show data that is not stored: the zookeeper_stats of a quota its sums, and /zookeeper/config, until
+the first reconfiguration, the text that the server sets as `config`. Snapshots and the digest contain neither.
 
-A million znodes must cost the garbage collector nothing. It never looks at dicts of atoms, so a znode is one, and the
-children are dicts without values instead of sets; their keys are the same objects as those of `shards`, which saves 48
-bytes a znode. Where there are very many they are a `Crowd` of such dicts.
+A million znodes must cost the garbage collector nothing. It does not track dicts of atoms, so a znode is an atom, and
+the children are dicts without values instead of sets; their keys are the same objects as those of `shards`, which saves
+48 bytes a znode. Very many children are a `Crowd` of such dicts.
 
 Deliberately not here: the operations that change it (`datatree.apply`), and how a tree begins, is loaded, checked and
 copied (`datatree.tree`).
@@ -60,13 +60,13 @@ __all__ = ["SHARD_COUNT", "TreeState"]
 
 SHARD_COUNT: Final = 4096
 NEARING_COUNT: Final = 1 << 20
-"""A parent below which so many children were created is one of those whose sequence numbers are watched."""
+"""A parent with this many children ever created is one whose sequence numbers are watched."""
 
 NO_CHILDREN: Final[Children] = {}
 
 
 class TreeState:
-    """See the module. A new one is bare: not even the reserved znodes are there."""
+    """The state of a tree. A new one is bare: it does not even have the reserved znodes."""
 
     __slots__ = (
         "acls",
@@ -128,7 +128,7 @@ class TreeState:
         return znode
 
     def tell(self, path: bytes, data: bytes, children_count: int = 0) -> None:
-        """Show readers a znode that is in no tree, and hides one that would be there."""
+        """Show readers a virtual znode, which hides a real one at that path."""
         stat = STAT_LAYOUT.pack(0, 0, 0, 0, 0, 0, 0, 0, len(data), children_count, 0)
         self.told[path] = HEAD_AND_STAT.pack(OPEN, 0, 0, 0, HERE, stat) + data
         self.rendered[path] = None
@@ -149,25 +149,25 @@ class TreeState:
 
     @property
     def configuration(self) -> bytes:
-        """Of the ensemble, as the newest reconfiguration says; empty before the first."""
+        """The version of the ensemble's configuration, from the newest reconfiguration; empty before the first."""
         znode = self.shards[crc32(CONFIG) & 4095].get(CONFIG)
         return (znode is not None and self.data_of(CONFIG, znode)) or b""
 
     def data_of(self, path: bytes, znode: Znode) -> bytes | None:
-        """The data of `znode`, which is the one at `path`; None where it has none."""
+        """The data of `znode`, which is at `path`; None if it has none."""
         return data_of(path, znode, self.large)
 
     def acl(self, znode: Znode) -> AclList:
-        """The list that guards `znode`; None is the open one."""
+        """The list that guards `znode`; None for the open one."""
         return self.acls.lists[acl_id_of(znode)]
 
     def child_names(self, path: bytes) -> list[bytes]:
-        """The names of the children of `path`, in no order."""
+        """The names of the children of `path`, in no particular order."""
         start = 1 if path == ROOT else len(path) + 1
         return [child[start:] for child in self.children.get(path, NO_CHILDREN)]
 
     def paged_children(self, path: bytes) -> Children:
-        """The children of `path`, as what pages of them can be made of (`datatree.crowd`)."""
+        """The children of `path`, in a form that can be paged (`datatree.crowd`)."""
         below = self.children.get(path, NO_CHILDREN)
         if len(below) >= PAGED_COUNT and not isinstance(below, Crowd):
             below = self.children[path] = Crowd(below)
@@ -189,8 +189,8 @@ class TreeState:
 
     @property
     def sequence_numbers_left(self) -> int:
-        """How many children can still be created below the parent that is nearest to the end of the sequence numbers of
-        32 bits; 0 when there is one beyond it. Parents below which few were created count as `NEARING_COUNT`."""
+        """How many children can still be created below the parent that is closest to the end of the 32-bit sequence
+        numbers; 0 if one is beyond it. Parents with few created children count as `NEARING_COUNT`."""
         if not self.nearing:
             return INT_MAX + 1 - NEARING_COUNT
         return max(0, INT_MAX + 1 - max(count & 0xFFFFFFFF for count in self.nearing.values()))
@@ -198,7 +198,7 @@ class TreeState:
     # What the operations keep up to date.
 
     def own(self, path: bytes, owner: int) -> None:
-        """The znode at `path` has come to be, with this stored owner."""
+        """The znode at `path` was created, with this stored owner."""
         if is_ephemeral(owner):
             self.ephemerals.setdefault(owner, {})[path] = None
         elif owner == CONTAINER_OWNER:
@@ -207,7 +207,7 @@ class TreeState:
             self.ttls.add(path)
 
     def disown(self, path: bytes, owner: int) -> None:
-        """The znode at `path`, with this stored owner, is gone."""
+        """The znode at `path`, with this stored owner, was deleted."""
         if is_ephemeral(owner):
             paths = self.ephemerals[owner]
             del paths[path]
@@ -232,7 +232,7 @@ class TreeState:
             self.rendered[path] = quota
 
     def untrack_quota(self, path: bytes) -> None:
-        """The limits or stats znode `path` is gone."""
+        """The limits or stats znode `path` was deleted."""
         quota = self.quotas[quota_path(path)]
         if is_limits(path):
             quota.limits = None

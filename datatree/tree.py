@@ -1,19 +1,19 @@
-"""The tree of znodes: the replicated state with everything that is done to it as a whole.
+"""The tree of znodes: the replicated state, with the operations on the whole tree.
 
-    DataTree()          an empty tree: the reserved znodes alone
-    bare, install, …    a tree out of a snapshot
+    DataTree()          an empty tree: only the reserved znodes
+    bare, install, …    a tree from a snapshot
     apply               the next committed transaction
-    begin_snapshot      an exact view of now, to be read while writes go on (`datatree.cursor`)
+    begin_snapshot      an exact view of now, to be read while writes continue (`datatree.cursor`)
 
 Invariants:
 - Only committed transactions are applied, in zxid order, by one function for serving, synchronizing and recovering.
-- Applying is a pure function of state and transaction: no clock, no configuration, no order of a set. It is total for
-  what `datatree.prepare` makes: a transaction that cannot be applied is a divergence, and an assertion says so.
+- Applying is a pure function of state and transaction: no clock, no configuration, no order of a set. Every transaction
+  that `datatree.prepare` makes can be applied: if one cannot, the trees have diverged, and an assertion fails.
 - `digest == recompute_digest()` and the counts agree with the znodes, after every transaction.
 - The four reserved znodes always exist.
 
-Deliberately not here: reading in the name of a client (permissions, watches), whether a write is allowed
-(`datatree.prepare`), and files.
+Not here: reading on behalf of a client (permissions, watches), whether a write is allowed (`datatree.prepare`), and
+files.
 """
 
 from collections.abc import Generator, Iterable
@@ -62,13 +62,13 @@ class TreeError(Exception):
 
 
 class DataTree(TreeState):
-    """An empty tree has the reserved znodes; `DataTree.bare()` has none, for a snapshot to be loaded into."""
+    """An empty tree has the reserved znodes; `DataTree.bare()` has none, for loading a snapshot."""
 
     __slots__ = ("_parents",)
 
     def __init__(self) -> None:
         self._begin()
-        # As in ZooKeeper: everything 0, but for the cversions, which count the children that nobody created.
+        # As in ZooKeeper: everything is 0, except the cversions, which count the initial children.
         for path, acl, version, children_count in (
             (ROOT, None, 0, 1),
             (ZOOKEEPER, None, 0, 2),
@@ -90,13 +90,13 @@ class DataTree(TreeState):
     def _begin(self) -> None:
         super().__init__()
         self._parents: set[bytes] = set()
-        """While it is loaded: whose stat says that they have children."""
+        """While a snapshot is loaded: the paths whose stats say that they have children."""
 
     # Writing.
 
     def apply(self, txn: Fields, is_watched: bool = True) -> Applied:
-        """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it. Where nothing
-        is watched there are no triggers."""
+        """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it. Without
+        watches there are no triggers."""
         zxid, time, _, _, kind, number, path, data, rest = txn
         assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
         operation = OPERATIONS.get(kind)
@@ -114,8 +114,8 @@ class DataTree(TreeState):
                 return applied
 
     def apply_in_slices(self, txn: Fields, is_watched: bool = True) -> Generator[None, None, Applied]:
-        """The same, for a transaction that is no operation on one znode, as a generator that yields after each slice.
-        Until it ends the tree is between two states: nobody may read it, prepare against it, or begin a snapshot."""
+        """Like `apply`, for a transaction that is not an operation on one znode: a generator that yields after each
+        slice. Until it ends the tree is between two states: it must not be read, prepared against, or snapshotted."""
         zxid, _, _, _, kind, number, path, _, _ = txn
         assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
         triggers: list[Trigger] | None = [] if is_watched else None
@@ -131,7 +131,7 @@ class DataTree(TreeState):
         else:
             assert kind == _CREATE_SESSION, f"a transaction of type {kind}"
             create_session(self, txn)
-        # Only now: whoever reads `applied` may rely on the whole transaction, all parts of a multi included.
+        # Only now: readers of `applied` may rely on the whole transaction, including all parts of a multi.
         self.applied = zxid
         return error, path, None, results, triggers
 
@@ -156,7 +156,7 @@ class DataTree(TreeState):
     # Loading and checking.
 
     def install(self, znodes: Iterable[Installed]) -> None:
-        """Put znodes of a snapshot in place. Parents may come later; `finish` checks what is between znodes."""
+        """Install znodes of a snapshot. Parents may come later; `finish` checks the relations between znodes."""
         shards, children, pack = self.shards, self.children, HEAD_AND_STAT.pack
         digests = count = path_bytes = 0
         above_before: bytes | None = None
@@ -204,14 +204,14 @@ class DataTree(TreeState):
         self.path_bytes += path_bytes
 
     def install_session(self, session: int, timeout_ms: int) -> None:
-        """Put one session of a snapshot in place."""
+        """Install one session of a snapshot."""
         if session in self.sessions:
             raise TreeError(f"session {session:#x} twice")
         self.sessions[session] = timeout_ms
         self.digest = (self.digest + session_part(session, timeout_ms)) & MASK
 
     def finish(self, zxid: int) -> None:
-        """All of a snapshot of `zxid` is in place. Raises TreeError if it is no tree."""
+        """Everything in a snapshot of `zxid` is installed. Raises TreeError if it is not a tree."""
         for path in RESERVED:
             if path not in self.shards[crc32(path) & 4095]:
                 raise TreeError(f"{path!r} is missing")
@@ -233,6 +233,6 @@ class DataTree(TreeState):
         self.past_acls = PastAcls(zxid)
 
     def recompute_digest(self) -> int:
-        """The digest from the znodes and sessions alone; always equal to `digest`."""
+        """The digest computed from the znodes and sessions alone; always equal to `digest`."""
         znodes = (item for shard in self.shards for item in shard.items())
         return recompute(znodes, self.large, self.sessions, self.acls.checksums)

@@ -1,4 +1,4 @@
-"""What a transaction changed, znode by znode: the rows of the feed of changes.
+"""What a transaction changed, znode by znode: the rows of the change feed.
 
     transaction                             changes
     create, create2, createContainer, -TTL  CREATED, with its data
@@ -9,11 +9,11 @@
     closeSession                            DELETED for each ephemeral
     createSession, check, error             none
 
-`part` is the index of the part in a multi, of the path in a closeSession, and 0 otherwise; so (zxid, part) is a place
-in the order of all changes, and `WHOLE` stands for the place after the last part of a transaction.
+`part` is the index of the part in a multi, of the path in a closeSession, and 0 otherwise; so (zxid, part) is a
+position in the order of all changes, and `WHOLE` is the position after the last part of a transaction.
 
-Invariant: the changes of a transaction are the znodes that applying it touches by name; what it does to their parents
-(cversion, pzxid) follows from them.
+Invariant: the changes of a transaction are the znodes that it names; changes of their parents (cversion, pzxid) follow
+from them.
 
 Deliberately not here: who may see a change (`zab.member.requests.change_feed`), and its bytes
 (`zab.jute.change_pages`).
@@ -34,8 +34,8 @@ ACL_CHANGED: Final = 7
 
 WHOLE: Final = (1 << 31) - 1
 
-# kind, part, path, data, version, ephemeral owner. The version is that of the data, of an ACL_CHANGED that of the list;
-# -1 of a DELETED. The owner is the session of an ephemeral znode that was CREATED, and 0 otherwise.
+# kind, part, path, data, version, ephemeral owner. The version is the data's, for ACL_CHANGED the list's, for DELETED
+# -1. The owner is the session of an ephemeral znode that was CREATED, and 0 otherwise.
 Change: TypeAlias = tuple[int, int, bytes, bytes | None, int, int]
 
 _BY_EFFECT: Final = {
@@ -50,7 +50,7 @@ _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 def changes_of(txn: Txn) -> list[Change]:
-    """The changes of a transaction, in their order."""
+    """The changes of a transaction, in order."""
     kind = _KINDS.get(txn.type)
     if kind is not None:
         return [_change(kind, 0, txn.number, txn.path, txn.data, txn.rest)]

@@ -1,8 +1,8 @@
-"""Watches: which connection of this server is told of which change.
+"""Watches: which connections of this server are notified of which change.
 
-A watch belongs to a connection of one server and ends with it; it is no replicated state. ZooKeeper describes watches
-as two tables, data and child, whose entries have modes. Here each way of watching is a table of its own, path ->
-connections, since those that a change consults are then whole sets:
+A watch belongs to a connection of one server and ends with it; it is not replicated. ZooKeeper describes watches as two
+tables, data and child, whose entries have modes. Here each way of watching has a separate table, path -> connections,
+so that a change consults whole sets:
 
     table        set by                                     consulted by a change in    consumed by its event
     DATA         exists, getData                            data                        yes
@@ -10,7 +10,7 @@ connections, since those that a change consults are then whole sets:
     PERSISTENT   addWatch mode 0                            data and child              no
     RECURSIVE    addWatch mode 1                            data, of any descendant     no
 
-Triggers (`datatree.outcome`) are what changes. Each of a transaction's triggers is handed in, in order:
+Triggers (`datatree.outcome`) describe changes. Each of a transaction's triggers is passed in, in order:
 
     DATA     DATA and PERSISTENT watches of the path, and RECURSIVE ones of the path and its ancestors up to "/"
     CHILD    CHILD and PERSISTENT watches of the path
@@ -19,18 +19,18 @@ Triggers (`datatree.outcome`) are what changes. Each of a transaction's triggers
 Invariants:
 - A connection gets at most one event per trigger and consulted table (ZOOKEEPER-4466, 4471, 4475: modes on one path are
   independent, and recursive watches never hear of children as such).
-- An event reaches only a connection whose identities may read the znode (ZOOKEEPER-4799); a watch that would have
-  fired is consumed all the same. Events made up by `set_watches` are not filtered, as in ZooKeeper.
-- A watch is in its table if and only if it is among those of its connection; sets that became empty are removed, so an
-  idle table takes no memory.
+- An event reaches only a connection whose identities may read the znode (ZOOKEEPER-4799); a watch that would have fired
+  is consumed anyway. Events made up by `set_watches` are not filtered, as in ZooKeeper.
+- A watch is in its table if and only if it is listed at its connection; empty sets are removed, so an idle table takes
+  no memory.
 - The order of events is that of registration, which makes it the same in every run of the simulator.
 
-Cost: nothing is looked up while no watch exists, and ancestors are walked only while a recursive watch exists, in one
-pass over the path (`datatree.path_map`).
+Cost: without watches nothing is looked up, and ancestors are only examined while a recursive watch exists, in one pass
+over the path (`datatree.path_map`).
 
 Limits: `maxWatchesPerConnection` and `watchLimitBytes`, checked by the server through `count` and `bytes_of` after each
-request that adds; a single setWatches, bounded by its frame, may overshoot them. A connection above one is closed. Of
-all together `totalWatchLimitBytes`.
+request that adds; a single setWatches, bounded by its frame, may overshoot them. A connection above a limit is closed.
+`totalWatchLimitBytes` bounds all connections together.
 
 Deliberately not here: when events are put into a connection's output (`zab.member`), permissions (`datatree.acl`), and
 the client's own tables.
@@ -64,13 +64,13 @@ Connection: TypeAlias = Any
 MayRead: TypeAlias = Callable[[Connection, AclList], bool]
 
 WATCH_BYTES: Final = 400
-"""Memory that a watch takes besides its path where it is the second one on it; others take less
+"""Memory of a watch besides its path, if it is the second one on that path; others take less
 (docs/explanation/sizing.md)."""
 
 # Tables, as indexes.
 _DATA, _CHILD, _PERSISTENT, _RECURSIVE = range(4)
 _TABLES_COUNT: Final = 4
-# Of the tables for data, those that come before each of them.
+# For each data table, the ones that are consulted before it.
 _BEFORE: Final[Mapping[int, tuple[int, ...]]] = {_DATA: (), _PERSISTENT: (_DATA,), _RECURSIVE: (_DATA, _PERSISTENT)}
 
 # addWatch's modes.
@@ -84,7 +84,7 @@ _KINDS: Final[Mapping[int, tuple[int, ...]]] = {
     5: (_RECURSIVE,),
 }
 SLICE: Final = TOLD // CONSUMED
-"""So many connections are found at once, of those that one change concerns."""
+"""How many connections concerned by one change are found in one slice."""
 _ALL: Final = sys.maxsize
 _MZXID: Final = 1
 _PZXID: Final = 10
@@ -98,7 +98,7 @@ _NOBODY: Final[_Watchers] = {}
 
 
 class Znodes(Protocol):
-    """What `set_watches` asks of a tree."""
+    """What `set_watches` needs from a tree."""
 
     def get(self, path: bytes, /) -> Znode | None: ...
 
@@ -111,8 +111,8 @@ class _Holding:
     def __init__(self, connection: Connection) -> None:
         self.count = self.bytes = 0
         self.alone: _Watchers = {connection: None}
-        """The watchers of all paths that nobody else watches: one dict, so that they cost none each, and the collector
-        has none to look at."""
+        """The watchers of every path that only this connection watches: one shared dict, so that these cost no dict
+        each, and the collector has none to track."""
         self.paths: tuple[set[bytes], ...] = tuple(set() for _ in range(_TABLES_COUNT))
 
 
@@ -127,31 +127,31 @@ class WatchTable:
 
     @property
     def any(self) -> bool:
-        """Whether there is any watch at all."""
+        """Whether there are any watches."""
         return self.total_count > 0
 
     def count(self, connection: Connection) -> int:
-        """The watches of one connection; one that addWatch made counts once."""
+        """The number of watches of one connection; one made by addWatch counts once."""
         holding = self._holdings.get(connection)
         return 0 if holding is None else holding.count
 
     def bytes_of(self, connection: Connection) -> int:
-        """Of the watches of one connection."""
+        """The size of the watches of one connection."""
         holding = self._holdings.get(connection)
         return 0 if holding is None else holding.bytes
 
     # Registration.
 
     def add_data(self, connection: Connection, path: bytes) -> None:
-        """The one-shot watch of exists and getData."""
+        """Add the one-shot watch of exists and getData."""
         self._add(_DATA, connection, path)
 
     def add_child(self, connection: Connection, path: bytes) -> None:
-        """The one-shot watch of getChildren."""
+        """Add the one-shot watch of getChildren."""
         self._add(_CHILD, connection, path)
 
     def add_mode(self, connection: Connection, path: bytes, mode: int) -> bool:
-        """addWatch. False: there is no such mode."""
+        """addWatch. False if there is no such mode."""
         table = _MODES.get(mode)
         if table is None:
             return False
@@ -168,14 +168,15 @@ class WatchTable:
         may_read: Callable[[Znode], bool],
     ) -> int:
         """setWatches, setWatches2: watch a path again that a client watched on its previous connection, when it had
-        seen `zxid`. `kind` is the list that the path stands in.
+        seen `zxid`. `kind` is the list that has the path.
 
-        What changed since then is not watched: the type of its event is returned, to be sent with zxid -1; else 0. A
-        znode that it may not read is watched as if it had not changed: its event would tell when it did. That a znode
-        exists is no secret, since every read of it is refused with another code than one of none. An empty path is an
-        alias of the root, as in reads."""
+        If it has changed since, it is not watched: the type of the event is returned, to be sent with zxid -1;
+        otherwise 0. A znode that the client may not read is watched as if it had not changed, since the event would
+        reveal when it did. That a znode exists is not secret, since reading it is refused with a different code than
+        reading a missing one. An empty path means the root, as in reads.
+        """
         if kind == "persistent" or kind == "recursive":
-            # Changes that these missed are not made up for: there is no telling how many there were.
+            # Missed changes are not made up for: it is unknown how many there were.
             self._add(_PERSISTENT if kind == "persistent" else _RECURSIVE, connection, path)
             return 0
         znode = znodes.get(path or ROOT)
@@ -203,7 +204,7 @@ class WatchTable:
         return ErrorCode.NOWATCHER
 
     def remove(self, connection: Connection, path: bytes, kind: int) -> ErrorCode:
-        """removeWatches: as `check`, and what matched is gone."""
+        """removeWatches: like `check`, and removes what matches."""
         found = self.check(connection, path, kind)
         if found == ErrorCode.OK:
             for table in _KINDS[kind]:
@@ -214,7 +215,7 @@ class WatchTable:
         return found
 
     def close(self, connection: Connection, count_max: int = _ALL) -> int:
-        """The connection is gone: take so many of its watches away, at most. Returns how many there were to take."""
+        """The connection is gone: remove at most so many of its watches. Returns how many there were to remove."""
         holding = self._holdings.get(connection)
         if holding is None:
             return 0
@@ -230,13 +231,14 @@ class WatchTable:
     # Events.
 
     def trigger(self, trigger: Trigger, may_read: MayRead | None = None) -> Iterable[Connection]:
-        """Who is told of one trigger, in order. One-shot watches are consumed.
+        """The connections to notify of one trigger, in order. One-shot watches are consumed.
 
-        `may_read(connection, acl)` decides who may know; it is not asked about the open ACL. None: everybody may.
+        `may_read(connection, acl)` decides whether a connection may know; it is not called for the open ACL. None
+        permits all.
 
-        Where many watch, what is returned comes bit by bit: nothing else may be asked of the table until it has ended.
-        Where all who are told watch one path, and stay, it is the table's own dict of them: the same one for the next
-        change that they all watch, so whoever tells them can do so once for many changes.
+        With many watchers, the result comes bit by bit: make no other call until it has ended. If all of them watch the
+        same path, and stay, the result is the table's own dict: the next change that they watch returns the same dict,
+        so the caller can notify them once for many changes.
         """
         if not self.total_count:
             return ()
@@ -256,7 +258,7 @@ class WatchTable:
         return told if sum(map(len, watchers)) > SLICE else list(told)
 
     def _fire(self, table: int, path: bytes) -> _Fired:
-        """The one-shot watchers of the path, which are taken out of their table, and its persistent ones."""
+        """The one-shot watchers of the path, which are removed from their table, and its persistent ones."""
         return table, self._tables[table].pop(path, _NOBODY), self._tables[_PERSISTENT].get(path, _NOBODY)
 
     def _fire_above(self, path: bytes) -> Iterator[_Fired]:
@@ -266,7 +268,7 @@ class WatchTable:
     def _tell(
         self, fired: Iterable[_Fired], path: bytes, acl: AclList, may_read: MayRead | None
     ) -> Iterator[Connection]:
-        """Each of them once."""
+        """Each connection once."""
         told: _Watchers = {}
         is_open = acl is None or may_read is None
         for table, taken, kept in fired:
@@ -280,7 +282,7 @@ class WatchTable:
                             yield connection
 
     def _consume(self, table: int, connection: Connection, path: bytes) -> None:
-        """The other side of a one-shot watch that is out of its table."""
+        """Remove the connection's entry of a one-shot watch that was removed from its table."""
         holding = self._holdings[connection]
         holding.paths[table].remove(path)
         self._uncount(connection, holding, path)
@@ -288,18 +290,18 @@ class WatchTable:
     # Counts, for metrics and the four-letter words.
 
     def holders(self) -> list[Connection]:
-        """Connections with any watch, as they are now."""
+        """The connections with any watch, as they are now."""
         return list(self._holdings)
 
     def data_paths_of(self, connection: Connection) -> list[bytes]:
-        """`wchc`: the paths of its watches for data."""
+        """`wchc`: the paths that a connection watches for data."""
         holding = self._holdings.get(connection)
         if holding is None:
             return []
         return [*(holding.paths[_DATA] | holding.paths[_PERSISTENT] | holding.paths[_RECURSIVE])]
 
     def data_watches_count(self, connection: Connection) -> int:
-        """`wchs`: its watches for data."""
+        """`wchs`: how many paths a connection watches for data."""
         holding = self._holdings.get(connection)
         return 0 if holding is None else holding.count - len(holding.paths[_CHILD])
 

@@ -1,4 +1,4 @@
-"""A write as the leader is asked for it (`datatree.prepare`)."""
+"""A write as it reaches the leader (`datatree.prepare`)."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -22,4 +22,4 @@ class WriteRequest(NamedTuple):
 
 
 Asked: TypeAlias = tuple[int, int, int, bytes, tuple[Identity, ...]]
-"""The same as a plain tuple, as it is made for each write."""
+"""A `WriteRequest` as a plain tuple, as one is made for each write."""

@@ -1,20 +1,20 @@
-"""A znode as the tree holds it, and the layout of its stat.
+"""A znode as the tree stores it, and the layout of its stat.
 
-A znode is one bytes object. The garbage collector never looks at it, nor at the maps that hold it; a million of them
-are a million objects and no more. A write replaces it, so a copy of the path map is an exact snapshot:
+A znode is one bytes object. The garbage collector tracks neither znodes nor the maps that hold them; a million znodes
+are a million objects and no more. A write replaces the object, so a copy of the path map is an exact snapshot:
 
      0 acl id 8 | 8 owner 8 | 16 cversion 4 | 20 digest 8 | 28 kind 1 | 29 stat 68 | 97 data
 
-- acl id: into the tree's `AclTable`; -1 is world:anyone with all permissions. Ids never leave the server, and none is
-  used twice.
+- acl id: into the tree's `AclTable`; -1 is world:anyone with all permissions. Ids never leave the server, and are never
+  reused.
 - owner: the stored ephemeralOwner: 0 for a persistent znode, the session of an ephemeral one, the least 64-bit integer
   for a container, and for a TTL znode ff, 00 00, then the TTL in ms in 40 bits. A client sees it only if it is a
   session.
 - cversion: the internal one, the count of children ever created (32 bits, signed, wrapping). A client sees
   2 * cversion - numChildren, which is creations plus deletions. Sequence numbers come from the internal one.
 - digest: the znode's part of the tree's digest (`datatree.digest`).
-- kind of the data: HERE, at the end of the znode; NULL, where the client gave none, which is not the same as empty;
-  LARGE, in a map of its own, so that a change of anything else does not copy it.
+- kind of the data: HERE, at the end of the znode; NULL, if the client gave none, which differs from empty; LARGE, in a
+  separate map, so that other changes do not copy it.
 - stat: the 68 bytes that a client sees, so that a read is a join:
 
         0 czxid 8 | 8 mzxid 8 | 16 ctime 8 | 24 mtime 8 | 32 version 4 | 36 cversion 4 | 40 aversion 4
@@ -76,18 +76,18 @@ HERE: Final = 0
 NULL: Final = 1
 LARGE: Final = 2
 LARGE_BYTES: Final = 16 << 10
-"""More data than that is kept apart: few enough for one map, and no more than this is copied by a change beside it."""
+"""More data than this is stored separately: few enough znodes have that much for one map, and other changes copy at
+most this much."""
 
 STAT_LAYOUT: Final = struct.Struct(">qqqqiiiqiiq")
 
-# What setData keeps of a stat, with dataLength; and the stat put together again around mzxid, mtime, version and
-# dataLength.
+# The parts of a stat that setData keeps; and the stat reassembled around mzxid, mtime, version and dataLength.
 KEPT_BY_SET_DATA: Final = struct.Struct(">8s8x8s12x16si12s")
 AFTER_SET_DATA: Final = struct.Struct(">8sq8sqi16si12s")
-# The same for a change among the children: cversion, numChildren and pzxid.
+# Likewise for a change among the children: cversion, numChildren and pzxid.
 KEPT_BY_CHILDREN: Final = struct.Struct(">36s4x16s12x")
 AFTER_CHILDREN: Final = struct.Struct(">36si16siq")
-# What a later request is checked against: all but what the head of the znode tells better, cversion and ephemeralOwner.
+# The fields that later requests are checked against: all except cversion and ephemeralOwner, which are in the head.
 CHECKED: Final = struct.Struct(">qqqqi4xi8xiiq")
 
 VERSION_AT: Final = 32
@@ -103,11 +103,11 @@ TTL_MS_MAX: Final = (1 << 40) - 1
 
 INT_MAX: Final = (1 << 31) - 1
 TTL_TOP: Final = -(1 << 56)
-"""Stored owners from here up to -1 are of TTL znodes."""
+"""Stored owners from here up to -1 belong to TTL znodes."""
 
 
 def acl_id_of(znode: Znode) -> int:
-    """The id of its list of permissions."""
+    """The id of its permission list."""
     acl_id: int = ACL_ID.unpack_from(znode)[0]
     return acl_id
 
@@ -118,7 +118,7 @@ def stat_of(znode: Znode) -> bytes:
 
 
 def data_of(path: bytes, znode: Znode, large: Mapping[bytes, bytes]) -> bytes | None:
-    """Its data; None where there is none. `large` is what its tree keeps apart."""
+    """Its data; None if it has none. `large` is the tree's separate map."""
     kind = znode[KIND_AT]
     if kind == HERE:
         return znode[DATA_AT:]
@@ -126,7 +126,7 @@ def data_of(path: bytes, znode: Znode, large: Mapping[bytes, bytes]) -> bytes | 
 
 
 def length_of(znode: Znode) -> int:
-    """Of its data, in bytes."""
+    """The length of its data, in bytes."""
     length: int = INT.unpack_from(znode, STAT_AT + LENGTH_AT)[0]
     return length
 
@@ -137,7 +137,7 @@ def wrapped(value: int) -> int:
 
 
 def next_version(version: int) -> int:
-    """The version after `version`; never -1, which stands for any version in a request (ZOOKEEPER-4743)."""
+    """The version after `version`; never -1, which matches any version in a request (ZOOKEEPER-4743)."""
     if version == INT_MAX:
         return -INT_MAX - 1
     return version + 1 if version != -2 else 0
@@ -149,12 +149,13 @@ def visible_cversion(cversion: int, children_count: int) -> int:
 
 
 def is_ttl(owner: int) -> bool:
-    """The top byte of `owner` is ff. Sessions with such an id are refused, so this needs no setting to decide."""
+    """Whether the top byte of `owner` is ff. Sessions with such an id are refused, so this does not depend on a
+    setting."""
     return TTL_TOP <= owner < 0
 
 
 def is_ephemeral(owner: int) -> bool:
-    """`owner` is a session."""
+    """Whether `owner` is a session."""
     return owner > 0 or CONTAINER_OWNER < owner < TTL_TOP
 
 
@@ -165,7 +166,7 @@ def ttl_owner(ttl: int) -> int:
 
 
 def ttl_ms(owner: int) -> int:
-    """The TTL in ms that a TTL znode's owner holds."""
+    """The TTL in ms in the owner of a TTL znode."""
     assert is_ttl(owner), owner
     return owner & TTL_MS_MAX
 

@@ -1,5 +1,4 @@
-"""The transaction log on disk: batches, frames, segments, the files beside them, and the `Disk` that all of it goes
-through.
+"""The transaction log on disk: batches, frames, segments, the files beside them, and the `Disk` that they all use.
 
-Nothing here knows what a transaction means. Imports nothing of ours.
+Nothing here knows what a transaction means. Imports no other package of this project.
 """

@@ -1,12 +1,12 @@
-"""Files that are kept but do not count any more: their history was given up.
+"""Files that are kept but no longer count, because their history was given up.
 
-    ….stale          belonged to a history that was given up: an installed snapshot took its place, or another lineage
-    ….conflict[.N]   has other bytes than the leader had at the same zxid, which only a broken promise can explain
+    ….stale          belonged to a history that an installed snapshot, or another lineage, has replaced
+    ….conflict[.N]   differs from the leader's bytes at the same zxid, which only a broken promise can explain
     version-1.damaged/…[.N]
-                     could not be read, or stood beside what could not, when others filled this member again
+                     was unreadable, or beside an unreadable file, when others filled this member again
 
-Nothing reads them again; `datatree.recovery.retention` removes the stale ones in time, the others stay for somebody to
-look at. So no such file takes the place of an earlier one: it gets a number.
+Nothing reads them again; `datatree.recovery.retention` removes stale ones in time, the others stay for an operator to
+look at. So no such file replaces an earlier one: it gets a number.
 
 Not here: snapshots that no longer fit the log (`datatree.recovery.stale`).
 """
@@ -32,7 +32,7 @@ def set_aside(disk: Disk, path: str, suffix: str = STALE) -> None:
 
 
 def aside_path(disk: Disk, path: str, suffix: str) -> str:
-    """What a file is called when it is set aside."""
+    """The name of a file that is set aside."""
     wanted = f"{DAMAGED_DIRECTORY}/{path.rpartition('/')[2]}" if suffix == DAMAGED else path + suffix
     name, number = wanted, 1
     while suffix != STALE and disk.exists(name):
@@ -42,7 +42,7 @@ def aside_path(disk: Disk, path: str, suffix: str) -> str:
 
 
 def set_aside_logs(disk: Disk, suffix: str = STALE) -> None:
-    """Set all log files aside. The newest goes first and each is durable before the next, so a power cut leaves a
+    """Set all log files aside. The newest goes first, and each is durable before the next, so a power cut leaves a
     shorter history, never a gap."""
     for first in reversed(log_files(disk)):
         set_aside(disk, log_path(first), suffix)

@@ -1,7 +1,7 @@
 """The batch, the unit of proposal, log record, acknowledgement, commit and sync; and the chain that ties batches.
 
-This is the one codec of both. What a leader sends, what every member logs and what a later leader sends again are the
-same bytes: nobody splits, merges or re-encodes a batch. Every position in the protocol is the last zxid of a batch.
+This is the only codec for both. What a leader sends, what every member logs and what a later leader sends again are the
+same bytes: no member splits, merges or re-encodes a batch. Every position in the protocol is the last zxid of a batch.
 
 Format, big-endian, version 1 (84 bytes of header, then the body):
 
@@ -16,7 +16,7 @@ Format, big-endian, version 1 (84 bytes of header, then the body):
         16      8  first zxid: epoch << 32 | counter, counter at least 1
         24      8  time, ms since 1970, signed: max(the leader's wall clock, the time of the batch before)
         32      8  mark: the leader's high-water mark when it made the batch (below the first zxid)
-        40      8  applied: the zxid that the leader's tree stood at (at most the mark)
+        40      8  applied: the zxid of the leader's tree (at most the mark)
         48      8  digest of that tree
         56      4  version of the digest
         60     16  chain, after this batch
@@ -72,7 +72,7 @@ Position: TypeAlias = tuple[Zxid, bytes]
 
 
 class BatchError(ValueError):
-    """Bytes that are no batch. `torn`: they end too early; else they are all there and wrong."""
+    """The bytes are not a batch. `torn`: they end too early; otherwise they are complete, but wrong."""
 
     def __init__(self, reason: str, *, torn: bool) -> None:
         super().__init__(reason)
@@ -82,13 +82,13 @@ class BatchError(ValueError):
 
 @define(slots=True, eq=False)
 class Batch:
-    """One batch with its header's fields; `raw` is the whole of it as it is sent and logged."""
+    """One batch with the fields of its header; `raw` is all of it, as sent and logged."""
 
     epoch: Epoch
     first: Zxid
     count: int
     zxid: Zxid
-    """The last zxid: the position that this batch ends at."""
+    """The last zxid: the position at which this batch ends."""
     time: int
     flags: int
     mark: Zxid
@@ -136,7 +136,7 @@ def build(
     body: bytes,
     digest_version: int = 1,
 ) -> Batch:
-    """Make the batch that follows `previous_chain`. All arguments are the leader's; a wrong one is a bug."""
+    """Build the batch that follows `previous_chain`. All arguments come from the leader; a wrong one is a bug."""
     assert count >= 1
     assert first >> 32 == epoch
     counter = first & _COUNTER_MASK
@@ -161,7 +161,8 @@ def build(
 def parse(buffer: bytes | memoryview, offset: int = 0, limit: int = BODY_BYTES_MAX) -> Batch:
     """Read the batch at `offset` (the next one begins at `offset + len(batch.raw)`), its body at most `limit` bytes.
 
-    Both checksums are verified, the chain is not: see `continues`. Raises BatchError."""
+    Verifies both checksums, but not the chain: see `continues`. Raises BatchError.
+    """
     end = offset + HEADER_BYTES
     if len(buffer) < end:
         raise BatchError(f"batch header cut short: {max(len(buffer) - offset, 0)} of {HEADER_BYTES} bytes", torn=True)
@@ -192,7 +193,7 @@ def _check_header(
     applied: int,
     limit: int,
 ) -> None:
-    """What `build` asserts, as an error: the bytes come from a file or a peer."""
+    """Check what `build` asserts, as an error: the bytes come from a file or a peer."""
     if magic != _MAGIC or version != VERSION:
         raise BatchError(f"no batch of version {VERSION}: magic {magic:#06x}, version {version}", torn=False)
     if not 0 < length <= limit:
@@ -205,7 +206,7 @@ def _check_header(
 
 
 def continues(previous_chain: bytes, batch: Batch) -> bool:
-    """Whether `batch` is what follows the history with this chain; hashes the whole batch."""
+    """Whether `batch` follows the history with this chain; hashes the whole batch."""
     assert len(previous_chain) == CHAIN_BYTES
     view = memoryview(batch.raw)
     hasher = blake2b(previous_chain, digest_size=CHAIN_BYTES)
@@ -215,7 +216,7 @@ def continues(previous_chain: bytes, batch: Batch) -> bool:
 
 
 def follows(previous_zxid: Zxid, batch: Batch) -> bool:
-    """Whether the numbers of `batch` come right after `previous_zxid`: the next one, or the first of a later epoch."""
+    """Whether the numbers of `batch` directly follow `previous_zxid`: the next one, or the first of a later epoch."""
     if batch.first >> 32 == previous_zxid >> 32:
         return batch.first == previous_zxid + 1
     return batch.first > previous_zxid and batch.first & _COUNTER_MASK == 1

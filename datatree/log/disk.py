@@ -1,12 +1,12 @@
 """The only way from the replicated state to files: what a disk does, without saying which one.
 
-The service hands in the real one, the simulator one in memory that loses what was not synced. Paths are `str`, relative
+The server provides the real disk, the simulator one in memory that loses what was not synced. Paths are `str`, relative
 to the directory that the disk was opened on, with at most one directory in them ("version-1/log.100000001").
 
-What each call promises about power loss stands at the call; where nothing is said, nothing is promised: the change
-may survive or not, wholly or sector by sector, in any order with other such changes. Every failure is an `OSError`, and
-after one the file that it happened on is not to be trusted: the kernel may have marked the pages clean, so a second
-sync proves nothing. Not here: any retry.
+What each call promises about power loss is in its docstring; without a statement, nothing is promised: the change may
+survive or not, wholly or sector by sector, in any order with other such changes. Every failure is an `OSError`, and
+after one the file that it happened on cannot be trusted: the kernel may have marked the pages clean, so a second sync
+proves nothing. Not here: any retry.
 """
 
 import errno
@@ -14,12 +14,13 @@ from typing import Protocol
 
 
 def is_full(error: OSError) -> bool:
-    """Whether that was for want of room: nothing else is wrong with the disk."""
+    """Whether the cause was lack of room: nothing else is wrong with the disk."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_out_of_descriptors(error: OSError) -> bool:
-    """Whether the process or the system had none left to open a file: nothing was done, and in a moment it may go."""
+    """Whether the process or the system had no descriptor left to open a file: nothing was done, and it may soon
+    work."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
@@ -28,7 +29,7 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """Where the next write goes, in bytes from the start."""
+        """The offset of the next write, in bytes."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -36,15 +37,15 @@ class File(Protocol):
         ...
 
     def write_durable(self, data: bytes) -> None:
-        """Write at the end; when it returns, these bytes (not necessarily earlier ones) survive. One system call."""
+        """Write at the end; once it returns, these bytes (not necessarily earlier ones) survive. One system call."""
         ...
 
     def sync(self) -> None:
-        """When it returns, all that was written to this file survives. Its name in the directory may not."""
+        """Once it returns, everything written to this file survives. Its name in the directory may not."""
         ...
 
     def close(self) -> None:
-        """Give back what was preallocated and not used. Syncs nothing."""
+        """Release what was preallocated and not used. Syncs nothing."""
         ...
 
 
@@ -60,21 +61,21 @@ class Disk(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `data` the content of `path`, all or nothing; durable, the name included, when it returns."""
+        """Replace the content of `path` by `data`, all or nothing; durable, including the name, once it returns."""
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Write `data` at the start of `path`, in place; creates it. Promises nothing about power loss. For the few
-        files that are written again and again: the disk may keep them open."""
+        files that are rewritten often: the disk may keep them open."""
         ...
 
     def preallocate(self, path: str, size: int) -> None:
-        """Make a file of `size` zero bytes that have their blocks (no hole), in the place of any that is there."""
+        """Create a file of `size` zero bytes with allocated blocks (no hole), replacing any existing one."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, in the place of any file named `new`. Another directory is made where it is not there, durably; the
-        new name stays for sure once both directories are synced, and until then the file has one of its names."""
+        """Rename, replacing any file named `new`. A missing target directory is created, durably. The new name is
+        durable once both directories are synced; until then the file has one of its names."""
         ...
 
     def remove(self, path: str) -> None:
@@ -98,13 +99,13 @@ class Disk(Protocol):
         ...
 
     def sync_directory(self, directory: str) -> None:
-        """When it returns, every name created, renamed or removed in the directory so far stays so."""
+        """Once it returns, every name created, renamed or removed in the directory so far is durable."""
         ...
 
     def forget_cached(self, path: str) -> None:
-        """Let what is read next of this file come from the medium, where that can be had: it is a hint."""
+        """A hint to read this file from the medium next time, rather than from a cache."""
         ...
 
     def free_bytes(self) -> int:
-        """How much more can be written."""
+        """How many more bytes can be written."""
         ...

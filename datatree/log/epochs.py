@@ -1,4 +1,4 @@
-r"""The small durable records of a member: what it promised, whom it belongs to, and how far it knows commits.
+r"""The small durable records of a member: its promises, its lineage, and how far it knows history to be committed.
 
     version-1/acceptedEpoch   the last epoch that it accepted (LEADERINFO), at least currentEpoch
     version-1/currentEpoch    the last epoch whose leader it acknowledged (NEWLEADER)
@@ -7,9 +7,9 @@ r"""The small durable records of a member: what it promised, whom it belongs to,
     version-1/committed       the high-water mark that it knows, for readers of an idle log
     initialize                empty, made by the operator: this member never had data
 
-All but the last are text, replaced as a whole and durable when saved. Without the first three valid, a member is
-amnesiac: it does not count for election or epoch until a leader has synchronized it. A checksum that does not match is
-the same as no file: a promise that cannot be read must not be guessed.
+All but the last two are text, replaced as a whole and durable when saved. Without the first three valid, a member is
+amnesiac: it does not count for election or epoch until a leader has synchronized it. A checksum that does not match
+counts as no file: a promise that cannot be read must not be guessed.
 
     acceptedEpoch, currentEpoch   <epoch, decimal>\n<checksum>\n
     member                        <lineage, 32 hex digits> <server id, decimal>[ founder]\n<checksum>\n
@@ -25,8 +25,8 @@ The checksum is CRC-32 of the file's name, a space and the first line without it
         24      8  high-water mark: at most the last zxid that was durable in the log when it was written
         32      4  CRC-32 of bytes 0 to 31
 
-`initialize` is ZooKeeper's. It is the operator's word for one start, and gone before anybody is told of it: a member
-that loses its data later does not find it again.
+`initialize` is ZooKeeper's. It is the operator's declaration for one start, and removed before any other server hears
+of it: a member that later loses its data does not find it again.
 """
 
 import struct
@@ -57,7 +57,7 @@ class MemberRecord:
     lineage: bytes
     server_id: int
     founder: bool = False
-    """Forced recovery made the lineage here, out of what this member had."""
+    """A forced recovery made the lineage here, from this member's data."""
 
 
 def save_record(disk: Disk, name: str, line: str) -> None:
@@ -67,7 +67,7 @@ def save_record(disk: Disk, name: str, line: str) -> None:
 
 
 def load_record(disk: Disk, name: str) -> str | None:
-    """Its line, or None when it is missing or unreadable."""
+    """The line of a record, or None if it is missing or unreadable."""
     path = f"{DIRECTORY}/{name}"
     if not disk.exists(path):
         return None
@@ -79,8 +79,7 @@ def load_record(disk: Disk, name: str) -> str | None:
 
 
 def save_epochs(disk: Disk, accepted: int, current: int) -> None:
-    """Save both, acceptedEpoch first, so that it is never below currentEpoch; what is there already is not
-    rewritten."""
+    """Save both, acceptedEpoch first, so that it is never below currentEpoch; unchanged ones are not rewritten."""
     assert 0 <= current <= accepted
     for name, epoch in ((ACCEPTED_EPOCH, accepted), (CURRENT_EPOCH, current)):
         if load_record(disk, name) != str(epoch):
@@ -88,7 +87,7 @@ def save_epochs(disk: Disk, accepted: int, current: int) -> None:
 
 
 def load_epochs(disk: Disk) -> tuple[int, int] | None:
-    """(acceptedEpoch, currentEpoch), or None when either is missing, unreadable, or they cannot both be true."""
+    """(acceptedEpoch, currentEpoch), or None if either is missing or unreadable, or they contradict each other."""
     lines = load_record(disk, ACCEPTED_EPOCH), load_record(disk, CURRENT_EPOCH)
     if lines[0] is None or lines[1] is None or not (lines[0].isdecimal() and lines[1].isdecimal()):
         return None
@@ -114,7 +113,7 @@ def load_member(disk: Disk) -> MemberRecord | None:
 
 
 def forget_member(disk: Disk) -> None:
-    """Make it durable that this member is not synchronized any more."""
+    """Make it durable that this member is no longer synchronized."""
     path = f"{DIRECTORY}/{MEMBER}"
     if disk.exists(path):
         disk.remove(path)
@@ -122,7 +121,7 @@ def forget_member(disk: Disk) -> None:
 
 
 def take_marker(disk: Disk) -> bool:
-    """Whether the operator left the file `initialize`; it is gone, durably, when this returns."""
+    """Whether the operator left the file `initialize`; the file is gone, durably, once this returns."""
     if not disk.exists(INITIALIZE):
         return False
     disk.remove(INITIALIZE)
@@ -137,7 +136,7 @@ def pack_mark(lineage: bytes, zxid: int) -> bytes:
 
 
 def save_mark(disk: Disk, lineage: bytes, zxid: int, *, durable: bool = False) -> None:
-    """Write the high-water mark; not synced unless it has to replace a larger one for good."""
+    """Write the high-water mark; only synced if it must durably replace a larger one."""
     path = f"{DIRECTORY}/{COMMITTED}"
     if durable:
         disk.replace(path, pack_mark(lineage, zxid))

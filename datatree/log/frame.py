@@ -1,4 +1,4 @@
-"""Local frames: what one write of the log is in the file, and how a torn tail is told from damage.
+"""Local frames: the form of one write in a log file, which tells a torn tail from damage.
 
 Each write of the log is one frame: a header, then whole batches, unchanged. A frame without batches is written when the
 log has been idle; all it says is how far the file is synced.
@@ -10,17 +10,17 @@ Format, big-endian (28 bytes of header, then the batches):
          4      4  length of the batches in bytes; 0 in an idle frame
          8      8  offset of this frame in the file
         16      8  synced: when this frame was written, the file was durable up to (not including) this offset; 0 if
-                   nothing of the file was
+                   no part of the file was
         24      4  CRC-32 of bytes 0 to 23, begun with the first zxid of the file's name (8 bytes)
         28      …  batches, each with its own checksums (`datatree.log.batch`)
 
-The batches are not covered by a checksum of the frame: every one of their bytes has one already. A frame is found
-after a bad stretch by its magic and taken only where its checksum, its own offset and its file agree, so that bytes of
-a client that look like a frame, or a stale sector, are not.
+The batches are not covered by a checksum of the frame: every one of their bytes has one already. After a bad stretch, a
+frame is found by its magic, and only accepted if its checksum, its offset and its file agree, so that client data that
+looks like a frame, or a stale sector, is not.
 
-Let S be the largest `synced` of all frame headers of a file. What is unreadable before S was durable once: it is
-damage. From S on nothing was ever promised: everything from the first unreadable frame is torn, valid later frames
-included. Zeros to the end of the file are preallocated space.
+Let S be the largest `synced` of all frame headers of a file. Unreadable bytes before S were durable once: they are
+damage. From S on nothing was ever promised: everything from the first unreadable frame on is torn, including valid
+later frames. Zeros to the end of the file are preallocated space.
 """
 
 import struct
@@ -41,13 +41,13 @@ assert FRAME_HEADER_BYTES == 28
 
 
 def seed_of(first_zxid: int) -> int:
-    """What the frame checksums of a file begin with; its name says it, so that a damaged header does not hide
-    frames."""
+    """The initial value for the frame checksums of a file; it is derived from the name, so that a damaged file header
+    does not hide frames."""
     return crc32(_ZXID.pack(first_zxid))
 
 
 def pack_frame(seed: int, offset: int, synced: int, raws: Iterable[bytes] = ()) -> bytes:
-    """One frame for `offset` of the file with these batches (their raw bytes)."""
+    """Encode one frame for `offset` of the file with these batches (raw bytes)."""
     assert synced <= offset
     payload = b"".join(raws)
     head = _HEAD.pack(MAGIC, len(payload), offset, synced)
@@ -55,7 +55,7 @@ def pack_frame(seed: int, offset: int, synced: int, raws: Iterable[bytes] = ()) 
 
 
 def read_header(data: bytes, at: int, seed: int, base: int = 0) -> tuple[int, int] | None:
-    """(length, synced) of the frame at `data[at]`, which is at `base + at` of the file; None when there is none."""
+    """(length, synced) of the frame at `data[at]`, which is at `base + at` of the file; None if there is none."""
     if len(data) < at + FRAME_HEADER_BYTES:
         return None
     magic, length, offset, synced = _HEAD.unpack_from(data, at)
@@ -78,7 +78,7 @@ class Frame:
 
 @define
 class Bad:
-    """A stretch of a scanned file that is no frame. `offset` is that of the frame, `at` that of the first bad byte
+    """A stretch of a scanned file that is not a valid frame. `offset` is the frame's, `at` that of the first bad byte
     range in it; `kept` are the intact batches of the frame before that."""
 
     offset: int
@@ -90,7 +90,7 @@ class Bad:
 
 @define
 class Scan:
-    """A whole file from its first frame on: `parts` in the order of the file, `synced` = S, `size` as it is on disk."""
+    """A whole file from its first frame on: `parts` in file order, `synced` = S, `size` as on disk."""
 
     synced: int
     size: int
@@ -98,7 +98,7 @@ class Scan:
 
     @property
     def end(self) -> int:
-        """Where the last readable frame ends; 0 without one."""
+        """The offset after the last readable frame; 0 without one."""
         return max((part.end for part in self.parts if isinstance(part, Frame)), default=0)
 
 

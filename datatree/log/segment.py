@@ -1,8 +1,8 @@
-"""One file of the log: its header, its sidecar index, and reading batches from it.
+"""One log file: its header, its sidecar index, and reading batches from it.
 
     version-1/log.<first zxid, hex>         header (64 bytes), then frames (`datatree.log.frame`);
                                             written once, never reopened
-    version-1/log.<first zxid, hex>.index   written when the file is closed; can be made again from it
+    version-1/log.<first zxid, hex>.index   written when the file is closed; can be rebuilt from it
 
 Header, big-endian:
 
@@ -27,14 +27,14 @@ Index, big-endian, in columns so that a reader turns each into an array at once:
         32      8  first time, ms
         40      8  last time, ms
         48      8  offset after the last frame that it covers
-        56      4  CRC-32 of everything from offset 64 on, begun with the header checksum of the file that it is of
+        56      4  CRC-32 of everything from offset 64 on, begun with the header checksum of its log file
         60      4  CRC-32 of bytes 0 to 59
         64   8 n   offset of each batch in the file
          …   8 n   last zxid of each batch
          …   8 n   time of each batch
 
-A file may overlap the one before it: the batches of the earlier file above `previous zxid` are void. (So a truncation
-in the middle of a frame, and the copy of a tail that was never synced, take effect with one rename.)
+A file may overlap the previous one, whose batches above `previous zxid` are void. (So a truncation within a frame, and
+the copy of a tail that was never synced, take effect with one rename.)
 """
 
 import re
@@ -60,7 +60,7 @@ INDEX_HEADER_BYTES = _INDEX.size + _CRC.size
 _LOG_NAME = re.compile(r"log\.([0-9a-f]+)")
 
 SPARSE_BYTES = 64 << 10
-"""How far apart the entries of the index in memory are: what a read has to skip at most."""
+"""The distance between entries of the index in memory: at most this much has to be skipped by a read."""
 _READ_BYTES = 256 << 10
 
 """A batch end: its zxid and the chain there."""
@@ -69,7 +69,7 @@ assert SEGMENT_HEADER_BYTES == INDEX_HEADER_BYTES == 64
 
 
 class LogDamagedError(OSError):
-    """A part of the log that was durable cannot be read: an error of the disk, also where the disk does not say so."""
+    """A part of the log that was durable cannot be read: a disk error, even if the disk reports none."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at offset {offset}: {reason}")
@@ -80,7 +80,7 @@ class LogDamagedError(OSError):
 
 @define
 class SegmentHeader:
-    """What a log file says about itself."""
+    """The header of a log file."""
 
     lineage: bytes
     previous: Position
@@ -103,12 +103,12 @@ def index_path(path: str) -> str:
 
 
 def log_files(disk: Disk) -> list[int]:
-    """The first zxids of the log files there are, rising."""
+    """The first zxids of the existing log files, ascending."""
     return sorted(int(match[1], 16) for name in disk.list(DIRECTORY) if (match := _LOG_NAME.fullmatch(name)))
 
 
 def read_segment_header(data: bytes, first: int) -> SegmentHeader | None:
-    """The header at the start of `data`, or None when it is none of the file named after `first`."""
+    """The header at the start of `data`, or None if it does not belong to the file named after `first`."""
     if len(data) < SEGMENT_HEADER_BYTES or crc32(data[: _HEAD.size]) != _CRC.unpack_from(data, _HEAD.size)[0]:
         return None
     magic, version, lineage, zxid, chain, named, _ = _HEAD.unpack_from(data)
@@ -133,7 +133,7 @@ class Index:
         self.times.append(batch.time)
 
     def cut(self, end: int) -> None:
-        """Forget what is at `end` or after it."""
+        """Forget what begins at `end` or after it."""
         while self.offsets and self.offsets[-1] >= end:
             self.offsets.pop()
             self.zxids.pop()
@@ -148,7 +148,7 @@ class Index:
         return b"".join((head, _CRC.pack(crc32(head)), columns))
 
     def sparse(self) -> "SparseIndex":
-        """Only what is needed to come near a zxid."""
+        """A sparse form, which is enough to get close to a zxid."""
         result = SparseIndex()
         for offset, zxid in zip(self.offsets, self.zxids, strict=True):
             result.add(offset, zxid)
@@ -170,7 +170,7 @@ def _column(code: str, data: bytes) -> "array[int]":
 
 
 def read_index(data: bytes, header_crc: int) -> Index | None:
-    """The index in `data`, or None when it is not the one of the file whose header has this checksum."""
+    """The index in `data`, or None if it does not belong to the file whose header has this checksum."""
     if len(data) < INDEX_HEADER_BYTES or crc32(data[: _INDEX.size]) != _CRC.unpack_from(data, _INDEX.size)[0]:
         return None
     magic, version, count, previous, _, _, _, end, columns_crc = _INDEX.unpack_from(data)
@@ -184,7 +184,7 @@ def read_index(data: bytes, header_crc: int) -> Index | None:
 
 @define
 class SparseIndex:
-    """Batch offsets at least SPARSE_BYTES apart, with the last zxid of each of those batches."""
+    """Offsets of batches at least SPARSE_BYTES apart, with the last zxid of each."""
 
     offsets: list[int] = field(factory=list)
     zxids: list[int] = field(factory=list)
@@ -195,14 +195,14 @@ class SparseIndex:
             self.zxids.append(zxid)
 
     def before(self, zxid: int) -> int | None:
-        """The offset of a batch that ends at or below `zxid`, the last one known; None when none is."""
+        """The offset of the last listed batch that ends at or below `zxid`; None if none does."""
         at = bisect_right(self.zxids, zxid)
         return self.offsets[at - 1] if at else None
 
 
 @define(eq=False)
 class Segment:
-    """A log file as the log knows it: of what is between `start` and `end` it holds the batches in (previous, last]."""
+    """A log file as the log uses it: between `start` and `end` it has the batches in (previous, last]."""
 
     path: str
     first: int
@@ -211,9 +211,9 @@ class Segment:
     end: int
     index: SparseIndex | None = None
     start: int = SEGMENT_HEADER_BYTES
-    """After the header, or after damage that lies wholly below `previous`."""
+    """After the header, or after damage that is wholly below `previous`."""
     holes: dict[int, int] = field(factory=dict)
-    """Damaged stretches that held no batch: offset → end."""
+    """Damaged stretches without any batch: offset → end."""
 
     def batches(self, disk: Disk, after: int) -> Iterator[tuple[int, Batch]]:
         """(offset, batch) of every batch that ends above `after`. Raises LogDamagedError."""
@@ -244,7 +244,7 @@ class Segment:
             yield part.end, part.batches
 
     def _iterate(self, disk: Disk, start: int | None) -> Iterator[tuple[int, Batch]]:
-        """From a batch at `start`, or from the first, to `last`: what is after it is void, or zeros."""
+        """The batches from `start`, or from the first, to `last`: what follows is void, or zeros."""
         if self.last == self.previous:
             return
         begin = self.start if start is None else start
@@ -261,7 +261,7 @@ class Segment:
         return self.index
 
     def stored_index(self, disk: Disk) -> Index | None:
-        """What the sidecar says, or None when there is no valid one."""
+        """The stored index, or None if it is missing or invalid."""
         path = index_path(self.path)
         return read_index(disk.read(path), self._header_checksum(disk)) if disk.exists(path) else None
 
@@ -272,11 +272,11 @@ class Segment:
         return index
 
     def _header_checksum(self, disk: Disk) -> int:
-        """The index has to be of this very file, not of an earlier one of its name."""
+        """The index must belong to this very file, not to an earlier one of the same name."""
         return crc32(disk.read(self.path, 0, _HEAD.size))
 
     def write_index(self, disk: Disk, index: Index) -> None:
-        """Write the sidecar; not synced, its checksums tell. On a full disk there is none: it can be made again."""
+        """Write the index; not synced, since its checksums tell. On a full disk it is left out: it can be rebuilt."""
         index.end = self.end
         path = index_path(self.path)
         if disk.exists(path):
@@ -298,7 +298,8 @@ def iterate(
 ) -> Iterator[tuple[int, Batch]]:
     """(offset, batch) from the frame or batch at `start` to `end` (a frame's end), read in blocks, without `holes`.
 
-    What is not readable raises LogDamagedError: this is for stretches that are known to be durable."""
+    Raises LogDamagedError for anything unreadable: this is for stretches that are known to be durable.
+    """
     seed = seed_of(first)
     base = at = start
     data = b""

@@ -1,7 +1,7 @@
 """The transaction log of one member: batches in the order of the history, durable when `append` returns.
 
 It is a list of files (`datatree.log.segment`), each a sequence of local frames (`datatree.log.frame`). Only the newest
-is written to, and only by the process that made it: after a restart, a roll or a truncation the next append begins a
+is written to, and only by the process that created it: after a restart, a roll or a truncation the next append begins a
 new file.
 
 Invariants:
@@ -40,18 +40,18 @@ from datatree.log.segment import (
 from datatree.log.zxid import BEFORE_ALL, Zxid
 
 SEGMENT_BYTES = 64 << 20
-"""How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
+"""The size at which a file is full and the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
 SPARE = f"{DIRECTORY}/log.spare"
 RESERVE = f"{DIRECTORY}/reserve"
-"""Holds room on the disk of the log; it has nothing in it. Whoever writes the log says when it goes."""
+"""A file without content that reserves room on the log's disk. The writer of the log decides when to release it."""
 
 
 class LogFailedError(Exception):
-    """The log failed before and cannot be used any more."""
+    """The log failed before and cannot be used any longer."""
 
 
 class NotHeldError(Exception):
-    """The log does not hold this position: it is older than what is kept, or not of this history."""
+    """The log does not have this position: it is older than what is kept, or not in this history."""
 
 
 @define
@@ -67,7 +67,7 @@ class LogContents:
 
 
 class TransactionLog:
-    """See the module. `last` is (zxid, chain) of the last durable batch; before the first one, where the log starts."""
+    """A member's log. `last` is (zxid, chain) of the last durable batch; before the first one, where the log starts."""
 
     def __init__(self, disk: Disk, contents: LogContents, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.disk = disk
@@ -99,7 +99,7 @@ class TransactionLog:
 
     @property
     def is_damaged(self) -> bool:
-        """A part of what is on disk is unreadable: it may only be reset."""
+        """Whether a part of what is on disk is unreadable: then it may only be reset."""
         return self._damaged
 
     @property
@@ -109,12 +109,12 @@ class TransactionLog:
 
     @property
     def size_bytes(self) -> int:
-        """What is in all files."""
+        """The size of all files."""
         return sum(segment.end for segment in self._segments)
 
     @property
     def current_bytes(self) -> int:
-        """What is in the file being written; 0 right after a roll."""
+        """The size of the file being written; 0 right after a roll."""
         return self._synced_end if self._file is not None else 0
 
     # Writing.
@@ -157,7 +157,7 @@ class TransactionLog:
         return file
 
     def _appended(self, batches: list[Batch]) -> None:
-        """The batches are durable: note where they are."""
+        """Note where the batches are, which are durable now."""
         assert self._file is not None
         segment, index = self._segments[-1], self._index
         end = self._file.size
@@ -172,8 +172,8 @@ class TransactionLog:
         self._idle_framed = False
 
     def idle(self) -> None:
-        """Write the frame that says how far the file is synced, so that the next start has nothing to copy. For when
-        nothing was appended for 50 ms. An OSError is final."""
+        """Write a frame that records how far the file is synced, so that the next start has nothing to copy. Call it
+        when nothing was appended for 50 ms. An OSError is final."""
         self._check_sound()
         if self._file is None or self._idle_framed:
             return
@@ -196,27 +196,27 @@ class TransactionLog:
         self._sound = True
 
     def close(self) -> None:
-        """A clean stop: nothing has to be copied at the next start. The log cannot be used any more."""
+        """Stop cleanly, so that the next start has nothing to copy. The log cannot be used afterwards."""
         self.idle()
         self.roll()
         self._sound = False
 
     def preallocate(self, room_bytes: int = 0) -> None:
-        """Allocate the next file ahead, so that `append` need not, unless less room than this were left. Not for the
-        log's thread: it takes its time."""
+        """Allocate the next file ahead of time, so that `append` need not, unless that would leave less room than this.
+        Not for the log thread: it takes time."""
         if not self._has_spare and self.disk.free_bytes() >= self.segment_bytes + room_bytes:
             self.disk.preallocate(SPARE, self.segment_bytes)
             self._has_spare = True
 
     def set_mark(self, zxid: int) -> None:
-        """Note the high-water mark for readers of the files; what is not durable here is not counted in. Not synced."""
+        """Note the high-water mark for readers of the files, at most what is durable here. Not synced."""
         mark = min(zxid, self.last[0])
         if mark > self.mark:
             self.mark = mark
             save_mark(self.disk, self.lineage, mark)
 
     def _begin_change(self) -> None:
-        """From here to the end of the change the log is not sound; an exception on the way leaves it so."""
+        """Mark the log as unsound until the change is complete; an exception in between leaves it so."""
         self._check_sound()
         assert len(self.lineage) == LINEAGE_BYTES, "a history begins with its lineage"
         self._sound = False
@@ -231,9 +231,10 @@ class TransactionLog:
         """Cut off every batch above (zxid, chain), newest files first; durable when it returns.
 
         What is cut is kept beside the log, as stale files, which retention removes in time. With `conflict` it differs
-        from what another member has at the same zxid, and stays until somebody has seen it (A5 conflicts).
+        from another member's bytes at the same zxid, and stays until an operator has seen it (A5 conflicts).
 
-        Raises NotHeldError when that is no batch end of this history. An OSError is final."""
+        Raises NotHeldError if that is not a batch end of this history. An OSError is final.
+        """
         assert zxid >= self.mark, f"{zxid:#x} is below the high-water mark {self.mark:#x}"
         if self.floor(zxid) != (zxid, chain):
             raise NotHeldError(f"{zxid:#x} with this chain is no batch end of this log")
@@ -249,7 +250,7 @@ class TransactionLog:
         self._sound = True
 
     def _cut_segment(self, segment: Segment, end: Position, suffix: str) -> None:
-        """Cut within a file. A frame that is cut in two goes, as far as it stays, into a file of its own first: its
+        """Cut within a file. If a frame is cut in two, its remaining batches first go into a separate file, whose
         rename is the moment of the truncation."""
         position = segment.previous
         cut = SEGMENT_HEADER_BYTES
@@ -278,12 +279,13 @@ class TransactionLog:
 
     def reset(self, zxid: Zxid, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         """Set the whole log aside and continue from (zxid, chain) of this lineage: after an installed snapshot, or from
-        `genesis`. Durable when it returns. Which snapshots still belong to it is the caller's
-        (`datatree.recovery.stale`). `conflict` is that of `truncate`. An OSError is final.
+        `genesis`. Durable once it returns. The caller decides which snapshots still belong to it
+        (`datatree.recovery.stale`). `conflict` is as for `truncate`. An OSError is final.
 
-        Where less is left than this member may have acknowledged, its member record goes first: until that is written
-        again it is amnesiac. Otherwise a crash before it has caught up would leave a member that counts and holds less
-        than it acknowledged."""
+        If that leaves less than this member may have acknowledged, its member record is removed first: the member is an
+        amnesiac until it is written again. Otherwise a crash before it has caught up would leave a member that counts
+        but holds less than it acknowledged.
+        """
         assert len(lineage) == LINEAGE_BYTES
         assert zxid > 0 or chain == genesis(lineage)
         self._check_sound()
@@ -302,7 +304,7 @@ class TransactionLog:
         self._sound = True
 
     def release(self, paths: set[str]) -> None:
-        """Forget these oldest files; whoever calls this removes them."""
+        """Forget these oldest files; the caller removes them."""
         while self._segments and self._segments[0].path in paths:
             assert self._file is None or len(self._segments) > 1, "the file being written is kept"
             self._segments.pop(0)
@@ -310,7 +312,7 @@ class TransactionLog:
     # Reading.
 
     def floor(self, zxid: int) -> Position | None:
-        """The last batch end at or below `zxid`; None when that is older than what is kept. Raises LogDamagedError."""
+        """The last batch end at or below `zxid`; None if that is older than what is kept. Raises LogDamagedError."""
         if zxid >= self.last[0]:
             return self.last
         segments = self.segments
@@ -361,13 +363,13 @@ class TransactionLog:
             return None, []
 
     def _unless_kept(self, segment: Segment) -> None:
-        """A file is gone: fine when retention released it meanwhile."""
+        """A file is missing: no error if retention released it meanwhile."""
         if segment in self._segments:
             raise LogDamagedError(segment.path, 0, "the file is missing")
 
 
 def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Segment:
-    """Write a whole file at once, in the place of any of its name; durable, and known to be, when it returns."""
+    """Write a whole file at once, replacing any of the same name; durable, and known to be, once it returns."""
     data = pack_segment(header, batches)
     index = Index(header.previous[0])
     at = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
@@ -383,7 +385,7 @@ def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Se
 
 
 def pack_segment(header: SegmentHeader, batches: list[Batch]) -> bytes:
-    """The bytes of a whole file, known to be durable."""
+    """The bytes of a whole file that is known to be durable."""
     seed = seed_of(header.first)
     data = header.pack() + pack_frame(seed, SEGMENT_HEADER_BYTES, 0, [batch.raw for batch in batches])
     return data + pack_frame(seed, len(data), len(data))

@@ -3,8 +3,8 @@
 The counter of the first transaction of an epoch is 1. A zxid with counter 0 stands for the NEWLEADER of its epoch and
 is never logged; 0 itself is the state before any transaction. Zxids are plain integers and compare as such.
 
-`Zxid` and `Epoch` are names for the type checker alone. Calling one costs as much as any call, so nothing that runs for
-each write does: what computes a zxid or an epoch stands here, and says itself what it returns.
+`Zxid` and `Epoch` only exist for the type checker. Calling one costs as much as any call, so code that runs for each
+write does not: functions that compute a zxid or an epoch are here, and are annotated with what they return.
 """
 
 from typing import Final, NewType
@@ -35,12 +35,12 @@ def epoch_of(zxid: int) -> Epoch:
 
 
 def counter_of(zxid: int) -> int:
-    """The place of a zxid within its epoch."""
+    """The position of a zxid within its epoch."""
     return zxid & COUNTER_MAX
 
 
 def next_zxid(last: Zxid, epoch: Epoch) -> Zxid:
-    """What the leader of an epoch proposes after `last`: the next counter, or the first one of its epoch."""
+    """The zxid that the leader of an epoch proposes after `last`: the next counter, or the first one of its epoch."""
     if last >> COUNTER_BITS == epoch:
         return last + 1  # type: ignore[return-value]
     return make_zxid(epoch, 1)
@@ -52,7 +52,7 @@ def end_of(first: Zxid, count: int) -> Zxid:
 
 
 def just_below(zxid: Zxid) -> Zxid:
-    """The largest number below a zxid, whether a transaction has it or not."""
+    """The largest number below a zxid, whether or not a transaction has it."""
     return zxid - 1  # type: ignore[return-value]
 
 

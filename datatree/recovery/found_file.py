@@ -21,13 +21,13 @@ class FoundFile:
         return log_path(self.first)
 
     def scan(self, disk: Disk) -> Scan:
-        """All of its frames."""
+        """All frames of the file."""
         if self.found is None:
             self.found = scan(disk.read(self.path), self.first, SEGMENT_HEADER_BYTES)
             self.synced = self.found.synced
         return self.found
 
     def promised_nothing(self, disk: Disk) -> bool:
-        """No batch of it can be read, and none was ever known to be durable: it was being begun."""
+        """Whether no batch in it can be read, and none was ever known to be durable: the file had just been begun."""
         found = self.scan(disk)
         return found.synced == 0 and not any(isinstance(part, Frame) and part.batches for part in found.parts)

@@ -1,22 +1,22 @@
-"""Holes of a log: batches that cannot be read any more between some that can, and what others have of them (C9 holes).
+"""Holes of a log: unreadable batches between readable ones, and how other members fill them (C9 holes).
 
-    hole = find_hole(disk, recovered)    of a directory with damage; None where nobody could prove what was there
+    hole = find_hole(disk, recovered)    in a directory with damage; None if nothing could prove what was there
     hole.wanted                          after which position batches are missing, and up to which zxid
-    hole.take(batch)                     the next of them, from anybody, in whatever state he is
-    fill(disk, hole)                     once it is whole: the next recovery finds no hole there
+    hole.take(batch)                     the next of them, from any member, in whatever state it is
+    fill(disk, hole)                     once it is complete: the next recovery finds no hole there
 
     read_history(disk, …)                for the other side: what this directory has of what is wanted
 
-The chain proves the bytes: an intact batch behind the hole, or the header of the file behind it, says what the chain
-was there. So a history that was filled is byte by byte the one that was written here, and its member counts as if
-nothing had been. Where nothing intact is behind, nobody can say how far the log went: that is no hole, and only a
-leader with a quorum without this member can go on with it (C6 damaged histories).
+The chain proves the bytes: an intact batch after the hole, or the header of the next file, has the chain at that point.
+So a filled history is byte for byte the one that was written here, and its member counts as before. If nothing intact
+follows, it is unknown how far the log went: that is not a hole, and only a leader with a quorum without this member can
+continue (C6 damaged histories).
 
-One hole is filled at a time, the first; the next recovery finds the next. The file that it begins in is written again
-up to there, since nobody reads the intact batches of a frame that is not; what follows goes into files of its own. The
-newest is written first, each at once, so a power cut leaves a smaller hole.
+One hole is filled at a time, the first; the next recovery finds the next. The file in which it begins is rewritten up
+to that point, since the intact batches of a damaged frame cannot be read there; what follows goes into new files. The
+newest is written first, each atomically, so a power cut leaves a smaller hole.
 
-Deliberately not here: who is asked, and when.
+Not here: which members are asked, and when.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from datatree.recovery.recovered import Recovered
 __all__ = ["HOLE_BYTES_MAX", "Hole", "HoleError", "fill", "find_hole", "read_history"]
 
 HOLE_BYTES_MAX: Final = 256 << 20
-"""Of what is missing: it is in memory until it is proven."""
+"""The most that may be missing: it is kept in memory until it is proven."""
 
 
 class HoleError(Exception):
-    """What came is not what is missing; the reason is its text."""
+    """What arrived is not what is missing; the text says why."""
 
 
 @define
@@ -61,15 +61,15 @@ class Hole:
     after: Position
     """Where the intact part ends."""
     kept: list[Batch]
-    """What is intact behind that, rising, up to the file of `end`."""
+    """The intact batches after the hole, ascending, up to the file of `end`."""
     end: Position | None
-    """Where the next file goes on, as its header says; None: `kept` is the end of the log."""
+    """Where the next file continues, according to its header; None if `kept` is the end of the log."""
     headless: list[int]
     """The files with `kept` in them whose headers cannot be read, by the first zxids in their names."""
     front: Front | None
-    """What is intact before it in the file that it begins in; None: that file can stay as it is."""
+    """The intact part of the file in which the hole begins; None if that file can stay as it is."""
     batches: list[Batch] = field(factory=list)
-    """From `after` on without a gap, as far as it is known."""
+    """The missing batches received so far, from `after` on without a gap."""
     _kept_count: int = 0
     _taken_bytes: int = 0
 
@@ -83,7 +83,7 @@ class Hole:
 
     @property
     def wanted(self) -> tuple[Position, Zxid] | None:
-        """After which position, and up to which zxid, the next batches are missing; None: none is."""
+        """After which position, and up to which zxid, the next batches are missing; None if none is."""
         if self._kept_count < len(self.kept):
             return self.position, Zxid(self.kept[self._kept_count].first - 1)
         if self.end is not None and self.position != self.end:
@@ -91,11 +91,11 @@ class Hole:
         return None
 
     def anew(self) -> Hole:
-        """The same, without what was taken."""
+        """Where batches were missing at first, before any were taken."""
         return Hole(self.lineage, self.after, self.kept, self.end, self.headless, self.front)
 
     def take(self, batch: Batch) -> None:
-        """The next of those that are missing. Raises HoleError."""
+        """Take the next missing batch. Raises HoleError."""
         if self.wanted is None:
             raise HoleError("nothing is missing")
         (zxid, chain), upto = self.wanted
@@ -107,15 +107,15 @@ class Hole:
         self.batches.append(batch)
         self._go_on()
         if self.cannot_be_filled:
-            raise HoleError(f"another history is behind {batch.zxid:#x}")
+            raise HoleError(f"another history follows {batch.zxid:#x}")
 
     @property
     def cannot_be_filled(self) -> bool:
-        """Something is missing for which there is no place."""
+        """Whether there is a gap without any place for batches."""
         return self.wanted is not None and self.wanted[1] <= self.position[0]
 
     def _go_on(self) -> None:
-        """With what is intact, as far as the chain goes."""
+        """Extend `batches` with what is intact, as far as the chain continues."""
         while self._kept_count < len(self.kept):
             zxid, chain = self.position
             batch = self.kept[self._kept_count]
@@ -126,7 +126,7 @@ class Hole:
 
 
 def find_hole(disk: Disk, recovered: Recovered) -> Hole | None:
-    """The first hole, of what `recover` found; changes nothing. Raises OSError."""
+    """The first hole in what `recover` found; changes nothing. Raises OSError."""
     if not recovered.damage or not recovered.lineage:
         return None
     after = recovered.last
@@ -144,8 +144,8 @@ def find_hole(disk: Disk, recovered: Recovered) -> Hole | None:
 
 
 def fill(disk: Disk, hole: Hole) -> bool:
-    """Write what was missing and what is intact behind it, durably; False: the files are not as they should be, and
-    nothing is changed. Raises OSError."""
+    """Write the missing batches and the intact ones after them, durably. False if the files are not as they should be;
+    then nothing is changed. Raises OSError."""
     assert hole.wanted is None, "something is missing still"
     place = {batch.first: number for number, batch in enumerate(hole.batches)}
     if not all(first in place for first in hole.headless):
@@ -163,8 +163,8 @@ def fill(disk: Disk, hole: Hole) -> bool:
 
 
 def read_history(disk: Disk, lineage: bytes, after: Position, upto: Zxid, bytes_max: int) -> list[Batch]:
-    """What is intact here after that position, each batch continuing the one before: one batch at least if there is
-    one, and about `bytes_max` bytes at most. Damage ends it, wherever it is. Raises OSError."""
+    """The intact batches here after that position, each continuing the previous one: at least one if there is one, and
+    at most about `bytes_max` bytes. Any damage ends it. Raises OSError."""
     found: list[Batch] = []
     size, (zxid, chain) = 0, after
     for file in _files(disk, lineage, after):
@@ -184,16 +184,16 @@ def read_history(disk: Disk, lineage: bytes, after: Position, upto: Zxid, bytes_
 class _File:
     first: int
     previous: Position | None
-    """None: its header cannot be read."""
+    """None if its header cannot be read."""
     cutoff: Position | None
-    """From where on the next file counts, as its header says."""
+    """From where on the next file counts, according to its header."""
     is_newest: bool
 
     def scan(self, disk: Disk) -> Scan:
         return scan(disk.read(log_path(self.first)), self.first, SEGMENT_HEADER_BYTES)
 
     def batches(self, disk: Disk) -> Iterator[Batch]:
-        """What is intact in it, and not void."""
+        """The intact batches in it that are not void."""
         for part in self.scan(disk).parts:
             for batch in _intact(part):
                 if self.cutoff is None or batch.zxid <= self.cutoff[0]:
@@ -201,7 +201,7 @@ class _File:
 
 
 def _files(disk: Disk, lineage: bytes, after: Position | None = None) -> list[_File]:
-    """The files of this lineage, in their order; those that may have something behind that position."""
+    """The files of this lineage, in order, that may have something after that position."""
     names: list[tuple[int, Position | None]] = []
     for first in log_files(disk):
         header = read_segment_header(disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
@@ -216,7 +216,7 @@ def _files(disk: Disk, lineage: bytes, after: Position | None = None) -> list[_F
 
 
 def _front(disk: Disk, lineage: bytes, after: Position) -> Front | None:
-    """Of the file that holds that position. None where it is the first batch that is missing, or where the file has
+    """The intact part of the file with that position. None if its first batch is the one missing, or if the file has
     another hole, below a snapshot."""
     files = [file for file in _files(disk, lineage) if file.first <= after[0]]
     if not files:
@@ -237,20 +237,20 @@ def _front(disk: Disk, lineage: bytes, after: Position) -> Front | None:
 
 @define
 class _Behind:
-    """What is intact behind a position, while the files are read."""
+    """The intact batches after a position, while the files are read."""
 
     after: Position
     kept: list[Batch] = field(factory=list)
     headless: list[int] = field(factory=list)
     end: Position | None = None
     is_unknown: bool = False
-    """Something durable could not be read, and nothing intact is behind it."""
+    """Something durable could not be read, and nothing intact follows it."""
 
     def read(self, file: _File, found: Scan) -> None:
         if file.previous is None and file.first > self.after[0]:
             self.headless.append(file.first)
         if file.previous is not None:
-            # It goes on at or before that position: what an earlier file has behind it is void.
+            # It continues at or before that position: later batches of an earlier file are void.
             self.kept.clear()
             self.headless.clear()
             self.is_unknown = False
@@ -270,5 +270,5 @@ def _intact(part: Frame | Bad) -> list[Batch]:
 
 
 def _end(batches: list[Batch], previous: Position) -> Position:
-    """Where they end that begin there."""
+    """Where the batches that begin there end."""
     return (batches[-1].zxid, batches[-1].chain) if batches else previous

@@ -1,16 +1,16 @@
-"""Which lists guarded paths before a tree was loaded, found in the files: an older snapshot and the log after it.
+"""The lists that guarded paths before a tree was loaded, from the files: an older snapshot and the log after it.
 
-A tree knows that from the snapshot on that it was loaded from (`datatree.past_acls`); the log goes further back, to the
-oldest snapshot that is kept. This reads what lies between, once, a slice at a time: of the snapshot the znodes that are
-not open to all, of the log what makes, changes and ends their lists.
+A tree knows this from the snapshot on that it was loaded from (`datatree.past_acls`); the log goes further back, to the
+oldest snapshot kept. This reads what lies between, once, a slice at a time: from the snapshot the znodes that are not
+open to all, from the log what creates, changes and ends their lists.
 
-    read_slice()   a little more; True when `past` is as complete as it gets
-    past           the lists that ended up to `upto`; `complete_from` says from where on all of them
+    read_slice()   a little more; True once `past` is as complete as possible
+    past           the lists that ended up to `upto`; from `complete_from` on it has all of them
 
-It gives up, with a `past` that is empty and complete from `upto` on, where more than `GUARDED_COUNT_MAX` znodes are not
-open at once, and where the files are damaged or go while they are read.
+It gives up, with an empty `past` that is complete from `upto` on, if more than `GUARDED_COUNT_MAX` znodes at once are
+not open, or if files are damaged or removed while it reads.
 
-Deliberately not here: threads, and the lock that keeps reading apart from cuts of the log; who asks for it.
+Not here: threads, the lock that prevents cuts of the log while it reads, and who asks for it.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,8 @@ _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 class LookBack:
-    """See the module. `upto` is where the tree's own knowledge begins; `cutting` a lock, where the log may be cut."""
+    """Reads the files once. `upto` is where the tree's own knowledge begins; `cutting` is a lock, if the log may be
+    cut."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class LookBack:
     def _read(self) -> Iterator[None]:
         zxid = self._log.first_position[0]
         if zxid > 0:
-            # Before anything there was an empty tree; later, a snapshot has to tell.
+            # At the very beginning the tree was empty; later, a snapshot is required.
             kept = [each for each in snapshot_files(self._disk) if zxid <= each < self.upto]
             for zxid in kept:
                 self._guarded.clear()
@@ -117,7 +118,7 @@ class LookBack:
             self._take_one(txn.type, txn.path, txn.rest, txn.zxid, past)
 
     def _take_one(self, kind: int, path: bytes, rest: Any, zxid: int, past: PastAcls) -> None:
-        """As `datatree.apply` does it."""
+        """Apply the transaction to the lists, like `datatree.apply`."""
         guarded = self._guarded
         if kind in _CREATES:
             if rest[0] is not None:

@@ -1,15 +1,15 @@
-"""A tree made anew from a member's own files, beside the one that it has (E6 wrong trees).
+"""Rebuilds a tree from a member's own files, beside the one in use (E6 wrong trees).
 
     rebuild = Rebuild(disk, log, zxid, digest, until, start)
     while not rebuild.step(): …        each step a little: a chunk of a snapshot, or `STEP_BYTES` of the log
-    rebuild.tree                       the tree at `until`, which had `digest` at `zxid`; None: no file leads there
+    rebuild.tree                       the tree at `until`, which had `digest` at `zxid`; None if no file leads there
 
-It begins with `start`, if there is one: a tree, or the snapshot at `zxid` that came from another member. Else the
-newest snapshot at or below `zxid` is tried first, then older ones, then the log from its beginning. With `digest` None
-the first that can be read will do. Snapshots that led to another digest are in `refused`: a wrong tree wrote them.
+It begins with `start`, if given: a tree, or the snapshot at `zxid` from another member. Otherwise it tries the newest
+snapshot at or below `zxid`, then older ones, then the log from its beginning. If `digest` is None, the first readable
+one will do. Snapshots that led to a different digest are in `refused`: a wrong tree wrote them.
 
-Everything up to `until` has to be committed. Deliberately not here: recovery after a start, which also decides what is
-committed and what is torn (`recover`).
+Everything up to `until` must be committed. Not here: recovery after a start, which also decides what is committed and
+what is torn (`recover`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Start: TypeAlias = DataTree | SnapshotHeader
 
 
 class Rebuild:
-    """See the module's text. `digest_there` is what the tree had at `zxid`, once that is known."""
+    """The rebuilding of one tree. `digest_there` is the tree's digest at `zxid`, once known."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Rebuild:
         self._steps = self._all_steps()
 
     def step(self) -> bool:
-        """Do a little; True: it is over."""
+        """Do a little; True when it is over."""
         return next(self._steps, True)
 
     def _all_steps(self) -> Generator[bool]:
-        """False after each step."""
+        """Yields False after each step."""
         for path in self._paths():
             try:
                 tree = yield from self._begin(path)
@@ -85,7 +85,7 @@ class Rebuild:
                     self.refused.append(path)
 
     def _paths(self) -> list[str | None]:
-        """The snapshots to begin with, in turn; None: without one."""
+        """The snapshots to begin with, in turn; None for none."""
         if isinstance(self._start, SnapshotHeader):
             return [tree_fetch_path(self._start.zxid)]
         if self._start is not None:
@@ -94,13 +94,13 @@ class Rebuild:
         return [*map(snapshot_path, reversed(found)), None]
 
     def _begin(self, path: str | None) -> Generator[bool, None, DataTree]:
-        """The tree of a snapshot, or the one to begin with."""
+        """The tree of a snapshot, or the given one."""
         if path is None:
             return self._start if isinstance(self._start, DataTree) else DataTree()
         loader = SnapshotLoader(self._disk, path)
         header = loader.header
         if header.lineage != self._log.lineage:
-            raise SnapshotError(path, 0, f"it is of lineage {header.lineage.hex()}")
+            raise SnapshotError(path, 0, f"it has lineage {header.lineage.hex()}")
         if isinstance(self._start, SnapshotHeader) and not (
             header == self._start and self._log.floor(header.zxid) == (header.zxid, header.chain)
         ):
@@ -132,6 +132,6 @@ class Rebuild:
             raise NotHeldError(f"no batch ends at {self._zxid:#x}")
 
     def set_refused_aside(self) -> None:
-        """Nobody begins with these snapshots again. Raises OSError."""
+        """Set these snapshots aside, so that no start uses them again. Raises OSError."""
         for path in self.refused:
             set_aside(self._disk, path, DAMAGED)

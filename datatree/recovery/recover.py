@@ -1,7 +1,7 @@
 """What a member knows when it starts: the newest valid snapshot, the log after it, and its promises.
 
     recover(disk) -> Recovered      as a member does at its start
-    examine(disk) -> Recovered      the same, steps 1 to 3 only: nothing is changed
+    examine(disk) -> Recovered      steps 1 to 3 only, without changing anything
 
 1. The newest snapshot that is whole is loaded; an older one only as far as the log connects the two.
 2. The log continues it only if the chain says so: the first batch after the snapshot hashes on from the snapshot's
@@ -13,10 +13,10 @@
    again in its own place: a start needs no free byte.
 5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
 
-What is not as it should be is one of these (C2 torn or damaged):
+Anything wrong is one of these (C2 torn or damaged):
 
     torn      never promised to be durable (`datatree.log.frame` says how that is known); cut off, silently
-    stale     does not connect to the snapshot, or is of another lineage: an installed snapshot has left it; set aside
+    stale     does not connect to the snapshot, or has another lineage: an installed snapshot has left it; set aside
     problem   damage that nothing depends on: wholly below the snapshot, or a snapshot while there is an older one;
               reported, and a bad snapshot set aside. So is a small record that cannot be read, without which the
               member is an amnesiac
@@ -26,7 +26,7 @@ What is not as it should be is one of these (C2 torn or damaged):
               may neither lead nor vote. When others fill it again, all of it goes into a directory beside
               (`datatree.log.aside`)
 
-Deliberately not here: who can be filled by others (`zab.member.membership.damage`), what an amnesiac does
+Not here: which members can be filled by others (`zab.member.membership.damage`), what an amnesiac does
 (`zab.protocol.peer`).
 """
 
@@ -92,17 +92,17 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
     recovered.marked = run.take_marker(is_known=load_member(disk) is not None)
     is_damaged = has_damaged_session_keys(disk)
     if (recovered.epochs is None or is_damaged) and not run.damage:
-        # Else it would be a member as soon as it has written them, which is before it is one (B1 member record).
+        # Otherwise it would count as soon as it has written its epochs, which is too early (B1 member record).
         forget_member(disk)
     if not run.damage:
-        # After the member record went: without their file, damaged keys of sessions are not known to be missing.
+        # After the member record is removed: without their file, session keys are not known to be missing.
         for path in _damaged_records(disk):
             set_aside(disk, path, DAMAGED)
     return recovered
 
 
 def examine(disk: Disk) -> Recovered:
-    """What `recover` would find, with nothing changed: for a tool that looks at a stopped member."""
+    """What `recover` would find, without changing anything: for tools that inspect a stopped member."""
     return _read(disk, None, RECENT_BYTES)[0]
 
 
@@ -149,7 +149,7 @@ def _damaged_records(disk: Disk) -> list[str]:
 
 
 def _session_keys(disk: Disk, lineage: bytes, last: int) -> list[NamedKey]:
-    """Without the file, the key that was in use before there were others."""
+    """The session keys; without their file, the only key of older versions."""
     keys = load_session_keys(disk, lineage)
     if keys is None:
         return [lineage_key(lineage)] if last > BEFORE_ALL and not has_damaged_session_keys(disk) else []
@@ -157,8 +157,8 @@ def _session_keys(disk: Disk, lineage: bytes, last: int) -> list[NamedKey]:
 
 
 def _remove_leftovers(disk: Disk) -> None:
-    """What a crash left of files that were being made. What reads fine of them may not be on the disk (C1 failed
-    syncs), so nothing of them is continued."""
+    """Remove what a crash left of files that were being written. What can be read of them may not be on the disk (C1
+    failed syncs), so none of them is continued."""
     for name in disk.list(DIRECTORY):
         path = f"{DIRECTORY}/{name}"
         if name.endswith((".tmp", FETCH)) or path == SPARE:
@@ -166,7 +166,7 @@ def _remove_leftovers(disk: Disk) -> None:
 
 
 def _newest_lineage(disk: Disk) -> bytes:
-    """The lineage of the newest snapshot or log file that says one."""
+    """The lineage of the newest snapshot or log file that has one."""
     for zxid in reversed(snapshot_files(disk)):
         snapshot = read_snapshot_header(disk, snapshot_path(zxid))
         if snapshot is not None:
@@ -179,7 +179,7 @@ def _newest_lineage(disk: Disk) -> bytes:
 
 
 class _Recovery:
-    """One run; the public methods are its steps, in this order."""
+    """One run of recovery; the public methods are its steps, in this order."""
 
     def __init__(self, disk: Disk, lineage: bytes, recent_bytes: int) -> None:
         self.disk = disk
@@ -199,9 +199,9 @@ class _Recovery:
         self._bad: Damage | None = None
         """The stretch that could not be read, while it is open whether anything depends on it."""
         self._connected = False
-        """The log has been seen to hold the position that the replay starts at."""
+        """The log has the position at which the replay starts."""
         self._diverged = False
-        """The log has been seen to hold another history there."""
+        """The log has a different history at that position."""
         self._newest: FoundFile | None = None
         self._newest_index = Index(0)
         self._unsynced: list[Batch] = []
@@ -211,12 +211,12 @@ class _Recovery:
     # 1. The snapshot.
 
     def load_snapshot(self) -> None:
-        """Begin with the newest one that is whole and of this lineage."""
+        """Begin with the newest snapshot that is whole and in this lineage."""
         for zxid in reversed(snapshot_files(self.disk)):
             path = snapshot_path(zxid)
             header = read_snapshot_header(self.disk, path)
             if header is not None and header.lineage != self.lineage:
-                self._set_aside(path, f"it is of lineage {header.lineage.hex()}, not {self.lineage.hex()}")
+                self._set_aside(path, f"it has lineage {header.lineage.hex()}, not {self.lineage.hex()}")
                 continue
             try:
                 header, tree = load_snapshot(self.disk, path)
@@ -257,12 +257,12 @@ class _Recovery:
             self._note_older(files[:at])
 
     def _find_files(self) -> list[FoundFile]:
-        """The log files of this lineage, without those that a crash left with nothing in them."""
+        """The log files of this lineage, except those that a crash left empty."""
         files: list[FoundFile] = []
         for first in log_files(self.disk):
             header = read_segment_header(self.disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
             if header is not None and header.lineage != self.lineage:
-                self._set_aside(log_path(first), f"it is of lineage {header.lineage.hex()}, not {self.lineage.hex()}")
+                self._set_aside(log_path(first), f"it has lineage {header.lineage.hex()}, not {self.lineage.hex()}")
             else:
                 files.append(FoundFile(first, header))
         while files and files[-1].promised_nothing(self.disk):
@@ -272,7 +272,7 @@ class _Recovery:
         return files
 
     def _place_of_start(self, files: list[FoundFile]) -> int:
-        """Where the file is that holds the batch after the snapshot: the last that begins at or below it."""
+        """The index of the file with the batch after the snapshot: the last one that begins at or below it."""
         result = 0
         for number, file in enumerate(files):
             if (file.header.previous[0] if file.header is not None else file.first) <= self.start[0]:
@@ -299,7 +299,7 @@ class _Recovery:
                 for batch in part.kept:
                     self._take(file, part.at, batch, cutoff)
                 self._unreadable(file, part.at, part.reason)
-                # If this turns out not to matter, it held nothing, or the file is good from the snapshot on.
+                # If this turns out not to matter, it held no batch, or the file is good from the snapshot on.
                 if self.replay.last[0] > self.start[0]:
                     segment.holes[part.offset] = part.end
                 else:
@@ -326,7 +326,7 @@ class _Recovery:
             self._bad = Damage(file.path, offset, reason, _REPLACE)
 
     def _take(self, file: FoundFile, offset: int, batch: Batch, cutoff: Position | None) -> bool:
-        """Take one intact batch: whether it is part of the history."""
+        """Take one intact batch. Returns whether it is part of the history."""
         if cutoff is not None and batch.zxid > cutoff[0]:
             return False
         self.proven_zxid = max(self.proven_zxid, batch.zxid)
@@ -351,7 +351,7 @@ class _Recovery:
         return True
 
     def _nothing_depends(self) -> None:
-        """What could not be read is wholly below an intact batch that proves what was there."""
+        """What could not be read is wholly below an intact batch, which proves what was there."""
         if self._bad is not None:
             self.problems.append(Damage(self._bad.path, self._bad.offset, self._bad.reason, _REPORT))
             self._bad = None
@@ -371,7 +371,8 @@ class _Recovery:
             self._diverged = True
 
     def _note_older(self, files: list[FoundFile]) -> None:
-        """The files wholly below the snapshot, back to the first that is not as it should be. They are not read."""
+        """Note the files wholly below the snapshot, back to the first one that is not as it should be. They are not
+        read."""
         later = self.segments[0].previous
         for file in reversed(files):
             if file.header is None:
@@ -414,7 +415,7 @@ class _Recovery:
         for path in self._begun:
             self.disk.remove(path)
         if self.disk.list(DIRECTORY):
-            # The names, too, may be there only because the machine did not go down with the process.
+            # Even the names may only be there because the machine did not go down with the process.
             self.disk.sync_directory(DIRECTORY)
         if not self.segments or self._newest is None:
             return
@@ -438,12 +439,12 @@ class _Recovery:
             newest.write_index(self.disk, self._newest_index)
 
     def _cut_torn(self, segment: Segment) -> None:
-        """Before anything is written: on a full disk it may be all the room there is."""
+        """Cut before anything is written: on a full disk this may be all the room there is."""
         if self.disk.size(segment.path) > segment.end:
             self.disk.truncate(segment.path, segment.end)
 
     def _copy_unsynced(self) -> Segment | None:
-        """What was written after the sync mark in a file of its own; None when the disk has no room for it."""
+        """Copy what was written after the sync mark into a separate file; None if the disk has no room for it."""
         header = SegmentHeader(self.lineage, self._synced_last, self._unsynced[0].first)
         try:
             return write_segment(self.disk, header, self._unsynced)
@@ -455,7 +456,7 @@ class _Recovery:
         return None
 
     def _write_again(self, segment: Segment, synced: int) -> None:
-        """The same bytes in their own place, which takes no room, and synced."""
+        """Rewrite the same bytes in place, which takes no room, and sync them."""
         data = self.disk.read(segment.path, synced, segment.end - synced)
         file = self.disk.open_append(segment.path, create=False, offset=synced)
         file.write(data)
@@ -467,7 +468,7 @@ class _Recovery:
     # 5. What the operator says.
 
     def take_marker(self, *, is_known: bool) -> bool:
-        """Whether the operator said that this member never had data, and nothing here says otherwise: no record, no
+        """Whether the operator declared that this member never had data, and nothing here contradicts it: no record, no
         history, and none that was set aside."""
         if not take_marker(self.disk):
             return False

@@ -1,4 +1,4 @@
-"""What recovery finds on the disk of a member (`datatree.recovery.recover`)."""
+"""What recovery finds on a member's disk (`datatree.recovery.recover`)."""
 
 from attrs import define, field
 
@@ -10,7 +10,7 @@ from datatree.tree import DataTree
 
 @define
 class Damage:
-    """Something on disk that is not as it should be: where, what, and what is or has to be done about it."""
+    """Something wrong on disk: where, what, and what is done about it, or has to be."""
 
     path: str
     offset: int
@@ -29,39 +29,39 @@ class Recovered:
     lineage: bytes
     """16 bytes, or empty when nothing on disk has one."""
     mark: int
-    """The highest high-water mark known; the tree stands there."""
+    """The highest known high-water mark; the tree is at this zxid."""
     base: Position
-    """Before the first of `recent`."""
+    """The position before the first of `recent`."""
     recent: list[Batch]
     """The newest batches, `pending` included, to the end of the log."""
     pending: list[Batch]
     """The batches above `mark`: durable, and not known to be committed."""
     log: LogContents
     snapshot_zxid: int
-    """Of the snapshot that was loaded; 0 when there was none."""
+    """The zxid of the loaded snapshot; 0 if there was none."""
     epochs: tuple[int, int] | None
-    """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
+    """acceptedEpoch and currentEpoch, or None if they are missing or invalid."""
     amnesiac: bool
-    """No valid member record of this server, or no valid epoch files, or keys of sessions that cannot be read, or a
-    history that is damaged."""
+    """This server has no valid member record, or no valid epoch files, or its session keys cannot be read, or its
+    history is damaged."""
     marked: bool
-    """It holds nothing, and the operator left the file `initialize`: it never did."""
+    """It holds nothing, and the operator left the file `initialize`: it never held anything."""
     beginning: int = 0
-    """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
+    """The zxid of the snapshot if its lineage began with it, after a restore or a forced recovery; otherwise 0."""
     founder: bool = False
-    """Forced recovery made the lineage here: nobody had it before."""
+    """A forced recovery made the lineage here: no other member had it before."""
     session_keys: list[NamedKey] = field(factory=list)
-    """Those of the lineage, the one in use first."""
+    """The session keys of the lineage, the one in use first."""
     damage: list[Damage] = field(factory=list)
-    """Not empty: the history may be neither continued nor voted with."""
+    """If not empty, the member must neither continue the history nor vote with it."""
     problems: list[Damage] = field(factory=list)
-    """To be reported; the history is whole without what they name."""
+    """To be reported; the history is complete without what they name."""
     proven_zxid: int = 0
-    """The highest zxid of an intact batch seen, after a hole too."""
+    """The highest zxid of any intact batch, even after a hole."""
     replayed_count: int = 0
-    """Transactions of the log that were applied to the tree of the snapshot."""
+    """How many transactions of the log were applied to the tree of the snapshot."""
     mismatch_zxid: int | None = None
-    """Where the tree does not have the digest that its leader's tree had; None when it always has."""
+    """Where the tree's digest differs from that of its leader's tree; None if it never does."""
 
     @property
     def last(self) -> Position:
@@ -70,5 +70,5 @@ class Recovered:
 
     @property
     def empty(self) -> bool:
-        """No batch and no snapshot above zxid 0."""
+        """Whether there is no batch, and no snapshot above zxid 0."""
         return self.log.last[0] == 0 and not self.damage

@@ -1,10 +1,10 @@
 """From a snapshot's tree and the batches after it to a tree at the highest known high-water mark.
 
-A batch is applied as soon as some mark covers it; the others wait in `pending`. So the tree never holds a transaction
-that is not known to be committed, and memory holds the pending batches and the newest `recent_bytes`, not the log.
+A batch is applied as soon as some mark covers it; the others wait in `pending`. So the tree never has a transaction
+that is not known to be committed, and memory only holds the pending batches and the newest `recent_bytes` of the log.
 
 Invariants: batches come in order, each continuing `last` in number and chain; `mark` is a batch end, or where the
-replay began; the tree stands at `mark`.
+replay began; the tree is at `mark`.
 """
 
 from collections import deque
@@ -14,12 +14,12 @@ from datatree.log.batch import Batch, Position, continues, follows
 from datatree.record import decode_fields
 from datatree.tree import DataTree
 
-# As many batch ends as a member remembers the digests of while it serves.
+# The number of batch ends whose digests a serving member remembers.
 _DIGESTS_KEPT = 1024
 
 
 class Replay:
-    """Begins at a tree and the position that it stands at."""
+    """Begins with a tree and its position."""
 
     def __init__(self, tree: DataTree, start: Position, recent_bytes: int) -> None:
         assert tree.applied == start[0]
@@ -30,15 +30,15 @@ class Replay:
         self.recent: deque[Batch] = deque()
         self.pending: deque[Batch] = deque()
         self.mismatch_zxid: int | None = None
-        """The first zxid at which the tree does not have the digest that its leader's had."""
+        """The first zxid at which the tree's digest differs from that of its leader's tree."""
         self.applied_count = 0
-        """Transactions of the log that are in the tree."""
+        """How many transactions of the log are in the tree."""
         self._recent_bytes = recent_bytes
         self._recent_size = 0
         self._digests: dict[int, int] = {start[0]: tree.digest}
 
     def continues(self, batch: Batch) -> bool:
-        """Whether this batch is the next of the history, by number and by chain."""
+        """Whether this batch continues the history, by number and by chain."""
         return follows(self.last[0], batch) and continues(self.last[1], batch)
 
     def add(self, batch: Batch) -> None:

@@ -1,28 +1,28 @@
-"""A snapshot that a running member is given, to go on with in place of what it has (B8 restored members).
+"""Restores a running member to a snapshot, with which it continues instead of its own history (B8 restored members).
 
-    staged = stage(disk, path, lineage, …)  while it runs: what it goes on with is durable, beside its own history
-    is_gone = drop_foreign(disk)            at a start: what was staged here for another history is none of this one's
-    taken = take_staged(disk, server_id)    then: its own history is set aside, and that takes its place
+    staged = stage(disk, path, lineage, …)  while it runs: what it will continue with is durable, beside its history
+    is_gone = drop_foreign(disk)            at a start: what was staged for a different history is dropped
+    taken = take_staged(disk, server_id)    then: the member's own history is set aside, and replaced by that
 
     version-1.restored/snapshot.<zxid>     what was staged: the state of the snapshot, as the beginning of a history
-    version-1/stagedOf                     the lineage that it was staged in, as a small record
-    version-1.before-<lineage>/…           what was there before, as a member had it
+    version-1/stagedOf                     the lineage in which it was staged, as a small record
+    version-1.before-<lineage>/…           what was there before, as a member's files
 
-The history that begins is another one. Its lineage follows from the one before, from the state, and from the
-configuration that was in force, so members of one ensemble that are given the same snapshot, each at its own time, are
-one ensemble again; and those that were not given it yet take no part in it, nor do these in theirs. Nor do those that
-know of another configuration, since a quorum of theirs need not meet one of ours. As in any ensemble a majority is
-needed. So at no time do both serve, and nobody finds another state by his own history.
+The history that begins is a new one. Its lineage is derived from the previous lineage, the state, and the configuration
+in force, so members of one ensemble that are restored to the same snapshot, each at its own time, form one ensemble
+again. Members that are not restored yet take no part in it, nor do restored ones in theirs. Members that know of a
+different configuration are kept out, too, since their quorums need not intersect these. As in any ensemble, a majority
+is required. So both ensembles never serve at the same time, and no client finds another state after its own history.
 
-What the member has promised about epochs stays. A majority of the members has accepted whatever epoch the old ensemble
-was ever in; so their first leader begins a later one, and no zxid comes a second time. The state stands at the zxid of
-its snapshot, which the old ensemble has gone past.
+The member's promises about epochs stay. A majority of the members has accepted every epoch that the old ensemble was
+ever in; so their first leader begins a later one, and no zxid is used twice. The state keeps the zxid of its snapshot,
+which the old ensemble has gone past.
 
-Invariants: after a power cut at any step the next start goes on where this one ended; the member's record is of the old
-history as long as all of that is in its place, and of the new one before its snapshot is.
+Invariants: after a power cut at any step, the next start continues where this one ended. The member record belongs to
+the old history while all of that is in place, and to the new one before the new snapshot is.
 
-Deliberately not here: who may have it done, and how the bytes come (`zab.server.restoring`); which states can be gone
-on with (`datatree.recovery.soundness`).
+Not here: who may ask for it, and how the bytes arrive (`zab.server.restoring`); which states are acceptable
+(`datatree.recovery.soundness`).
 """
 
 from contextlib import suppress
@@ -68,44 +68,45 @@ _OF: Final = "stagedOf"
 BEFORE: Final = f"{DIRECTORY}.before-"
 _DOMAIN: Final = b"zab restored"
 _EPOCH_MAX: Final = EPOCH_MAX >> 1
-"""Of a snapshot: so many again are left for whoever goes on with it."""
+"""The largest epoch of a snapshot, which leaves as many again for the members that continue with it."""
 
 
 @frozen
 class Taken:
-    """What a start has put in the place of what was there."""
+    """The result of a start that replaced the old history."""
 
     lineage: bytes
     zxid: int
     before: str
-    """The directory of what was there."""
+    """The directory with the old history."""
 
 
 @frozen
 class GoesOn:
-    """What the next start goes on with in place of what is here."""
+    """What the next start will continue with, instead of the present history."""
 
     path: str
     header: SnapshotHeader
     is_begun: bool
-    """A start has begun to set aside what was here, so what is left of it is nothing by itself."""
+    """A start has begun to set the old history aside, so what is left of it counts for nothing."""
 
     @property
     def before(self) -> str:
-        """The directory of what was here."""
+        """The directory for the old history."""
         return BEFORE + self.header.lineage.hex()
 
 
 def restored_lineage(before: bytes, zxid: int, state: bytes, configuration: bytes) -> bytes:
-    """The lineage of what members of the lineage `before` go on with, when they are given this state. `state`: see
-    `hash_of`; `configuration`: that in force, as the history has it; empty where that has none."""
+    """The lineage of members of the lineage `before` once they are restored to this state. `state` is from `hash_of`;
+    `configuration` is the one in force, according to the history, or empty if the history has none."""
     data = b"".join((before, zxid.to_bytes(8, "big"), state, configuration))
     return blake2b(data, digest_size=LINEAGE_BYTES, person=_DOMAIN).digest()
 
 
 def hash_of(disk: Disk, path: str) -> bytes:
-    """Of all entries of a snapshot. The digest of a tree guards against accidents, and does not cover all of it: who
-    wants it has two states with one, and members that would be one ensemble with them. Raises SnapshotError."""
+    """A hash of all entries of a snapshot. The digest of a tree only guards against accidents, and does not cover
+    everything: an attacker could make two states with one digest, and members that take each other for one ensemble.
+    Raises SnapshotError."""
     entries = blake2b(digest_size=32)
     for _, _, data in SnapshotReader.open(disk, path).chunks():
         entries.update(data)
@@ -113,11 +114,11 @@ def hash_of(disk: Disk, path: str) -> bytes:
 
 
 def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> SnapshotHeader:
-    """Make the whole snapshot at `path` what a member of `lineage` goes on with at its next start. `configuration`: see
-    `restored_lineage`.
+    """Make the whole snapshot at `path` what a member of `lineage` continues with at its next start. For
+    `configuration` see `restored_lineage`.
 
-    Raises SnapshotError where it is not whole, or no state that anybody can go on with; and OSError. Then nothing is
-    staged, or what was staged before."""
+    Raises SnapshotError if it is not complete, or not an acceptable state; and OSError. Then nothing new is staged.
+    """
     header, tree = load_snapshot(disk, path)
     if not header.zxid:
         raise SnapshotError(path, 0, "there is no transaction in it")
@@ -139,7 +140,7 @@ def stage(disk: Disk, path: str, lineage: bytes, configuration: bytes = b"") -> 
 
 
 def drop_staged(disk: Disk) -> None:
-    """Nothing is staged any more, durably."""
+    """Remove what is staged, durably."""
     for zxid in snapshot_files(disk, RESTORED):
         disk.remove(snapshot_path(zxid, RESTORED))
         disk.sync_directory(RESTORED)
@@ -147,9 +148,8 @@ def drop_staged(disk: Disk) -> None:
 
 
 def drop_foreign(disk: Disk) -> bool:
-    """Whether something is staged that is not for the history that is here, as where all of that was removed, or forced
-    recovery has made another one, or what was promised of epochs cannot be read: that went with it, so it is dropped.
-    Raises OSError."""
+    """Drop what is staged if it is not for the present history, and return whether it was: the history was removed, or
+    a forced recovery made another one, or the promises about epochs cannot be read and went with it. Raises OSError."""
     staged = _staged(disk)
     is_foreign = staged is not None and not _is_of_here(disk, staged)
     if is_foreign:
@@ -158,7 +158,7 @@ def drop_foreign(disk: Disk) -> bool:
 
 
 def goes_on_with(disk: Disk) -> GoesOn | None:
-    """None: with what is here. Raises SnapshotError as `take_staged` does."""
+    """What is staged, or None to continue with the present history. Raises SnapshotError like `take_staged`."""
     path = _path_of_staged(disk)
     if path is None:
         return None
@@ -169,7 +169,7 @@ def goes_on_with(disk: Disk) -> GoesOn | None:
 
 
 def _staged(disk: Disk) -> SnapshotHeader | None:
-    """What is staged, as far as that can be read."""
+    """What is staged, as far as it can be read."""
     path = _path_of_staged(disk)
     return None if path is None else read_snapshot_header(disk, path)
 
@@ -197,10 +197,11 @@ def _is_of_here(disk: Disk, staged: SnapshotHeader) -> bool:
 
 
 def take_staged(disk: Disk, server_id: int) -> Taken | None:
-    """Put what is staged in the place of what is there, durably; None: nothing is staged.
+    """Replace the present history by what is staged, durably; None if nothing is staged.
 
-    Raises SnapshotError where what is staged is damaged, as long as nothing is set aside: then nothing is changed. And
-    OSError."""
+    Raises SnapshotError if what is staged is damaged, as long as nothing is set aside; then nothing is changed. And
+    OSError.
+    """
     path = _path_of_staged(disk)
     if path is None:
         _forget_of(disk)
@@ -212,10 +213,10 @@ def take_staged(disk: Disk, server_id: int) -> Taken | None:
         epoch, accepted = epoch_of(header.zxid), _accepted(disk)
         assert accepted is not None, "drop_foreign sees to that"
         if member is not None:
-            verify_snapshot(disk, path)  # what is whole is given up for nothing less
+            verify_snapshot(disk, path)  # a complete history is only given up for a complete snapshot
         _set_aside(disk, before)
         found(disk, MemberRecord(header.lineage, server_id), max(accepted, epoch), epoch)
-    # Nothing follows the snapshot yet, and readers of the directory need not guess.
+    # Nothing follows the snapshot yet; say so to readers of the directory.
     save_mark(disk, header.lineage, header.zxid, durable=True)
     disk.rename(path, snapshot_path(header.zxid))
     for directory in (DIRECTORY, RESTORED):
@@ -230,8 +231,8 @@ def _forget_of(disk: Disk) -> None:
 
 
 def _set_aside(disk: Disk, before: str) -> None:
-    """All that makes the directory that of a member: first of all its record, so that no part of the rest is taken for
-    the whole. The epoch that it has accepted is a promise, and stays; a copy of it goes with the rest."""
+    """Move everything that makes this the directory of a member: its record first, so that no part of the rest is taken
+    for the whole. The accepted epoch is a promise, and stays; a copy of it goes with the rest."""
     names = disk.list(DIRECTORY)
     if MEMBER in names:
         _move(disk, MEMBER, before)
@@ -252,7 +253,7 @@ def _is_of_history(name: str) -> bool:
 
 
 def _accepted(disk: Disk) -> int | None:
-    """The epoch that this member has accepted, whatever became of the rest; None: it cannot be read."""
+    """The epoch that this member has accepted, whatever became of the rest; None if it cannot be read."""
     line = load_record(disk, ACCEPTED_EPOCH)
     return int(line) if line is not None and line.isdecimal() else None
 
@@ -267,6 +268,6 @@ def _move(disk: Disk, name: str, before: str) -> None:
 
 
 def _sync(disk: Disk, before: str) -> None:
-    """The new names first: what is not there under the old one is there."""
+    """Sync the new names first: a file that is missing under its old name then has its new one."""
     disk.sync_directory(before)
     disk.sync_directory(DIRECTORY)

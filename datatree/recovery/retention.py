@@ -1,18 +1,17 @@
 """Which files may go: ZooKeeper's autopurge rule, on valid snapshots only (ZOOKEEPER-3231).
 
-With L the zxid of the oldest of the newest `keep_count` valid snapshots, what goes is
+With L the zxid of the oldest of the newest `keep_count` valid snapshots, these may go:
 
 - every snapshot below L, valid or not,
 - every log file that begins at or below L, except the newest of these: it may hold what comes after L,
 - every stale file that begins at or below L,
 
-unless it is in use. A snapshot that somebody fetches is *pinned*, with the log after it: that is what he needs next.
-What this keeps beyond the rule is bounded: where the log files that are only kept for pins are more than so many bytes,
-the oldest of the pinned snapshots are given up.
+unless they are in use. A snapshot that another member fetches is *pinned*, with the log after it, which that member
+needs next. What pins keep beyond the rule is bounded: if the log files that are only kept for pins exceed a number of
+bytes, the oldest pinned snapshots are given up.
 
-With fewer valid snapshots nothing goes, and nothing goes above L whatever it is: recovery needs one valid snapshot and
-the log after it, and finds an older pair of these whenever the newer one is damaged. Files set aside as damaged are
-left to their reader.
+With fewer valid snapshots nothing goes, and nothing above L ever goes: recovery needs one valid snapshot and the log
+after it, and finds an older pair if the newer one is damaged. Files set aside as damaged are left for an operator.
 
 Deliberately not here: how often.
 """
@@ -30,7 +29,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotError, snapshot_files, snapshot_path, verify_snapshot
 
 KEEP_COUNT_MIN = 3
-"""Fewer snapshots are never kept: one damaged and one being written must leave one."""
+"""Never keep fewer snapshots than this: one damaged and one being written must leave one."""
 
 _STALE_NAME = re.compile(r"(?:log|snapshot)\.([0-9a-f]+)" + re.escape(STALE))
 
@@ -40,9 +39,9 @@ class Purged:
     """What a purge did."""
 
     removed: list[str]
-    """The paths of the files that are gone."""
+    """The paths of the removed files."""
     given_up: list[int]
-    """The pinned snapshots that are not kept any more."""
+    """The pinned snapshots that are no longer kept."""
 
 
 def removable(
@@ -54,10 +53,11 @@ def removable(
     in_use: Collection[str] = (),
     pinned: int | None = None,
 ) -> list[str]:
-    """The paths that may go, in the order in which they should: oldest first.
+    """The paths that may go, in order: oldest first.
 
-    Snapshots and logs are the zxids of the files' names, stale files (zxid, path); `in_use` are paths that somebody
-    reads or sends; the log after the zxid `pinned` stays, too."""
+    Snapshots and logs are given by the zxids in the files' names, stale files by (zxid, path); `in_use` are paths that
+    are being read or sent; the log after the zxid `pinned` stays, too.
+    """
     assert keep_count >= KEEP_COUNT_MIN
     if len(valid_snapshots) < keep_count:
         return []
@@ -67,7 +67,7 @@ def removable(
     paths += [(first, log_path(first)) for first in below]
     paths += [(zxid, path) for zxid, path in stale if zxid <= oldest]
     in_order = [path for _, path in sorted(paths)]
-    # The log stays without gaps: nothing after a file in use goes either.
+    # The log must not get gaps: nothing after a file in use goes either.
     kept_from = min((first for first in below if log_path(first) in in_use), default=None)
     if kept_from is not None:
         after = {log_path(first) for first in below if first >= kept_from}
@@ -76,15 +76,15 @@ def removable(
 
 
 def _before(logs: Collection[int], zxid: int) -> list[int]:
-    """The log files that hold nothing after this zxid, oldest first."""
+    """The log files with nothing after this zxid, oldest first."""
     return [first for first in sorted(logs) if first <= zxid][:-1]
 
 
 def given_up(
     pinned: Collection[int], valid_snapshots: Collection[int], sizes: Mapping[int, int], keep_count: int, bytes_max: int
 ) -> list[int]:
-    """Those of the pinned snapshots for which the log is kept no longer, oldest first. `sizes` are the bytes of the log
-    files, by the zxids of their names."""
+    """The pinned snapshots for which the log is no longer kept, oldest first. `sizes` are the sizes of the log files, by
+    the zxids in their names."""
     if len(valid_snapshots) < keep_count:
         return []
     would_go = _before(sizes, sorted(valid_snapshots)[-keep_count])
@@ -97,7 +97,7 @@ def given_up(
 
 
 def valid_snapshots(disk: Disk, known_valid: Collection[int] = ()) -> list[int]:
-    """The zxids of the snapshots whose checksums are all right; those in `known_valid` are not read again."""
+    """The zxids of the snapshots with valid checksums; those in `known_valid` are not read again."""
     return [zxid for zxid in snapshot_files(disk) if zxid in known_valid or _is_valid(disk, zxid)]
 
 
@@ -119,10 +119,11 @@ def purge(
     pinned: Collection[int] = (),
     pinned_bytes_max: int = 0,
 ) -> Purged:
-    """Remove what may go. Takes its time: not for the log's thread, nor for the loop.
+    """Remove what may go. Takes time: do not call it in the log thread, nor in the loop.
 
-    The snapshots at the zxids `pinned` are kept, with the log after them, at the cost of `pinned_bytes_max` at most. A
-    running `log` forgets its files first, so that nobody begins to read one that is about to go."""
+    The snapshots at the zxids `pinned` are kept, with the log after them, at a cost of at most `pinned_bytes_max`. A
+    running `log` forgets its files first, so that no reader begins with one that is about to go.
+    """
     names = disk.list(DIRECTORY)
     stale = [(int(match[1], 16), f"{DIRECTORY}/{name}") for name in names if (match := _STALE_NAME.fullmatch(name))]
     valid = valid_snapshots(disk, known_valid)
@@ -137,6 +138,6 @@ def purge(
         disk.remove(path)
         if disk.exists(index_path(path)):
             disk.remove(index_path(path))
-        # Each for good before the next: a power cut must not bring back an older file than one that is gone.
+        # Each durably before the next: a power cut must not bring back a file older than one that is gone.
         disk.sync_directory(DIRECTORY)
     return Purged(paths, lost)

@@ -1,17 +1,18 @@
-"""Reading through the files of a running member, a little at a time: damage is found before somebody needs what it hit.
+"""Reads through the files of a running member, a little at a time, to find damage before the damaged data is needed.
 
     scrub = Scrub(disk, log)
     while not scrub.step(): …       each step reads about `STEP_BYTES`; True when all was read
-    scrub.take()                    what was found since it was asked last
+    scrub.take()                    what was found since the last call
 
-Records, then snapshots, then the log up to where it was durable at its turn. A damaged snapshot is set aside if a
-start can do without it: another one is whole, or the log goes back to the beginning. Else it stays until there is a
-whole one: the next start may be able to read what could not be read now. A damaged stretch of the log stays, since its
-numbers are known; a snapshot above it, if there is one, makes it a stretch that nothing depends on.
+It reads records, then snapshots, then the log, up to where it was durable when its turn came. A damaged snapshot is set
+aside if a start can do without it: another one is whole, or the log goes back to the beginning. Otherwise it stays
+until there is a whole one: the next start may be able to read what could not be read now. A damaged stretch of the log
+stays, since it is known which zxids it has; once there is a snapshot above it, nothing depends on it.
 
-The steps may be taken in another thread, but not beside cuts of the log. What goes between two steps was no damage.
+The steps may run in another thread, but not beside cuts of the log. A file that disappears between two steps is not
+damage.
 
-Not here: how quickly it reads, and what is done about what it finds (`zab.member.trees.scrubbing`).
+Not here: how fast it reads, and what happens about its findings (`zab.member.trees.scrubbing`).
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ RECORDS: Final = (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER, SESSION_KEYS)
 
 @frozen
 class Found:
-    """Something that is not what was written."""
+    """Something that differs from what was written."""
 
     path: str
     offset: int
     reason: str
     needs: Zxid = BEFORE_ALL
-    """A whole snapshot at or above this takes its place; 0: nothing depends on it."""
+    """A whole snapshot at or above this replaces it; 0 if nothing depends on it."""
     is_record: bool = False
-    """It is one of `RECORDS`, which the member can write again."""
+    """It is one of `RECORDS`, which the member can rewrite."""
 
     def __str__(self) -> str:
         return f"{self.path} at offset {self.offset}: {self.reason}"
 
 
 class Scrub:
-    """See the module's text."""
+    """One pass over all files."""
 
     def __init__(self, disk: Disk, log: TransactionLog, *, sets_aside: bool = True) -> None:
-        """Without `sets_aside` nothing is changed on the disk."""
+        """Without `sets_aside`, nothing on the disk is changed."""
         self._disk = disk
         self._sets_aside = sets_aside
         self._log = log
@@ -65,16 +66,16 @@ class Scrub:
         self._steps = self._all_steps()
 
     def step(self) -> bool:
-        """Read a little; True: all is read. Raises OSError where what is damaged cannot be set aside."""
+        """Read a little; True when everything was read. Raises OSError if damaged files cannot be set aside."""
         return next(self._steps, True)
 
     def take(self) -> list[Found]:
-        """What was found since this was asked last."""
+        """What was found since the last call."""
         found, self._found = self._found, []
         return found
 
     def _all_steps(self) -> Generator[bool]:
-        """False after each step."""
+        """Yields False after each step."""
         self._read_records()
         yield False
         snapshots = snapshot_files(self._disk)
@@ -126,7 +127,7 @@ class Scrub:
         except FileNotFoundError:
             return
         except OSError as error:
-            # What was cut off meanwhile, or let go, is not missed.
+            # Files that were cut or released meanwhile are not missed.
             if is_out_of_descriptors(error) or segment not in self._log.segments or segment.last[0] < last:
                 return
             at, reason = 0, error.strerror or str(error)
@@ -136,7 +137,7 @@ class Scrub:
             self._found.append(Found(segment.path, at, reason, needs))
 
     def _has_read(self, count: int) -> bool:
-        """Whether that is enough for one step."""
+        """Whether this is enough for one step."""
         before = self.read_bytes // STEP_BYTES
         self.read_bytes += count
         return self.read_bytes // STEP_BYTES > before

@@ -1,10 +1,11 @@
-"""Whether a state that somebody sent can be gone on with: what transactions rely on, and no snapshot file says.
+"""Whether a state from elsewhere is acceptable: checks what transactions rely on and a snapshot file does not
+guarantee.
 
     unsound(tree)    why not, or None
 
-A snapshot with all of its checksums may have been made by anybody. `DataTree.finish` has looked at parents and numbers
-of children; this looks at what every transaction since the first has kept, and without which a later one, that nobody
-can refuse any more, finds something else than it was prepared for: an assertion, on each member, at each start.
+Anybody can make a snapshot with valid checksums. `DataTree.finish` has checked parents and numbers of children. This
+checks what every transaction since the first has preserved: without it, a later transaction, which can no longer be
+refused, would find something other than what it was prepared for, and fail an assertion on each member, at each start.
 
 Limits: `PATH_BYTES_MAX` for the paths that one transaction names.
 
@@ -21,13 +22,13 @@ from datatree.znode import HEAD, STAT_AT, STAT_LAYOUT, is_ephemeral, visible_cve
 __all__ = ["PATH_BYTES_MAX", "unsound"]
 
 PATH_BYTES_MAX: Final = 16 << 20
-"""Of a znode, and of all ephemerals of a session, each with four bytes more: the end of a session names them all, in
-one batch, and members take batches of twice as much."""
+"""The most bytes of a znode's path, and of the paths of all ephemerals of a session, with four added to each: the end
+of a session lists them all in one batch, and members accept batches of twice that."""
 _SHOWN_BYTES: Final = 100
 
 
 def unsound(tree: DataTree) -> str | None:
-    """The first thing that no transaction could have left so."""
+    """The first thing that no sequence of transactions could have produced."""
     return _of_sessions(tree) or _of_znodes(tree)
 
 
@@ -54,7 +55,7 @@ def _of_znodes(tree: DataTree) -> str | None:
                 STAT_LAYOUT.unpack_from(znode, STAT_AT)
             )
             if max(czxid, mzxid, pzxid) > tree.applied:
-                return f"{_shown(path)} is of a zxid after that of the snapshot"
+                return f"{_shown(path)} has a zxid after that of the snapshot"
             if owner:
                 if path in RESERVED:
                     return f"{_shown(path)}, which stays, is an ephemeral, a container, or has a TTL"

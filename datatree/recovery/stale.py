@@ -1,4 +1,4 @@
-"""Snapshots that do not count any more, because the history that they belong to was given up or they cannot be read."""
+"""Sets snapshots aside that no longer count, because their history was given up or they cannot be read."""
 
 from datatree.log.aside import STALE, set_aside
 from datatree.log.disk import Disk
@@ -6,8 +6,8 @@ from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_pat
 
 
 def set_aside_snapshots(disk: Disk, lineage: bytes, zxid: int, chain: bytes, suffix: str = STALE) -> None:
-    """Set every snapshot aside but those of this lineage up to (zxid, chain). Called after the log went: the newest
-    goes first and each is durable before the next, so a power cut leaves a shorter history, never a gap."""
+    """Set every snapshot aside except those of this lineage up to (zxid, chain). Called after the log was cut: the
+    newest goes first and each is durable before the next, so a power cut leaves a shorter history, never a gap."""
     for snapshot in reversed(snapshot_files(disk)):
         header = read_snapshot_header(disk, snapshot_path(snapshot))
         keeps = header is not None and header.lineage == lineage and snapshot <= zxid

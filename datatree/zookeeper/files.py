@@ -1,8 +1,8 @@
 """What ZooKeeper's `version-2` files have in common: names, file header, ACL lists, the byte stream, and the error.
 
     version-2/log.<zxid>              `datatree.zookeeper.log`; the zxid is that of the first transaction
-    version-2/snapshot.<zxid>         `datatree.zookeeper.snapshot`; the zxid is the last one surely contained; with
-                                      .gz or .snappy after it where it is compressed
+    version-2/snapshot.<zxid>         `datatree.zookeeper.snapshot`; the zxid is the last one certainly contained; with
+                                      .gz or .snappy after it if it is compressed
 
 zxids in names are hexadecimal without leading zeros. Everything inside is jute (`datatree.jute`), big-endian. Every
 file begins with
@@ -12,8 +12,8 @@ file begins with
          4      4  version, 2
          8      8  dbid: 0 in logs, -1 in snapshots
 
-Invariants: nothing here repairs or skips. A file that is not exactly what its format says ends in `ZooKeeperFileError`,
-which names the file, the offset and the reason; the one exception is the torn record at the end of a log.
+Invariants: nothing here repairs or skips. A file that does not exactly match its format raises `ZooKeeperFileError`,
+which names the file, the offset and the reason; the only exception is a torn record at the end of a log.
 
 Deliberately not here: the replay of logs over a snapshot (`datatree.zookeeper.state`), and any access to files except
 through a `Disk` or bytes handed in.
@@ -50,16 +50,16 @@ LOG_MAGIC: Final = 0x5A4B4C47
 SNAPSHOT_MAGIC: Final = 0x5A4B534E
 FILE_HEADER: Final = struct.Struct(">iiq")
 
-# One read of a file; large enough that the calls do not count, small enough to stay in the processor's cache.
+# The size of one read: large enough that the calls do not matter, small enough to stay in the processor's cache.
 CHUNK_BYTES: Final = 1 << 20
 # ZooKeeper refuses to load more than jute.maxbuffer (1 MiB, but sites raise it); this only keeps a wrong length from
 # asking for all memory.
 LENGTH_MAX: Final = 1 << 30
 FIELD_BYTES_MAX: Final = 64 << 20
-"""Of a path or of data in a snapshot, which is had whole: far above any jute.maxbuffer. A file may be compressed a
-thousandfold, so its size says nothing of what it asks for."""
+"""The longest path or data in a snapshot, which is read into memory: far above any jute.maxbuffer. A file may be
+compressed a thousandfold, so its size does not bound the memory it needs."""
 ACL_ENTRIES_MAX: Final = 1 << 22
-"""Of all ACL lists of a snapshot together."""
+"""The most entries of all ACL lists of a snapshot together."""
 
 _ENDLESS: Final = 1 << 62
 
@@ -67,8 +67,8 @@ _OPEN: Final = ((31, b"world", b"anyone"),)
 
 
 class ZooKeeperFileError(Exception):
-    """A file is damaged or is none of ZooKeeper's: `file`, `offset` in bytes (uncompressed) and `reason`. Where it is
-    the compression that is damaged, the offset is that in the file, or 0."""
+    """A file is damaged or not ZooKeeper's: `file`, `offset` in bytes (uncompressed) and `reason`. If the compression
+    is damaged, the offset is in the file, or 0."""
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
         super().__init__(f"{file}: offset {offset}: {reason}")
@@ -93,7 +93,7 @@ def file_name(kind: str, zxid: int) -> str:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """The parts of `name` (its last component counts), or None when it is no log's and no snapshot's."""
+    """The parts of `name` (its last component counts), or None if it is not the name of a log or snapshot."""
     parts = name.rpartition("/")[2].split(".")
     if parts[0] not in ("log", "snapshot") or len(parts) not in (2, 3):
         return None
@@ -108,7 +108,7 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def named_files(disk: Disk, directory: str, kind: str) -> list[tuple[int, str]]:
-    """The logs or the snapshots in `directory` as (zxid, path), by rising zxid."""
+    """The logs or the snapshots in `directory` as (zxid, path), by ascending zxid."""
     found = []
     for name in disk.list(directory):
         parts = parse_file_name(name)
@@ -118,17 +118,17 @@ def named_files(disk: Disk, directory: str, kind: str) -> list[tuple[int, str]]:
 
 
 def chunks_of(disk: Disk, path: str, offset: int = 0, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The bytes of a file from `offset` on, piece by piece; what is appended meanwhile is read too."""
+    """The bytes of a file from `offset` on, piece by piece; includes what is appended meanwhile."""
     while piece := disk.read(path, offset, chunk_bytes):
         yield piece
         offset += len(piece)
 
 
 class ByteStream:
-    """Reads fields one after the other out of chunks, however these are cut, and keeps the Adler-32 of all it read.
+    """Reads fields from chunks of any sizes, and computes the Adler-32 of everything it has read.
 
-    Invariant: `offset` is the place in the file of the next byte, `checksum` covers exactly the bytes before it (from
-    the offset that the stream began at).
+    Invariant: `offset` is the position of the next byte in the file, `checksum` covers exactly the bytes before it
+    (from the offset at which the stream began).
     """
 
     __slots__ = (
@@ -186,12 +186,12 @@ class ByteStream:
         return missing <= 0
 
     def peek(self, count: int) -> bytes:
-        """The next `count` bytes without reading them; fewer at the end of the file."""
+        """The next `count` bytes without consuming them; fewer at the end of the file."""
         self.available(count)
         return self._window[self._at : self._at + count]
 
     def rest(self) -> bytes:
-        """All that is left, without reading it."""
+        """Everything that is left, without consuming it."""
         self.available(_ENDLESS)
         return self._window[self._at :]
 
@@ -248,7 +248,7 @@ class ByteStream:
 
 
 def canonical_acl(acl: tuple[Acl, ...]) -> AclList:
-    """The ACL list in its one form: None for world:anyone with all permissions."""
+    """The ACL list in its one canonical form: None for world:anyone with all permissions."""
     return None if acl == _OPEN else acl
 
 
@@ -257,7 +257,7 @@ def _read_acl_item(reader: Reader) -> Acl:
 
 
 def read_acl(reader: Reader) -> AclList:
-    """A vector of ACLs out of a record."""
+    """A vector of ACLs from a record."""
     entries = reader.vector(_read_acl_item, item_bytes_min=12)
     return None if entries is None else canonical_acl(tuple(entries))
 
@@ -267,7 +267,7 @@ def write_acl(writer: Writer, acl: AclList) -> None:
 
 
 def required_path(reader: Reader) -> bytes:
-    """A path out of a record; null is no path, and neither is what is not UTF-8."""
+    """A path from a record; neither null nor anything that is not UTF-8 is a path."""
     path = reader.string()
     if path is None or not is_text(path):
         raise JuteError(f"no path: {path!r}")

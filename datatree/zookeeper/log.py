@@ -8,7 +8,7 @@ Format, big-endian; types are jute's:
 
     checksum   Adler-32 of the payload
     payload    session long | cxid int | zxid long | time long (ms) | type int | body | digest, optional
-    digest     version int, 2 | digest long: of the tree after this transaction (`datatree.zookeeper.state`)
+    digest     version int, 2 | digest long: the tree's after this transaction (`datatree.zookeeper.state`)
 
     type                              body
     -10 createSession                 timeout int (ms)
@@ -24,12 +24,12 @@ Format, big-endian; types are jute's:
     14 multi                          vector of {type int, body buffer}
     -1 error                          error code int
 
-A transaction comes out as `datatree.record.Txn`. What the file does not say is marked: a closeSession without its paths
-has rest None, a create without the parent's cversion has number -1, an error has rest None (its opcode is lost).
+A transaction is returned as `datatree.record.Txn`. What the file lacks is marked: a closeSession without its paths has
+rest None, a create without the parent's cversion has number -1, an error has rest None (its opcode is lost).
 
-The end of a log is told by three signs: a length of zero (padding), the physical end, or a torn record: one that is cut
-off, or whose last byte is not 42. A record that looks torn but has an intact record after it is damage, and so is a
-checksum that does not match: both raise `ZooKeeperFileError`.
+A log ends at a length of zero (padding), at the physical end, or at a torn record: one that is cut off, or whose last
+byte is not 42. A record that looks torn but has an intact record after it is damage, and so is a checksum that does not
+match: both raise `ZooKeeperFileError`.
 
 Invariant: what `encode_record` writes, `LogReader` reads back as the same transaction. Deliberately not here: which
 files belong together and whether their zxids connect (`datatree.zookeeper.state`).
@@ -93,7 +93,7 @@ class LogEnd(enum.Enum):
 
 @define
 class LogRecord:
-    """One transaction, where its record begins in the file, and the tree's digest after it if one was written."""
+    """One transaction, the offset of its record in the file, and the tree's digest after it if one was written."""
 
     offset: int
     txn: Txn
@@ -102,10 +102,10 @@ class LogRecord:
 
 
 class LogReader:
-    """Iterates over the records of one log. `chunks` are its bytes, from `offset` on; 0 is the file header.
+    """Iterates over the records of one log. `chunks` are its bytes, from `offset` on; at 0 is the file header.
 
-    When the iteration is over, `end` says why and `offset` where. A log that is being written is read with `live`: what
-    comes after its end is not searched for records, and it is read on later from `offset`, with a new reader. Raises
+    When the iteration is over, `end` says why and `offset` where. With `live`, for a log that is being written, what
+    follows its end is not searched for records; read on later from `offset`, with a new reader. Raises
     ZooKeeperFileError, also from the constructor.
     """
 
@@ -130,7 +130,8 @@ class LogReader:
             yield decode_payload(payload, self.file, offset)
 
     def payloads(self) -> Iterator[tuple[int, bool, bytes]]:
-        """The records undecoded: offset, whether the checksum matches, payload. For tools that go on after damage."""
+        """The undecoded records: offset, whether the checksum matches, payload. For tools that continue after
+        damage."""
         stream = self._stream
         while self.end is None:
             offset = stream.offset
@@ -162,7 +163,7 @@ class LogReader:
 
 
 def _intact_record(region: bytes) -> int | None:
-    """Where the first intact record in `region` begins; at its very start there is none."""
+    """The offset of the first intact record in `region`, but not one at its very start."""
     for found in _CANDIDATE.finditer(region, 1):
         at = found.start()
         checksum, length = _FRAME.unpack_from(region, at)
@@ -177,7 +178,7 @@ def _intact_record(region: bytes) -> int | None:
 
 
 def decode_payload(payload: bytes, file: str, offset: int) -> LogRecord:
-    """The transaction in a record's payload; `file` and `offset` are for the error, ZooKeeperFileError."""
+    """Decode the transaction in a record's payload; `file` and `offset` are for the error, ZooKeeperFileError."""
     try:
         session, cxid, zxid, time, kind = _TXN_HEADER.unpack_from(payload)
         reader = Reader(payload, _TXN_HEADER.size, length_max=LENGTH_MAX)
@@ -186,7 +187,7 @@ def decode_payload(payload: bytes, file: str, offset: int) -> LogRecord:
         if reader.remaining == 0:
             return LogRecord(offset, txn, None)
         version = reader.int()
-        # Before version 2 the digest was a text; nothing is compared with those.
+        # Before version 2 the digest was a text; such digests are not compared.
         return LogRecord(offset, txn, reader.long() & _UNSIGNED if version == DIGEST_VERSION else None, version)
     except struct.error:
         raise ZooKeeperFileError(file, offset, f"a transaction of {len(payload)} bytes has no header") from None
@@ -276,12 +277,12 @@ def encode_record(txn: Txn, digest: int | None = None) -> bytes:
 
 
 def pack_record(payload: bytes, checksum: int) -> bytes:
-    """A record around this payload, as it stands in a log."""
+    """A record with this payload, as in a log."""
     return b"".join((_FRAME.pack(checksum, len(payload)), payload, _TRAILER))
 
 
 def zxid_of(payload: bytes, file: str, offset: int) -> int:
-    """Of the transaction in a record's payload; `file` and `offset` are for the error, ZooKeeperFileError."""
+    """The zxid of the transaction in a record's payload; `file` and `offset` are for the error, ZooKeeperFileError."""
     if len(payload) < _TXN_HEADER.size:
         raise ZooKeeperFileError(file, offset, f"a transaction of {len(payload)} bytes has no header")
     zxid: int = _TXN_HEADER.unpack_from(payload)[2]

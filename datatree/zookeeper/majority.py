@@ -1,13 +1,13 @@
-"""What of ZooKeeper's logs is committed. The logs do not say it; several members' logs together do.
+"""How much of ZooKeeper's logs is committed. One log does not say; the logs of several members together do.
 
-A transaction counts as committed once it is in the logs of a majority of the members that were given: for each epoch,
-up to the zxid that a majority has reached in it, by a transaction in its log or by a snapshot. What one member's log
-holds right before a committed transaction is committed as well, since histories are prefixes of each other: so the end
-of an epoch is, too, where only one member has kept it and goes on with the next epoch. An epoch that no such evidence
-reaches is not committed.
+A transaction counts as committed if it is in the logs of a majority of the given members: for each epoch, up to the
+zxid that a majority has reached in it, by a transaction in its log or by a snapshot. What one member's log has right
+before a committed transaction is committed as well, since histories are prefixes of each other: so is the end of an
+epoch that only one member has kept, if its log continues with the next epoch. An epoch without such evidence is not
+committed.
 
-A majority of those given is one of the ensemble only if all its voters were given. Members are counted, not directories
-(`datatree.history.member_count`).
+A majority of the given members is one of the ensemble only if all its voters were given. Members are counted, not
+directories (`datatree.history.member_count`).
 
 Deliberately not here: whether the members' histories agree, and reading them.
 """
@@ -22,7 +22,7 @@ _COUNTER: Final = 0xFFFF_FFFF
 
 class Reached(Protocol):
     """What a member has. `epochs`: the last zxid of each epoch; `turns`: (last zxid of an epoch, first of the next
-    one), one right after the other in its log."""
+    one), adjacent in its log."""
 
     @property
     def epochs(self) -> Mapping[int, int]: ...
@@ -32,9 +32,9 @@ class Reached(Protocol):
 
 
 def visible_epochs(members: Iterable[Reached], count: int | None = None) -> dict[int, int]:
-    """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
-    such a transaction, with nothing missing in between and no member saying otherwise. `count`: of the members, where
-    some of them have given nothing."""
+    """The last committed zxid of each epoch: a majority of these members has it, or one member's log has it right
+    before a committed transaction, and no other member contradicts. `count`: the number of members, if some gave
+    nothing."""
     listed = list(members)
     majority = (len(listed) if count is None else count) // 2 + 1
     result: dict[int, int] = {}
@@ -46,7 +46,7 @@ def visible_epochs(members: Iterable[Reached], count: int | None = None) -> dict
     for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):
         lasts.setdefault(first, set()).add(last)
     for first in sorted(lasts, reverse=True):
-        # Where members do not agree what came before, one of them came by a snapshot, and either may be it.
+        # If members disagree about what came before, one of them started from a snapshot, and either may be that one.
         last = min(lasts[first])
         if len(lasts[first]) == 1 and result.get(first >> 32, 0) >= first:
             result[last >> 32] = max(result.get(last >> 32, 0), last)

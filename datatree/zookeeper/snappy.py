@@ -1,16 +1,16 @@
-"""The stream of snappy-java, in which ZooKeeper compresses with `-Dzookeeper.snapshot.compression.method=snappy`.
+"""The stream format of snappy-java, which ZooKeeper uses with `-Dzookeeper.snapshot.compression.method=snappy`.
 
 Format, big-endian:
 
     header   82 "SNAPPY" 00 | version int, 1 | the oldest version whose readers understand it int, 1
     block*   length int | so many bytes of raw snappy, 32 KiB of content in ZooKeeper's files
 
-Another header may stand in place of a block, where streams were put one after the other. There is neither an end mark
-nor a checksum: that nothing is missing and all is right, the seals of the snapshot inside show.
+Another header may replace a block if streams were concatenated. There is neither an end mark nor a checksum: the seals
+of the snapshot inside prove that it is complete and correct.
 
-Raw snappy is read by cramjam, which the extra `zab[snappy]` installs.
+cramjam, which the extra `zab[snappy]` installs, decompresses raw snappy.
 
-Invariant: a block takes BLOCK_BYTES_MAX of memory at most, whatever it says of itself.
+Invariant: a block takes at most BLOCK_BYTES_MAX of memory, whatever length it claims.
 """
 
 import struct
@@ -27,7 +27,7 @@ VERSION: Final = 1
 BLOCK_BYTES_MAX: Final = 1 << 20
 
 _HEADER: Final = struct.Struct(">8sii")
-# What does not shrink grows by a sixth at most.
+# Incompressible data grows by a sixth at most.
 _PACKED_BYTES_MAX: Final = 32 + BLOCK_BYTES_MAX + BLOCK_BYTES_MAX // 6
 
 

@@ -13,17 +13,17 @@ Format, big-endian; types are jute's:
 
     stat        czxid, mzxid, ctime, mtime long | version, cversion, aversion int | ephemeralOwner, pzxid long
 
-A parent stands before its children, the root first, with "" as its path. Acl id -1 is the open ACL; cversion is the
-internal one, the count of children ever created. A seal's checksum covers every byte of the file before it (the
-uncompressed ones), earlier seals included. The two optional parts end the file: its end in front of one of them is no
-damage.
+A parent precedes its children, the root first, with "" as its path. Acl id -1 is the open ACL; cversion is the internal
+one, the count of children ever created. A seal's checksum covers every byte of the file before it (the uncompressed
+ones), earlier seals included. The two optional parts are at the end: a file that ends before one of them is not
+damaged.
 
-ZooKeeper writes a snapshot while transactions go on (it is *fuzzy*): it holds all of them up to the zxid in its name,
+ZooKeeper writes a snapshot while transactions continue (it is *fuzzy*): it has all of them up to the zxid in its name,
 and some effects of those up to the zxid beside its digest. `datatree.zookeeper.state` makes it exact. For the same
 reason an acl id may be in no list (ZOOKEEPER-3306): such a znode gets UNKNOWN_ACL, which grants nothing, until the
-replay puts the right one in its place.
+replay replaces it by the right one.
 
-Invariants: every seal is checked; nothing of a file counts before its last seal was reached. What is written is exact
+Invariants: every seal is checked; no part of a file counts before its last seal was reached. What is written is exact
 and canonical: znodes by path, ACL lists numbered by first use, all three seals.
 
 A file may be compressed as a whole, with gzip or with snappy (`datatree.zookeeper.snappy`).
@@ -71,7 +71,7 @@ DIGEST_VERSION: Final = 2
 
 _ACL_AND_STAT: Final = struct.Struct(">qqqqqiiiqq")
 STAT_ENTRY_BYTES: Final = _ACL_AND_STAT.size
-"""The number of the list and the stat, at the end of a znode's entry."""
+"""The size of the list's number and the stat, at the end of a znode's entry."""
 _LENGTH: Final = struct.Struct(">i").unpack_from
 _END: Final = b"\x00\x00\x00\x01/"
 _GZIP: Final = b"\x1f\x8b"
@@ -99,8 +99,8 @@ class SnapshotZnode:
 class SnapshotReader:
     """Reads one snapshot from its uncompressed bytes: first `sessions` and `acls`, then, iterating, the znodes.
 
-    `stretches` gives the same znodes as they are in the file, many at a time, for whoever makes arrays of them. After
-    either, `digest_zxid`, `digest` and `last_zxid` are there, None where the file has none. Raises ZooKeeperFileError,
+    `stretches` returns the same znodes in their encoded form, many at a time, for callers that make arrays of them.
+    After either, `digest_zxid`, `digest` and `last_zxid` are set, None if the file has none. Raises ZooKeeperFileError,
     also from the constructor.
     """
 
@@ -127,7 +127,7 @@ class SnapshotReader:
 
     @property
     def offset(self) -> int:
-        """How far the file is read, in uncompressed bytes."""
+        """How much of the file was read, in uncompressed bytes."""
         return self._stream.offset
 
     def _count(self, what: str) -> int:
@@ -151,10 +151,11 @@ class SnapshotReader:
     def stretches(
         self, size_bytes: int = _SLICE_BYTES, length_max: int = FIELD_BYTES_MAX
     ) -> Iterator[tuple[int, bytes, list[int]]]:
-        """(offset in the file, bytes, where each znode begins in them) of about `size_bytes`, each of whole znodes.
+        """(offset in the file, bytes, where each znode begins in them) of about `size_bytes`, each with whole znodes.
 
         Lengths are checked, so that every field lies inside, and are at most `length_max`; whether paths are text is
-        not."""
+        not checked.
+        """
         stream = self._stream
         at_end = False
         while not at_end:
@@ -170,8 +171,8 @@ class SnapshotReader:
         self._end()
 
     def _scan(self, window: bytes, starts: list[int], length_max: int) -> tuple[int, int, bool]:
-        """Append where the whole znodes begin; where they end, how much of the next one is needed to go on, and
-        whether the end mark stands there."""
+        """Append where the whole znodes begin; return where they end, how much of the next one is needed to continue,
+        and whether the end mark follows."""
         at, size = 0, len(window)
         while at + 4 <= size:
             (path_length,) = _LENGTH(window, at)
@@ -225,8 +226,8 @@ class SnapshotReader:
 
 
 def uncompressed(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    """The bytes of a snapshot, without the gzip or snappy around it. Its first bytes say what it is, its name need
-    not. Raises ZooKeeperFileError, also where there is no library for snappy."""
+    """The bytes of a snapshot, without the gzip or snappy around it. The first bytes tell the compression, not the
+    name. Raises ZooKeeperFileError, also if there is no library for snappy."""
     source = iter(chunks)
     first = next(source, b"")
     whole = chain([first], source)
@@ -239,7 +240,7 @@ def uncompressed(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
 
 
 def _gunzipped(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    """However much a chunk holds, about _SLICE_BYTES of it are in memory."""
+    """However much a chunk contains, only about _SLICE_BYTES of it are in memory."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         for chunk in chunks:
@@ -255,7 +256,7 @@ def _gunzipped(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
 
 
 def cursor_znodes(cursor: SnapshotCursor) -> Iterator[SnapshotZnode]:
-    """The znodes of a cursor in the shape of ZooKeeper's files, by path."""
+    """The znodes of a cursor in the form of ZooKeeper's files, by path."""
     for part in cursor.slices():
         for path, znode in part:
             acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
@@ -281,8 +282,8 @@ def write_snapshot(
 ) -> Iterator[bytes]:
     """The bytes of an exact snapshot at `zxid`, in slices of about 1 MiB.
 
-    znodes: by rising path, "/" first. acls: their lists, in the order of their first use there (a list twice counts
-    once). sessions: id to timeout in ms. digest: of the tree (`datatree.zookeeper.state`).
+    znodes: by ascending path, "/" first. acls: their lists, in the order of first use (a repeated list counts once).
+    sessions: id to timeout in ms. digest: of the tree (`datatree.zookeeper.state`).
     """
     acls = list(acls)
     return write_entries(_entries(znodes, _acl_ids(acls)), acls, sessions, zxid, digest)
@@ -291,7 +292,8 @@ def write_snapshot(
 def write_entries(
     entries: Iterable[bytes], acls: Iterable[AclList], sessions: dict[int, int], zxid: int, digest: int
 ) -> Iterator[bytes]:
-    """The same with znodes that are packed already; their lists have the numbers 1, 2, 3, …, and OPEN_ACL_ID."""
+    """Like `write_snapshot`, with znodes that are packed already; their lists have the numbers 1, 2, 3, …, and
+    OPEN_ACL_ID."""
     writer = Writer().raw(FILE_HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1)).int(len(sessions))
     for session in sorted(sessions):
         writer.long(session).int(sessions[session])

@@ -1,8 +1,8 @@
 """The state in ZooKeeper's files: snapshot plus logs, replayed by ZooKeeper's rules.
 
-A snapshot of ZooKeeper is fuzzy: it holds all transactions up to the zxid in its name and some effects of later ones.
-Replaying the log from that zxid on makes it exact, if every transaction may be applied to a tree that has seen it, or a
-later one, already. So this replay is tolerant, unlike the native one, and it is used for these files alone:
+ZooKeeper's snapshots are fuzzy: they have all transactions up to the zxid in the name and some effects of later ones.
+Replaying the log from that zxid on makes the state exact, provided that a transaction can be applied to a tree that has
+already seen it, or a later one. So this replay is tolerant, unlike the native one, and is only used for these files:
 
     case                              rule
     create, parent missing            nothing (a later transaction deleted the parent)
@@ -23,10 +23,10 @@ ZooKeeper's digest of a tree, version 2: the sum modulo 2**64 over all znodes of
     CRC-32 of path ("" for the root) | data | czxid, mzxid, pzxid, ctime, mtime long | version, cversion, aversion int |
     stored ephemeralOwner long
 
-where what lies below /zookeeper counts nothing. It covers neither ACLs nor sessions.
+where znodes below /zookeeper do not count. It covers neither ACLs nor sessions.
 
-Invariants: `digest` is that sum at any time. In an exact state every znode but the root has its parent in `znodes`; in
-between, while a fuzzy snapshot is caught up with, a parent may be gone that a later transaction makes again.
+Invariants: `digest` is that sum at any time. In an exact state every znode but the root has its parent in `znodes`;
+while a fuzzy snapshot is catching up, a parent may be missing that a later transaction creates again.
 
 Deliberately not here: checks of permissions and versions (the leader made them), and quota sums, which ZooKeeper keeps
 in the data of zookeeper_stats without any transaction.
@@ -52,7 +52,7 @@ DIGESTED_BYTES: Final = _DIGESTED.size
 _MASK: Final = (1 << 64) - 1
 RESERVED: Final = b"/zookeeper/"
 READ_ONLY_ACL: Final = ((1, b"world", b"anyone"),)
-# What a new ZooKeeper holds at zxid 0.
+# The znodes of a new ZooKeeper at zxid 0.
 _EMPTY: Final = (
     SnapshotZnode(b"/", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     SnapshotZnode(b"/zookeeper", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0),
@@ -91,7 +91,7 @@ class ZooKeeperState:
 
     @classmethod
     def build(cls, znodes: Iterable[SnapshotZnode], sessions: dict[int, int], zxid: int) -> "ZooKeeperState":
-        """The state of these (parents before children). The znodes are copied."""
+        """The state with these znodes (parents before children), which are copied."""
         state = cls(zxid, sessions=dict(sessions))
         for znode in znodes:
             assert znode.path == b"/" or parent(znode.path) in state.znodes
@@ -104,7 +104,7 @@ class ZooKeeperState:
         return write_snapshot(znodes, (znode.acl for znode in znodes), self.sessions, self.zxid, self.digest)
 
     def apply(self, txn: Txn) -> None:
-        """One transaction, by the rules above."""
+        """Apply one transaction, by the rules above."""
         if txn.type == OpCode.MULTI:
             if all(kind != OpCode.ERROR for kind, *_ in txn.rest):
                 for kind, number, path, data, rest in txn.rest:

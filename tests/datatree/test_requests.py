@@ -240,7 +240,7 @@ def test_null_credentials_read_as_empty():
     ],
 )
 def test_what_may_not_stand_in_a_multi_is_refused(opcode, part):
-    with pytest.raises(JuteError, match="may not stand in this multi"):
+    with pytest.raises(JuteError, match="is not allowed in this multi"):
         decode(opcode, Multi((part,)).encode())
 
 

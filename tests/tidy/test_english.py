@@ -51,7 +51,7 @@ PHRASES: Final = {
 LEFT: Final = {
     "CONTRIBUTING.md": 6,
     "README.md": 2,
-    "datatree/": 143,
+    "datatree/": 0,
     "docs/": 276,
     "session/": 0,
     "tests/": 522,
