@@ -83,8 +83,8 @@ def _before(logs: Collection[int], zxid: int) -> list[int]:
 def given_up(
     pinned: Collection[int], valid_snapshots: Collection[int], sizes: Mapping[int, int], keep_count: int, bytes_max: int
 ) -> list[int]:
-    """The pinned snapshots for which the log is no longer kept, oldest first. `sizes` are the sizes of the log files, by
-    the zxids in their names."""
+    """The pinned snapshots for which the log is no longer kept, oldest first. `sizes`: of the log files, by the zxids
+    in their names."""
     if len(valid_snapshots) < keep_count:
         return []
     would_go = _before(sizes, sorted(valid_snapshots)[-keep_count])
