@@ -35,7 +35,6 @@ from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.clients.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
 from zab.simulator.ensemble.faults.faults import Faults
-from zab.simulator.ensemble.faults.networks import give_up
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.described import described
 from zab.simulator.ensemble.members.ensemble import Ensemble
@@ -383,7 +382,7 @@ class SimulatedEnsemble:
         for pair in self._cut:
             self.simulated.network.block(*pair)
         after = self.simulated.profile.tick_us * _GIVE_UP_TICKS
-        self.schedule.after(after, give_up, self.simulated, list(self._cut))
+        self.schedule.after(after, self.simulated.cut_for_long, list(self._cut))
 
     def heal(self) -> None:
         """What `partition` cut is whole again, and what was on the way arrives."""
@@ -410,7 +409,7 @@ class SimulatedEnsemble:
         leader = self.simulated.leader
         found = Expiry.NOT_HERE
         if leader is not None:
-            self._observer.ended_by_hand.add(session)
+            self._observer.timeouts.ended_by_hand.add(session)
             found = end_session(leader.member, session)
             leader.wake(self.schedule.now)
         if found is not Expiry.UNKNOWN:

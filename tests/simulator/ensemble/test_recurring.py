@@ -12,7 +12,7 @@ from datatree.log.epochs import DIRECTORY, MEMBER
 from datatree.log.segment import log_files
 from zab.protocol import events as ev
 from zab.protocol.states import BROADCAST, LEADING
-from zab.simulator.ensemble.faults.context import FaultContext
+from zab.simulator.ensemble.faults.context import EnsembleFaultContext
 from zab.simulator.ensemble.faults.lineages import put_right
 from zab.simulator.ensemble.judges.history import History
 from zab.simulator.ensemble.scope import Scope
@@ -103,7 +103,7 @@ def test_who_comes_to_lead_by_the_last_words_of_those_that_were_stopped_for_the_
 
 def test_once_the_faults_are_over_who_is_not_of_the_lineage_that_counts_has_an_empty_disk() -> None:
     simulation = three()
-    context = FaultContext(simulation.ensemble, Random(1))
+    context = EnsembleFaultContext(simulation.ensemble, Random(1))
     amnesiac, over, given = simulation.ensemble.machines.values()
     put_right(context)
     assert len(simulation.ensemble.processes) == 3, "no lineage has ended"
@@ -123,7 +123,7 @@ def test_who_was_given_a_snapshot_in_a_lineage_that_is_over_has_an_empty_disk() 
     end_lineage(simulation)
     given = simulation.ensemble.machines[1]
     given.given = bytes(LINEAGE_BYTES)
-    put_right(FaultContext(simulation.ensemble, Random(1)))
+    put_right(EnsembleFaultContext(simulation.ensemble, Random(1)))
     assert given.is_wiped
     assert not log_files(given.disk)
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.simulator.ensemble.hunting import some_seed_notices
 from zab.protocol import reconfiguration
-from zab.simulator.ensemble.scope import Scope, ScopeError
+from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import Simulation, run
+from zab.simulator.world.scope import ScopeError
 
 Patch: TypeAlias = pytest.MonkeyPatch
 Variant: TypeAlias = Callable[[Patch], None]

@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
-from zab.simulator.ensemble.faults.faults import _CAUSE
+from zab.simulator.ensemble.faults.faults import CAUSES
 from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, Profile, draw
-from zab.simulator.ensemble.scope import MEMBERS_MAX, Kept, Scope, ScopeError
+from zab.simulator.ensemble.scope import MEMBERS_MAX, Scope
 from zab.simulator.ensemble.simulation import Report, Simulation, faults_of, run
+from zab.simulator.world.scope import Kept, ScopeError
 
 
 def profile_of(seed: int) -> Profile:
@@ -24,7 +25,7 @@ def faults_in(report: Report) -> set[str]:
 
 
 def test_every_fault_has_a_name_that_can_be_asked_for() -> None:
-    assert {*_CAUSE, *CLIENT_FAULTS} == FAULT_NAMES
+    assert {*CAUSES, *CLIENT_FAULTS} == FAULT_NAMES
 
 
 @pytest.mark.parametrize("members", [2, 4, 1, -3, MEMBERS_MAX + 2])
@@ -98,36 +99,3 @@ def test_clients_and_requests_that_are_not_kept_are_not_asked() -> None:
     assert [client.name for client in part.clients] == ["c1"]
     asked = {record.value for record in part.observer.recorder.records if record.path in ("/a", "/b", "/c", "/q")}
     assert asked == {b"1.1", b"1.2"}, "the first two of its wishes"
-
-
-@pytest.mark.parametrize(
-    ("kept", "text"),
-    [
-        (Kept(12, (3, 5, 6, 7), {2: (), 1: (1, 2, 3, 4, 9)}), "t12 f3,5-7 c1:1-4,9 c2:"),
-        (Kept(0, (), {}), "t0 f"),
-        (Kept(1, (1,), {12: (5,)}), "t1 f1 c12:5"),
-    ],
-)
-def test_a_part_is_the_same_after_it_was_text(kept: Kept, text: str) -> None:
-    assert str(kept) == text
-    assert Kept.parse(text) == kept
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "how many ticks"),
-        ("t3", "which faults"),
-        ("f3", "how many ticks"),
-        ("t3 f1 x", "'x' is none of"),
-        ("t3 f1 c1", "'c1' is none of"),
-        ("t3 f1-", "'1-' is neither"),
-        ("t3 f1,,2", "'' is neither"),
-        ("t3 f1-99999999", "neither"),
-        ("t9999999 f", "more than"),
-        ("t3 f c1:1-9999999", "more than"),
-    ],
-)
-def test_text_that_is_no_part_is_refused_with_a_reason(text: str, reason: str) -> None:
-    with pytest.raises(ScopeError, match=reason):
-        Kept.parse(text)

@@ -1,16 +1,18 @@
 """Failing runs made short: the part that is left fails as the whole run did, and nothing of it can be left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from zab.member.sessions.sessions import Sessions
 from zab.simulator.ensemble.faults.faults import Faults
 from zab.simulator.ensemble.members.observer import Observer
-from zab.simulator.ensemble.scope import Kept, Scope
-from zab.simulator.ensemble.shrinking import Shrunk, minimal, sentence, shrink
-from zab.simulator.ensemble.simulation import Simulation, TooLongError, run
-from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+from zab.simulator.ensemble.scope import Scope
+from zab.simulator.ensemble.simulation import Simulation, run, shrink
+from zab.simulator.world.scope import Kept
+from zab.simulator.world.shrinking import Shrunk, sentence
+from zab.simulator.world.simulation import TooLongError
+from zab.simulator.world.verdict import SafetyError
 
 SEEDS = 50
 
@@ -31,12 +33,11 @@ def test_a_broken_variants_run_is_shrunk_to_few_events_and_fails_with_the_same_s
     seed, shrunk = failing(lambda shrunk: shrunk.whole_events_count > 1500)
     assert shrunk.is_minimal
     assert 2 * shrunk.events_count < shrunk.whole_events_count
-    assert shrunk.scope.kept is not None
-    assert len(shrunk.scope.kept.requests) == 1, "one session is enough"
+    assert len(shrunk.kept.requests) == 1, "one session is enough"
     with pytest.raises(SafetyError) as whole:
         run(seed)
     with pytest.raises(SafetyError) as again:
-        run(seed, scope=Scope(kept=Kept.parse(str(shrunk.scope.kept))))
+        run(seed, scope=Scope(kept=Kept.parse(str(shrunk.kept))))
     assert str(again.value) == str(shrunk.error)
     assert sentence(again.value) == sentence(whole.value)
 
@@ -50,8 +51,7 @@ def test_what_fails_in_another_way_is_not_taken_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(Observer, "compare_trees", compare)
     _, shrunk = failing(lambda shrunk: isinstance(shrunk.error, SafetyError) and shrunk.error.rule == "killed")
     assert [fault.kind for fault in shrunk.faults] == ["kill"]
-    assert shrunk.scope.kept is not None
-    assert shrunk.scope.kept.requests == {}, "no client has to do with it"
+    assert shrunk.kept.requests == {}, "no client has to do with it"
 
 
 def test_what_fails_later_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_what_fails_later_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -
                 raise SafetyError("late", "in every run")
 
         start(faults)
-        schedule, tick_us = faults._ensemble.schedule, faults._profile.tick_us
+        schedule, tick_us = faults.context.cluster.schedule, faults.context.cluster.tick_us
         schedule.at(tick_us * 19 // 2, lambda: fail(needs_a_kill=True))
         schedule.at(tick_us * 21 // 2, lambda: fail(needs_a_kill=False))
 
@@ -91,52 +91,3 @@ def test_a_run_ends_where_it_may_not_go_on() -> None:
     with pytest.raises(TooLongError):
         simulation.run()
     assert simulation.schedule.now == 4 * simulation.profile.tick_us
-
-
-@pytest.mark.parametrize("needed", [{3}, {0, 9}, {2, 3, 4}, {0, 5, 6, 7, 8}, set(range(10)), set()])
-def test_minimal_leaves_what_is_needed_and_nothing_else(needed: set[int]) -> None:
-    tried: list[tuple[int, ...]] = []
-
-    def fails(left: Sequence[int]) -> bool:
-        tried.append(tuple(left))
-        return needed <= set(left)
-
-    assert set(minimal(range(10), fails)) == needed
-    assert len(tried) == len(set(tried)) or len(tried) < 100
-
-
-def test_minimal_of_what_depends_on_each_other_cannot_be_made_smaller() -> None:
-    """Either of two pairs fails, and so does everything."""
-
-    def fails(left: Sequence[int]) -> bool:
-        return {1, 8} <= set(left) or {2, 3} <= set(left)
-
-    left = minimal(range(10), fails)
-    assert fails(left)
-    assert not any(fails([one for one in left if one != out]) for out in left)
-
-
-def raised_by_a_name() -> Exception:
-    try:
-        raise KeyError("a bug")
-    except KeyError as error:
-        return error
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
-        (SafetyError("sync", "c2: a sync returns at 0x1f"), SafetyError("sync", "c1: a sync returns at 0x200"), True),
-        (SafetyError("order", "Txn(1, [2, (3)]) of 0xa"), SafetyError("order", "Txn(7) of 0xb"), True),
-        (SafetyError("reads", "c1: SET_DATA b'/a' is 4"), SafetyError("reads", "c1: EXISTS b'/b/c' is 5"), True),
-        (SafetyError("reads", "stat is 4"), SafetyError("reads", "path is 4"), False),
-        (SafetyError("agreement", "x"), SafetyError("total_order", "x"), False),
-        (LivenessError("120 ticks: a"), LivenessError("60 ticks: b"), True),
-        (LivenessError("x"), UndecidedError("x"), False),
-        (raised_by_a_name(), raised_by_a_name(), True),
-        (raised_by_a_name(), KeyError("never raised"), False),
-        (raised_by_a_name(), SafetyError("KeyError", "x"), False),
-    ],
-)
-def test_a_sentence_is_the_same_whatever_its_numbers_are(one: Exception, other: Exception, is_same: bool) -> None:
-    assert (sentence(one) == sentence(other)) is is_same

@@ -19,9 +19,10 @@ from zab.protocol.roles import Leading
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Quorum
 from zab.simulator.explorer.configurations import Reader, text_of
-from zab.simulator.explorer.ensemble import Bounds, Ensemble
+from zab.simulator.explorer.ensemble import Ensemble
 from zab.simulator.explorer.exploration import explore, replay
 from zab.simulator.explorer.keys import key_of
+from zab.simulator.explorer.states import Bounds
 from zab.simulator.explorer.worlds import PLAIN, WORLDS
 
 Patch = pytest.MonkeyPatch

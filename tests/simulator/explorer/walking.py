@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from zab.simulator.explorer.ensemble import Ensemble, State, Step
+from zab.simulator.explorer.ensemble import Ensemble
 from zab.simulator.explorer.exploration import parsed, replay
+from zab.simulator.explorer.states import State, Step
 
 
 def walk(ensemble: Ensemble, rng: Random, count: int, given: str = "") -> list[tuple[State, Step]]:

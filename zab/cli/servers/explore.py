@@ -22,8 +22,8 @@ from rich.console import Console
 
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.simulator.explorer.ensemble import Bounds, Step, shown
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
+from zab.simulator.explorer.states import Bounds, Step, shown
 from zab.simulator.explorer.worlds import PLAIN, WORLDS
 
 __all__ = ["explore_command"]

@@ -35,6 +35,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final
 
+import attrs
 import typer
 from attrs import define, frozen
 from rich.console import Console
@@ -44,9 +45,10 @@ from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.profile import FOCUSES
-from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Kept, Scope, ScopeError
-from zab.simulator.ensemble.shrinking import Shrunk, shrink
-from zab.simulator.ensemble.simulation import Report, run
+from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Scope
+from zab.simulator.ensemble.simulation import Report, run, shrink
+from zab.simulator.world.scope import Kept, ScopeError
+from zab.simulator.world.shrinking import Shrunk
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 __all__ = ["run_block", "simulate_command"]
@@ -335,7 +337,7 @@ def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Sc
     is_repeatable = again.failure is not None and again.failure.text == failure.text
     shrunk = _shrunk(failure.seed, scope) if shrinks and is_repeatable and scope.kept is None else None
     if shrunk is not None:
-        attempt(failure.seed, lines.append, scope=shrunk.scope)
+        attempt(failure.seed, lines.append, scope=attrs.evolve(scope, kept=shrunk.kept))
     if with_trace:
         what = f"seed {failure.seed}" + ", shrunk" * (shrunk is not None)
         print(f"\nthe last {len(lines)} lines of the trace of {what}:\n")
@@ -349,7 +351,7 @@ def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Sc
     print(f"replay it with: {_command(failure.seed, scope)}{' --both-judges' * both_judges}")
     if shrunk is not None:
         print(f"\n{_described(shrunk)}")
-        print(f"replay that with: {_command(failure.seed, shrunk.scope)}")
+        print(f"replay that with: {_command(failure.seed, attrs.evolve(scope, kept=shrunk.kept))}")
 
 
 def _shrunk(seed: int, scope: Scope) -> Shrunk | None:

@@ -1,73 +1,22 @@
 """How much of a seed's run there is: all that the seed decides, or only some of it.
 
-    focus               all runs are of this kind, whatever their seeds say
-    members, faults     so many voters, and nothing goes wrong but this
-    mercy               without it, nothing that lasts is mended
-    kept                of a run that failed, the part that it needs to fail: how long things go wrong, which of the
-                        faults, which clients, and which of their requests
-
-A fault that is kept is the one that the whole run has: it happens at the same moment, with the same choices. So the
-whole run comes first and says what they were (`faults.Happened`). A request that is not kept is drawn and not sent, so
-that the client's other ones are what they were.
-
-`Kept` as text, for the command line: `t12 f3,5-7 c1:1-4,9 c2:` is 12 ticks, four faults, five requests of the first
-client, and the second one, which asks nothing.
+focus               all runs are of this kind, whatever their seeds say
+members, faults     so many voters, and nothing goes wrong but this
+mercy               without it, nothing that lasts is mended
+kept                of a run that failed, the part that it needs to fail (`zab.simulator.world.scope`)
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
 
 from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, FOCUSES, Profile, without_mercy
+from zab.simulator.world.scope import Kept, ScopeError
 
 MEMBERS_MAX: Final = 15
 """A run of more voters takes minutes."""
-NUMBER_MAX: Final = 1_000_000
-"""In the text of `Kept`; no run has so many of anything."""
-
-_WORD: Final = re.compile(r"t(?P<ticks>\d+)|f(?P<faults>[\d,-]*)|c(?P<client>\d+):(?P<requests>[\d,-]*)")
-_RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
-
-
-class ScopeError(ValueError):
-    """This cannot be the scope of a run; the text says why."""
-
-
-@attrs.frozen
-class Kept:
-    """A part of a run. Faults, clients and each client's requests are counted from 1 in the whole run."""
-
-    ticks: int
-    """How long things go wrong."""
-    faults: tuple[int, ...]
-    requests: Mapping[int, tuple[int, ...]]
-    """By client; who is not named takes no part."""
-
-    def __str__(self) -> str:
-        clients = [f"c{client}:{_ranges(numbers)}" for client, numbers in sorted(self.requests.items())]
-        return " ".join([f"t{self.ticks}", f"f{_ranges(self.faults)}", *clients])
-
-    @classmethod
-    def parse(cls, text: str) -> Kept:
-        """The opposite of `str`. Raises ScopeError."""
-        ticks, faults, requests = None, None, {}
-        for word in text.split():
-            match = _WORD.fullmatch(word)
-            if match is None:
-                raise ScopeError(f"{word!r} is none of t12 (ticks), f3,5-7 (faults) and c1:1-4,9 (a client's requests)")
-            if match["ticks"] is not None:
-                ticks = _number(match["ticks"])
-            elif match["faults"] is not None:
-                faults = _numbers(match["faults"])
-            else:
-                requests[_number(match["client"])] = _numbers(match["requests"])
-        if ticks is None or faults is None:
-            raise ScopeError("it says how many ticks there are, such as t12, and which faults, such as f3,5-7 or f")
-        return cls(ticks, faults, requests)
 
 
 @attrs.frozen
@@ -116,31 +65,3 @@ class Scope:
 
 
 WHOLE: Final = Scope()
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
-
-
-def _number(text: str) -> int:
-    number = int(text) if len(text) <= len(str(NUMBER_MAX)) else NUMBER_MAX + 1
-    if number > NUMBER_MAX:
-        raise ScopeError(f"{text} is more than {NUMBER_MAX}")
-    return number
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    numbers: set[int] = set()
-    for part in text.split(",") if text else ():
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ScopeError(f"{part!r} is neither a number nor a range such as 5-7")
-        first = _number(match[1])
-        numbers.update(range(first, 1 + _number(match[2] or match[1])))
-    return tuple(sorted(numbers))

@@ -19,7 +19,7 @@ of a run that was good. The same seed is the same run, bit for bit, in any proce
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -27,7 +27,7 @@ from typing import Final
 import attrs
 
 from zab.simulator.ensemble.clients.client import Client
-from zab.simulator.ensemble.faults.faults import Faults, Happened
+from zab.simulator.ensemble.faults.faults import Faults
 from zab.simulator.ensemble.judges.linearizability import demand_linearizability
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.described import described
@@ -36,9 +36,12 @@ from zab.simulator.ensemble.members.observer import Observer
 from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.ensemble.members.spoiled import is_spoiled
 from zab.simulator.ensemble.scope import WHOLE, Scope
+from zab.simulator.world import shrinking, simulation
+from zab.simulator.world.faults import Happened
 from zab.simulator.world.schedule import MS, Schedule
+from zab.simulator.world.scope import Kept
+from zab.simulator.world.shrinking import EVENTS_MAX, Shrunk
 from zab.simulator.world.trace import Trace
-from zab.simulator.world.verdict import LivenessError
 
 RECOVERY_TICKS: Final = 120
 """For everything to be as it should be once the faults are over; several elections fit in."""
@@ -62,11 +65,7 @@ class Report:
     counts: Counter[str]
 
 
-class TooLongError(Exception):
-    """The run has taken as long as it may."""
-
-
-class Simulation:
+class Simulation(simulation.Simulation):
     """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told. Of a run of which a
     part is kept, `happened` are the faults of the whole one. It may go on until `end_us`, in virtual time."""
 
@@ -79,13 +78,13 @@ class Simulation:
         happened: Sequence[Happened] = (),
         end_us: int | None = None,
     ) -> None:
-        self._end_us = end_us
         kept = scope.kept
         self.profile = scope.of(draw(seed, Random(f"{seed}/profile")))
+        super().__init__(self.profile.fault_ticks, end_us)
         self.schedule = Schedule()
         self.trace = Trace(self.schedule, sink, described)
         self.observer = Observer(Recorder() if recorder is None else recorder)
-        self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
+        self.cluster = self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
         self.clients = [
             Client(
                 self.ensemble,
@@ -96,8 +95,8 @@ class Simulation:
             for number in range(1, self.profile.clients + 1)
             if kept is None or number in kept.requests
         ]
-        planned = None if kept is None else [happened[number - 1] for number in kept.faults if number <= len(happened)]
-        self.faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"), planned)
+        planned = None if kept is None else kept.faults_of(happened)
+        self.faults: Faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"), planned)
 
     def run(self) -> Report:
         """All of it. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised; what was
@@ -120,7 +119,7 @@ class Simulation:
         for client in self.clients:
             client.start()
         self.faults.start()
-        self._advance(self.profile.fault_ticks)
+        self.advance(self.fault_ticks, self._compare)
         if not self.profile.is_merciless:
             self._come_back()
         self.observer.compare_trees()
@@ -133,28 +132,19 @@ class Simulation:
             self.observer.counts,
         )
 
-    def _tick(self) -> None:
-        self.schedule.run_until(self.schedule.now + self.profile.tick_us)
-        if self._end_us is not None and self.schedule.now > self._end_us:
-            raise TooLongError
+    @property
+    def requests(self) -> Mapping[int, int]:
+        return {-client.number: client.wishes_count for client in self.clients}
 
-    def _advance(self, ticks: int) -> None:
-        for done in range(1, ticks + 1):
-            self._tick()
-            if done % COMPARE_TICKS == 0:
-                self.observer.compare_trees()
+    def _compare(self, ticks_done: int) -> None:
+        if ticks_done % COMPARE_TICKS == 0:
+            self.observer.compare_trees()
 
-    def _until(self, holds: Callable[[], bool], ticks: int, what: Callable[[], str]) -> None:
-        """Go on until this holds, after the faults."""
-        for done in range(ticks):
-            if done == ANSWERED_TICKS:
-                self.observer.configurations.forget_asked()
-            self.faults.retire()
-            if holds():
-                return
-            self._tick()
-        if not holds():
-            raise LivenessError(f"{ticks} ticks after the faults: {what()}")
+    def _before_tick(self, ticks_done: int) -> None:
+        """After the faults."""
+        if ticks_done == ANSWERED_TICKS:
+            self.observer.configurations.forget_asked()
+        self.faults.retire()
 
     def _come_back(self) -> None:
         """Phases 2 and 3."""
@@ -178,7 +168,7 @@ class Simulation:
                 client.write()
             return not waiting and holds()
 
-        self._until(progress, RECOVERY_TICKS, self._state)
+        self.until(progress, RECOVERY_TICKS, self._state, self._before_tick)
 
     def _does_without_impaired(self) -> bool:
         """Whether no member serves that could not write down what it has (C4 stalled disk)."""
@@ -209,10 +199,11 @@ class Simulation:
         def is_quiet() -> bool:
             return self._is_whole() and not self.observer.history.model.sessions and not self._timed()
 
-        self._until(
+        self.until(
             is_quiet,
             2 * self.profile.session_ticks + TIMED_TICKS,
             lambda: f"left are sessions {self.observer.history.model.sessions}, {self._timed()}; {self._state()}",
+            self._before_tick,
         )
 
     def _timed(self) -> list[bytes]:
@@ -250,7 +241,17 @@ def run(
 
 def faults_of(seed: int, scope: Scope) -> Sequence[Happened]:
     """What goes wrong in a run, however that ends."""
-    simulation = Simulation(seed, scope=scope)
+    whole = Simulation(seed, scope=scope)
     with suppress(Exception):
-        simulation.run()
-    return simulation.faults.happened
+        whole.run()
+    return whole.faults.happened
+
+
+def shrink(seed: int, scope: Scope = WHOLE, events_max: int = EVENTS_MAX) -> Shrunk | None:
+    """The shortest part of this run that fails as it does; None if the run does not fail."""
+    assert scope.kept is None
+
+    def play(kept: Kept | None, happened: Sequence[Happened], end_us: int | None) -> Simulation:
+        return Simulation(seed, scope=attrs.evolve(scope, kept=kept), happened=happened, end_us=end_us)
+
+    return shrinking.shrink(play, events_max)

@@ -1,4 +1,4 @@
-"""The state of an explored ensemble, and every step that can come next.
+"""Every step that can come next in a state of an explored ensemble (`states`).
 
     lead 3              the election's oracle lets a server lead
     follow 1 3          ... or follow a server that leads; its link comes up with that
@@ -45,9 +45,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from marshal import dumps
 from math import factorial
-from typing import Any, Final, NamedTuple, TypeAlias
-
-import attrs
+from typing import Any, Final
 
 from datatree.log.batch import LINEAGE_BYTES, Position
 from datatree.log.zxid import BEFORE_ALL, Epoch
@@ -59,71 +57,16 @@ from zab.simulator.explorer.configurations import Reader, first_of, text_of
 from zab.simulator.explorer.keys import LINKS_MAX, ends_of, link_of, renamed_link
 from zab.simulator.explorer.site import Closed, Dialled, Marked, Output, Sent, Told
 from zab.simulator.explorer.sites import DOWN, Action, Facts, Sites, empty, founded
+from zab.simulator.explorer.states import Bounds, Left, State, Step, Wire
 from zab.simulator.explorer.verdict import Verdicts
-from zab.simulator.explorer.worlds import PLAIN, WORLDS
+from zab.simulator.explorer.worlds import WORLDS
 from zab.simulator.world.verdict import SafetyError
-
-__all__ = ["Bounds", "Ensemble", "State", "Step", "shown"]
-
-Step: TypeAlias = tuple[str, tuple[int, ...]]
-"""Its name, and the servers or the link that it is about."""
 
 _LINEAGE: Final = bytes(range(LINEAGE_BYTES))
 _FIRST_EPOCH: Final = Epoch(1)
 _SHOWN_MAX: Final = 120
 _PLAIN: Final = 2
 """The form of `marshal` without references: equal values are equal bytes, whatever they share."""
-
-
-@attrs.frozen
-class Bounds:
-    """How much may happen."""
-
-    voters: int = 3
-    epochs: int = 2
-    """That are begun, beside the one in which the ensemble has lived before."""
-    writes: int = 1
-    crashes: int = 1
-    wipes: int = 0
-    breaks: int = 1
-    silences: int = 0
-    rollbacks: int = 0
-    empty: int = 0
-    """Servers that begin with nothing. If all do, it is a first start."""
-    changes: int = 0
-    """Reconfigurations that are proposed."""
-    hand_overs: int = 0
-    """That are asked for."""
-    world: str = PLAIN
-    """One of `worlds.WORLDS`."""
-
-
-class Left(NamedTuple):
-    """How often something may still happen."""
-
-    writes: int
-    crashes: int
-    wipes: int
-    breaks: int
-    silences: int
-    rollbacks: int
-    changes: int
-    hand_overs: int
-
-
-Wire: TypeAlias = tuple[tuple[int, int], tuple[int, ...]]
-"""((link, the end that receives), numbers of the messages on their way)."""
-Wires: TypeAlias = tuple[Wire, ...]
-"""Of every end that is open, sorted."""
-
-
-class State(NamedTuple):
-    """All that decides what can come."""
-
-    sites: tuple[int, ...]
-    wires: Wires
-    verdict: int
-    left: Left
 
 
 class Ensemble:
@@ -506,14 +449,3 @@ _BUDGETS: Final = {
     "hand-over": "hand_overs",
 }
 _ENDS: Final = frozenset({"crash", "wipe", "rollback"})
-
-
-def shown(step: Step) -> str:
-    """A step as a line."""
-    name, arguments = step
-    if name in ("message", "down", "break"):
-        dialler, acceptor = ends_of(arguments[0])
-        number = arguments[0] % LINKS_MAX
-        link = f"{dialler}-{acceptor}" + (f".{number}" if number else "")
-        return " ".join([name, link, *map(str, arguments[1:])])
-    return " ".join([name, *map(str, arguments)])

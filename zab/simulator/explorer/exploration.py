@@ -19,9 +19,10 @@ from typing import Final
 
 import attrs
 
-from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
+from zab.simulator.explorer.ensemble import Ensemble
 from zab.simulator.explorer.keys import LINKS_MAX, link_of
 from zab.simulator.explorer.site import BrokenError
+from zab.simulator.explorer.states import Bounds, State, Step, shown
 from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["SETTLE", "Report", "explore", "parsed", "replay"]

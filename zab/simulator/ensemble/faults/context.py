@@ -1,8 +1,8 @@
-"""What a fault has to work with: the ensemble, its profile, the choices of the run, and what may still be lost."""
+"""What faults of an ensemble work with: what all faults do, its profile, and what may still be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TypeAlias
 
@@ -13,34 +13,29 @@ from zab.simulator.ensemble.faults.losses import Losses
 from zab.simulator.ensemble.judges.history import History
 from zab.simulator.ensemble.members.ensemble import Ensemble
 from zab.simulator.ensemble.members.machine import MemberMachine
+from zab.simulator.world import faults
+from zab.simulator.world.cluster import FaultContext
 
 
-class FaultContext:
-    """Of one run."""
+class EnsembleFaultContext(FaultContext):
+    """What a fault of one run has to work with."""
 
     def __init__(self, ensemble: Ensemble, rng: Random, clients: Sequence[Client] = ()) -> None:
+        super().__init__(ensemble, rng)
         self.ensemble = ensemble
         self._clients = clients
         self.profile = ensemble.profile
-        self.rng = rng
         self.losses = Losses(ensemble)
-        self.mended_at_the_end: list[Callable[[], None]] = []
-        """Called when the faults are over."""
 
     def victim(self) -> MemberMachine:
-        """A machine; often the leader's, where most is at stake."""
-        leader = self.ensemble.leader
-        if leader is not None and self.rng.random() < 0.3:
-            return leader.machine
-        return self.rng.choice(list(self.ensemble.machines.values()))
+        """A machine; often the leader's."""
+        machine = self.any_machine()
+        assert isinstance(machine, MemberMachine)
+        return machine
 
     def two(self) -> tuple[ServerId, ServerId]:
-        one, two = self.rng.sample(self.profile.sids, 2)
-        return one, two
-
-    def ticks(self, most: float) -> int:
-        """A duration in microseconds: mostly short."""
-        return int(self.profile.tick_us * most * self.rng.random() ** 2)
+        one, two = self.two_numbers()
+        return ServerId(one), ServerId(two)
 
     def begin_lineage(self, lineage: bytes, history: History, of_files: Membership) -> None:
         """The one before is over; these configurations and this history are what counts from now on."""
@@ -48,11 +43,6 @@ class FaultContext:
         for client in self._clients:
             client.begin_anew()
 
-    def mend_after(self, delay: int, mend: Callable[[], None]) -> None:
-        """What lasts is over then. Without mercy it never is."""
-        if not self.profile.is_merciless:
-            self.ensemble.schedule.after(delay, mend)
 
-
-Cause: TypeAlias = Callable[[FaultContext], bool]
+Cause: TypeAlias = faults.Cause[EnsembleFaultContext]
 """Makes something go wrong; whether it did."""

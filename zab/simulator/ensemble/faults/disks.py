@@ -1,8 +1,5 @@
 """What happens to disks, and what they do to the bytes on them: which file, which bytes, and whether a start can tell.
 
-    power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
-    disk_error                one of the next operations of a disk fails: EIO or ENOSPC
-    slow_disk                 up to about what the limits bear, and beyond
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
     bit_flip                  one bit of a file is another one, of a running or a stopped member
     misdirected_write         a block is not where it was written, and is where it was not
@@ -19,7 +16,6 @@ What may be lost so is bounded by `losses`.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,7 +23,7 @@ from datatree.log.epochs import DIRECTORY, INITIALIZE
 from datatree.log.frame import scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.snapshot import FETCH
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 from zab.simulator.ensemble.faults.losses import Losses
 from zab.simulator.ensemble.members.machine import MemberMachine
 from zab.simulator.ensemble.members.profile import DISK_LOW_BYTES
@@ -40,35 +36,7 @@ Damage = dict[tuple[str, int], bytes]
 """(path, offset) → the bytes that are there instead."""
 
 
-def power_at_operation(context: FaultContext) -> bool:
-    """Now; or while it starts the next time, which is at once: in recovery, or while it is synchronized."""
-    machine = context.victim()
-    if context.rng.random() < 0.5:
-        machine.disk.crash_after(context.rng.randrange(1, 25))
-    else:
-        machine.stop(with_power=context.rng.random() < 0.5)
-        machine.loses_power_at = context.rng.randrange(1, 40)
-    return True
-
-
-def disk_error(context: FaultContext) -> bool:
-    error = context.rng.choice((errno.EIO, errno.ENOSPC))
-    context.victim().disk.fail_after(context.rng.randrange(1, 25), error)
-    return True
-
-
-def slow_disk(context: FaultContext) -> bool:
-    machine = context.victim()
-    machine.disk_us = context.ticks(context.profile.sync_limit * 1.5)
-
-    def mend() -> None:
-        machine.disk_us = context.profile.disk_us
-
-    context.mend_after(context.ticks(15), mend)
-    return True
-
-
-def wipe(context: FaultContext) -> bool:
+def wipe(context: EnsembleFaultContext) -> bool:
     machine = context.victim()
     if not context.losses.may_do_without(machine):
         return False
@@ -79,7 +47,7 @@ def wipe(context: FaultContext) -> bool:
     return True
 
 
-def bit_flip(context: FaultContext) -> bool:
+def bit_flip(context: EnsembleFaultContext) -> bool:
     machine, rng = context.victim(), context.rng
     files = _files(machine)
     if not files:
@@ -89,7 +57,7 @@ def bit_flip(context: FaultContext) -> bool:
     return _damage(machine, context.losses, {(path, at): bytes([files[path][at] ^ 1 << rng.randrange(8)])})
 
 
-def misdirected_write(context: FaultContext) -> bool:
+def misdirected_write(context: EnsembleFaultContext) -> bool:
     machine, rng = context.victim(), context.rng
     files = _files(machine)
     if not files:
@@ -103,7 +71,7 @@ def misdirected_write(context: FaultContext) -> bool:
     return _damage(machine, context.losses, {(wanted, at): bytes(len(block)), (hit, there): fits})
 
 
-def rollback(context: FaultContext) -> bool:
+def rollback(context: EnsembleFaultContext) -> bool:
     """Put one directory back to what it was when it was copied away; or copy all of them away."""
     machines, losses, rng = context.ensemble.machines.values(), context.losses, context.rng
     sound = [machine for machine in machines if not (machine.damaged or machine.has_forgotten or machine.is_impaired)]
@@ -120,7 +88,7 @@ def rollback(context: FaultContext) -> bool:
     return True
 
 
-def full_disk(context: FaultContext) -> bool:
+def full_disk(context: EnsembleFaultContext) -> bool:
     machine = context.victim()
     if machine.is_impaired or not context.losses.may_do_without(machine):
         return False
@@ -128,7 +96,7 @@ def full_disk(context: FaultContext) -> bool:
     return True
 
 
-def hung_disk(context: FaultContext) -> bool:
+def hung_disk(context: EnsembleFaultContext) -> bool:
     machine = context.victim()
     if machine.is_impaired or not context.losses.may_do_without(machine):
         return False
@@ -172,9 +140,6 @@ def _reads_as_torn(machine: MemberMachine, damage: Damage) -> bool:
 
 
 DISK_FAULTS: Final[Mapping[str, Cause]] = {
-    "power_at_operation": power_at_operation,
-    "disk_error": disk_error,
-    "slow_disk": slow_disk,
     "wipe": wipe,
     "bit_flip": bit_flip,
     "misdirected_write": misdirected_write,

@@ -18,7 +18,7 @@ from zab.protocol.events import SendNotification
 from zab.protocol.message import Notification
 from zab.protocol.states import LOOKING, NOTHING
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 from zab.simulator.ensemble.members.election_links import ElectionLinks
 from zab.simulator.world.process import Process
 
@@ -26,7 +26,7 @@ ROUND_MAX: Final = 5
 """An empty server that has voted a while may be in such a round."""
 
 
-def election_loss(context: FaultContext) -> bool:
+def election_loss(context: EnsembleFaultContext) -> bool:
     one, two = context.two()
     process = context.ensemble.process(one)
     if process is None:
@@ -41,7 +41,7 @@ def election_loss(context: FaultContext) -> bool:
     return True
 
 
-def election_one_way(context: FaultContext) -> bool:
+def election_one_way(context: EnsembleFaultContext) -> bool:
     one, two = context.two()
     process = context.ensemble.process(one)
     if process is None:
@@ -58,7 +58,7 @@ def election_one_way(context: FaultContext) -> bool:
     return True
 
 
-def election_double(context: FaultContext) -> bool:
+def election_double(context: EnsembleFaultContext) -> bool:
     ensemble, sid = context.ensemble, ServerId(context.victim().number)
     others = [other for other in context.profile.sids if other != sid]
     rng = Random(context.rng.getrandbits(64))

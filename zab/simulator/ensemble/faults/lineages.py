@@ -30,7 +30,7 @@ from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_pat
 from zab.configuration.reconfiguration import ensemble_of
 from zab.member.membership.reconfiguring import quorum_of, servers
 from zab.protocol.membership import Membership
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 from zab.simulator.ensemble.faults.reshaping import line_of, with_file
 from zab.simulator.ensemble.judges.history import History
 from zab.simulator.ensemble.members.machine import MemberMachine
@@ -39,7 +39,7 @@ from zab.simulator.ensemble.members.process import MemberProcess
 # ------------------------------------------------------------------------------------------------------------- restore
 
 
-def restore(context: FaultContext) -> bool:
+def restore(context: EnsembleFaultContext) -> bool:
     observer, rng = context.ensemble.observer, context.rng
     in_force, source = observer.configurations.newest, _snapshot(context)
     given = [
@@ -73,7 +73,7 @@ def _give(machine: MemberMachine, zxid: int, snapshot: bytes, in_force: bytes) -
     return header.lineage, header.chain
 
 
-def _takes_snapshots(context: FaultContext, process: MemberProcess, in_force: Membership) -> bool:
+def _takes_snapshots(context: EnsembleFaultContext, process: MemberProcess, in_force: Membership) -> bool:
     """Whether this member takes one (B8 restored members), and what the ensemble is now is in force there."""
     memberships, machine = process.peer.memberships, process.machine
     return (
@@ -92,7 +92,7 @@ def _may_be_written(machine: MemberMachine) -> bool:
     return not (machine.damaged or machine.is_impaired or machine.given)
 
 
-def _snapshot(context: FaultContext) -> tuple[int, bytes] | None:
+def _snapshot(context: EnsembleFaultContext) -> tuple[int, bytes] | None:
     """One that somebody took of what was committed in this lineage."""
     observer = context.ensemble.observer
     found = []
@@ -108,7 +108,7 @@ def _snapshot(context: FaultContext) -> tuple[int, bytes] | None:
 # ------------------------------------------------------------------------------------------------------------- recover
 
 
-def recover(context: FaultContext) -> bool:
+def recover(context: EnsembleFaultContext) -> bool:
     observer, rng, machines = context.ensemble.observer, context.rng, context.ensemble.machines
     possible = [machine for machine in machines.values() if _has_a_history(context, machine)]
     if not possible or observer.spoiled_by:
@@ -133,7 +133,7 @@ def recover(context: FaultContext) -> bool:
     return True
 
 
-def _has_a_history(context: FaultContext, machine: MemberMachine) -> bool:
+def _has_a_history(context: EnsembleFaultContext, machine: MemberMachine) -> bool:
     observer = context.ensemble.observer
     is_of_now = machine.is_synchronized and observer.lineage in (None, machine.lineage)
     return is_of_now and _may_be_written(machine) and observer.durable(machine.number) > 0
@@ -159,7 +159,7 @@ def _begin(machine: MemberMachine, lineage: bytes, before: History) -> History:
     return before.next(txns, (zxid, imported(lineage, zxid, tree.digest)), keeps_epochs=False)
 
 
-def put_right(context: FaultContext) -> None:
+def put_right(context: EnsembleFaultContext) -> None:
     """The faults are over: who is left in a lineage that is over is given an empty disk, and the file of the others.
     So is who counts in none, and has something of one that is over, or does not run and may have it. Any other one is
     started again, since it may wait for the servers that it has heard of."""

@@ -16,13 +16,13 @@ from datatree.requests import Reconfig
 from zab.configuration.reconfiguration import ChangeError, next_ensemble
 from zab.member.membership.reconfiguring import ENSEMBLE, in_force
 from zab.protocol.events import HandOver
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 from zab.simulator.ensemble.faults.reshaping import may_be_next
 
 _ANY_VERSION: Final = -1
 
 
-def reconfigure(context: FaultContext) -> bool:
+def reconfigure(context: EnsembleFaultContext) -> bool:
     leader = context.ensemble.leader
     if leader is None or not leader.member.serving:
         return False
@@ -44,7 +44,7 @@ def reconfigure(context: FaultContext) -> bool:
     return True
 
 
-def hand_over(context: FaultContext) -> bool:
+def hand_over(context: EnsembleFaultContext) -> bool:
     leader = context.ensemble.leader
     if leader is None:
         return False

@@ -1,10 +1,5 @@
-"""What happens to processes, their machines and clocks, and their trees in memory.
+"""What happens to members while they live.
 
-    kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
-    outage                    a machine stays down for long, so that the others go on without it
-    kill_at_effect            a process ends in the middle of a turn: between two calls of its ports
-    pause                     a process stands still, up to several times syncLimit
-    wall_jump                 a wall clock is set forward or back, by up to years
     wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one; sometimes no
                               snapshot of that member can be read, either, until it is started again
     race                      the next member that comes into discovery or synchronization ends, stands still or loses a
@@ -21,69 +16,17 @@ from random import Random
 from typing import Final
 
 from datatree.snapshot import snapshot_files, snapshot_path
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
-from zab.simulator.ensemble.faults.networks import block
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 from zab.simulator.ensemble.members.process import MemberProcess
 from zab.simulator.ensemble.members.spoiled import is_spoiled, spoil
+from zab.simulator.world.network_faults import block
+from zab.simulator.world.process_faults import CALLS_MAX
 
-YEAR_MS: Final = 365 * 86_400_000
 LOST_EVERY: Final = 3
 """A member whose tree is wrong cannot read its snapshots either, one time in so many, until it is started again."""
-CALLS_MAX: Final = 16
-"""A process that is to end in the middle of a turn ends within so many calls of ports."""
 
 
-def kill(context: FaultContext) -> bool:
-    context.victim().stop(with_power=False)
-    return True
-
-
-def power(context: FaultContext) -> bool:
-    context.victim().stop(with_power=True)
-    return True
-
-
-def blackout(context: FaultContext) -> bool:
-    for machine in context.ensemble.machines.values():
-        machine.stop(with_power=True)
-    return True
-
-
-def outage(context: FaultContext) -> bool:
-    machine = context.victim()
-    machine.stays_down = True
-    machine.stop(with_power=True)
-
-    def repair() -> None:
-        machine.stays_down = False
-        machine.start()
-
-    context.mend_after(int(context.profile.tick_us * 25 * context.rng.random()), repair)
-    return True
-
-
-def kill_at_effect(context: FaultContext) -> bool:
-    process = context.ensemble.process(context.victim().number)
-    if process is not None:
-        process.calls_left = context.rng.randrange(CALLS_MAX)
-    return process is not None
-
-
-def pause(context: FaultContext) -> bool:
-    process = context.ensemble.process(context.victim().number)
-    if process is not None:
-        process.pause(context.ticks(3 * context.profile.sync_limit))
-    return process is not None
-
-
-def wall_jump(context: FaultContext) -> bool:
-    context.victim().wall_offset_ms += context.rng.choice((-1, 1)) * context.rng.choice(
-        (50, 5_000, 3_600_000, 10 * YEAR_MS)
-    )
-    return True
-
-
-def wrong_tree(context: FaultContext) -> bool:
+def wrong_tree(context: EnsembleFaultContext) -> bool:
     possible = [process for process in context.ensemble.processes if _may_become_wrong(context, process)]
     if not possible:
         return False
@@ -100,14 +43,14 @@ def wrong_tree(context: FaultContext) -> bool:
     return True
 
 
-def _may_become_wrong(context: FaultContext, process: MemberProcess) -> bool:
+def _may_become_wrong(context: EnsembleFaultContext, process: MemberProcess) -> bool:
     tree = process.member.tree
     again = tree.applied in process.member.check.repaired  # that is the end of a member, by its own rules
     may = not again and not is_spoiled(tree) and tree.cursor is None
     return may and context.losses.may_be_wrong(process.machine)
 
 
-def race(context: FaultContext) -> bool:
+def race(context: EnsembleFaultContext) -> bool:
     processes = context.ensemble.processes
     rng = Random(context.rng.getrandbits(64))
 
@@ -122,25 +65,25 @@ def race(context: FaultContext) -> bool:
     return bool(processes)
 
 
-def _ends(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+def _ends(context: EnsembleFaultContext, process: MemberProcess, rng: Random) -> None:
     process.calls_left = rng.randrange(CALLS_MAX)
 
 
-def _loses_power(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+def _loses_power(context: EnsembleFaultContext, process: MemberProcess, rng: Random) -> None:
     process.machine.disk.crash_after(rng.randrange(1, 12))
 
 
-def _stands_still(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+def _stands_still(context: EnsembleFaultContext, process: MemberProcess, rng: Random) -> None:
     process.pause(int(context.profile.tick_us * 2 * context.profile.init_limit * rng.random() ** 2))
 
 
-def _loses_a_connection(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+def _loses_a_connection(context: EnsembleFaultContext, process: MemberProcess, rng: Random) -> None:
     other = rng.choice([sid for sid in context.profile.sids if sid != process.sid])
     delay = int(context.profile.latency_us * 4 * rng.random())
     process.later(delay, process.links.break_off_all, other)
 
 
-def _is_cut_off_from_one(context: FaultContext, process: MemberProcess, rng: Random) -> None:
+def _is_cut_off_from_one(context: EnsembleFaultContext, process: MemberProcess, rng: Random) -> None:
     other = rng.choice([sid for sid in context.profile.sids if sid != process.sid])
     block(context, [(process.sid, other), (other, process.sid)])
 
@@ -148,14 +91,7 @@ def _is_cut_off_from_one(context: FaultContext, process: MemberProcess, rng: Ran
 _ACCIDENTS: Final = (_ends, _loses_power, _stands_still, _loses_a_connection, _is_cut_off_from_one)
 
 
-PROCESS_FAULTS: Final[Mapping[str, Cause]] = {
-    "kill": kill,
-    "power": power,
-    "blackout": blackout,
-    "outage": outage,
-    "kill_at_effect": kill_at_effect,
-    "pause": pause,
-    "wall_jump": wall_jump,
+MEMBER_FAULTS: Final[Mapping[str, Cause]] = {
     "wrong_tree": wrong_tree,
     "race": race,
 }

@@ -26,12 +26,12 @@ from zab.member.membership.reconfiguring import ENSEMBLE, quorum_of, servers
 from zab.member.settings.zoo_cfg import Config
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.faults.context import Cause, FaultContext
+from zab.simulator.ensemble.faults.context import Cause, EnsembleFaultContext
 
 _ANY_VERSION: Final = -1
 
 
-def reconfigure_all(context: FaultContext) -> bool:
+def reconfigure_all(context: EnsembleFaultContext) -> bool:
     leader = context.ensemble.leader
     if leader is None or not leader.member.serving:
         return False
@@ -47,7 +47,7 @@ def reconfigure_all(context: FaultContext) -> bool:
     return True
 
 
-def may_be_next(context: FaultContext, ensemble: Ensemble) -> bool:
+def may_be_next(context: EnsembleFaultContext, ensemble: Ensemble) -> bool:
     """Whether the ensemble may be asked for this, by what may be lost. If so, it counts there from now on."""
     asked = Membership(BEFORE_ALL, quorum_of(ensemble), servers(ensemble.servers))
     may = context.losses.may_ask_for(asked.quorum)
@@ -80,7 +80,7 @@ def line_of(sid: int, role: str) -> str:
     return f"server.{sid}=10.0.0.{sid}:2888:3888:{role};2181"
 
 
-def install(context: FaultContext) -> bool:
+def install(context: EnsembleFaultContext) -> bool:
     rng, configurations = context.rng, context.ensemble.observer.configurations
     machine = context.victim()
     removed = [sid for sid in context.profile.sids if sid not in configurations.newest.servers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from random import Random
 
 from datatree.log.zxid import BEFORE_ALL
@@ -17,23 +18,32 @@ from zab.simulator.ensemble.members.machine import MemberMachine
 from zab.simulator.ensemble.members.observer import Observer
 from zab.simulator.ensemble.members.process import MemberProcess
 from zab.simulator.ensemble.members.profile import Profile
-from zab.simulator.world.machine import World
-from zab.simulator.world.network import Network
+from zab.simulator.world.cluster import Cluster
+from zab.simulator.world.machine import Machine, World
+from zab.simulator.world.network import Network, Pair
 from zab.simulator.world.schedule import Schedule
 from zab.simulator.world.trace import Trace
 from zab.wire.handshake import SECRET_BYTES_MIN, Secret
 
 
-class Ensemble:
-    """See the module."""
+class Ensemble(Cluster):
+    """The members of one run."""
+
+    machines: dict[ServerId, MemberMachine]
 
     def __init__(self, profile: Profile, schedule: Schedule, trace: Trace, observer: Observer) -> None:
-        self.profile = profile
-        self.schedule = schedule
-        self.trace = trace
-        self.observer = observer
         rng = Random(f"{profile.seed}/network")
-        self.network = Network(schedule, rng, profile.latency_us, profile.jitter_us)
+        super().__init__(
+            schedule,
+            Network(schedule, rng, profile.latency_us, profile.jitter_us),
+            trace,
+            tick_us=profile.tick_us,
+            patience_ticks=profile.sync_limit,
+            disk_us=profile.disk_us,
+            is_merciless=profile.is_merciless,
+        )
+        self.profile = profile
+        self.observer = observer
         self._secret = Secret(Random(f"{profile.seed}/secret").randbytes(SECRET_BYTES_MIN))
         self.overheard: deque[bytes] = deque(maxlen=OVERHEARD_MAX)
         """What members said in handshakes."""
@@ -83,3 +93,18 @@ class Ensemble:
         """The one that serves as leader; of two, the one of the later epoch."""
         leading = [process for process in self.processes if process.peer.leading is not None and process.peer.serving]
         return max(leading, key=lambda process: process.peer.epoch, default=None)
+
+    @property
+    def at_stake(self) -> Machine | None:
+        """The leader's machine."""
+        return None if self.leader is None else self.leader.machine
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.observer.count(what, number)
+
+    def cut_for_long(self, pairs: Iterable[Pair]) -> None:
+        """Election connections that are still cut are given up, without a word to the other side."""
+        for one, two in pairs:
+            process = self.process(ServerId(one))
+            if process is not None and (one, two) in self.network.blocked:
+                process.election.break_off(ServerId(two), after_us=None)

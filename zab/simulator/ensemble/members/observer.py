@@ -10,8 +10,7 @@ It keeps what concerns members (what concerns clients is in `session_checker`):
     snapshots                       equal zxid, equal bytes: on every member
     observers                       whoever does not lead sends nobody what no quorum is known to have
     rollbacks                       a leader counts nobody who has less than it has acknowledged to that leader
-    sessions                        a leader proposes the end of a session only after its full timeout without input
-                                    that was processed
+    sessions                        a leader ends none before its timeout (`session_timeouts`)
     whole state                     now and then, and at the end: each tree against the model, znode by znode
 
 and counts what happened, so that a test can see that runs reach what they are for.
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from attrs import define
 
@@ -31,15 +29,13 @@ from datatree.log.zxid import BEFORE_ALL, counter_of
 from datatree.recovery.recovered import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
-from zab.member.clients.connection import Stage
-from zab.member.clients.events import ClientBytes
 from zab.member.events import Input
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership
 from zab.protocol.roles import Leading
 from zab.protocol.states import BROADCAST, LEADING
-from zab.quorum.ids import NO_LINK, ServerId
+from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Quorum
 from zab.simulator.ensemble.judges.configurations import Configurations
 from zab.simulator.ensemble.judges.history import History
@@ -47,6 +43,7 @@ from zab.simulator.ensemble.judges.linearizability import demand_linearizability
 from zab.simulator.ensemble.judges.model import Model
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.process import MemberProcess
+from zab.simulator.ensemble.members.session_timeouts import SessionTimeouts
 from zab.simulator.ensemble.members.spoiled import is_spoiled
 from zab.simulator.world.verdict import SafetyError
 
@@ -66,15 +63,6 @@ class Promises:
     """Where its log ended, durably, when its process ended."""
     lost: int = 0
     """The same, before it was wiped: that counted once."""
-
-
-@define
-class Heard:
-    """What a leader has heard of sessions: by its monotonic clock."""
-
-    since: int
-    """When it began to serve: every session has its full timeout from there."""
-    at: dict[int, int]
 
 
 class Observer:
@@ -99,10 +87,8 @@ class Observer:
         self._digests: dict[int, int] = {}
         self.spoiled_by: set[int] = set()
         """What the digest of a tree is higher by that was made wrong on purpose."""
-        self.ended_by_hand: set[int] = set()
-        """Sessions that a leader was told to end, whether they were silent or not."""
         self._snapshots: dict[int, bytes] = {}
-        self._heard: dict[MemberProcess, Heard] = {}
+        self.timeouts = SessionTimeouts(self.counts)
         self._acknowledged: dict[MemberProcess, tuple[Leading, dict[int, int]]] = {}
         """What learners have acknowledged to a leader, as long as it is one."""
 
@@ -119,11 +105,10 @@ class Observer:
             self._initial,
             self._digests,
             self._snapshots,
-            self._heard,
             self._acknowledged,
-            self.ended_by_hand,
         ):
             judged.clear()
+        self.timeouts.begin_lineage()
         for sid, promises in self._promises.items():
             # What was promised of epochs stays, where the history is not lost (B8 restored members).
             self._promises[sid] = Promises(accepted_epoch=promises.accepted_epoch if history.primaries else 0)
@@ -144,6 +129,9 @@ class Observer:
         self.configurations = Configurations(of_files)
         self._process = process
         self._promises = {sid: Promises() for sid in sids}
+
+    def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None:
+        self.timeouts.turn_begins(process, inputs)
 
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] += number
@@ -199,7 +187,7 @@ class Observer:
         """Its process is gone; its disk is as it was."""
         self._promises[process.sid].durable = 0 if self.is_over(process) else process.durable
         self._over.discard(process)
-        self._heard.pop(process, None)
+        self.timeouts.process_stopped(process)
         self._acknowledged.pop(process, None)
         self.count("power lost" if with_power else "killed")
 
@@ -251,7 +239,7 @@ class Observer:
                     self.history.deliver(process.sid, batch)
                     process.delivered.append(batch.zxid)
             elif kind is ev.MemberMessage:
-                self._heard_behind_another(process, effect)  # type: ignore[arg-type]
+                self.timeouts.heard_behind_another(process, effect)  # type: ignore[arg-type]
             elif kind is ev.MarkMoved:
                 self._mark_moved(process, effect.zxid)  # type: ignore[union-attr]
             elif kind is ev.RoleChanged:
@@ -335,20 +323,17 @@ class Observer:
 
     def _broadcast(self, process: MemberProcess, effect: ev.AppendBatches) -> None:
         name = process.sid, process.machine.starts_count
-        now = process.member.now
         for batch in effect.batches:
             before = process.peer.history.floor(batch.first - 1)
             assert before is not None
-            heard = self._heard.get(process)
-            if heard is None:
-                heard = self._heard[process] = Heard(now, {})
+            self.timeouts.leads(process)
             for txn in self.history.broadcast(name, batch, before):
                 if txn.type == -10:
-                    heard.at[txn.session] = now
+                    self.timeouts.begins(process, txn.session)
                 elif txn.type == -11:
                     self.history.ending.add(txn.session)
                     if txn.cxid == 0:
-                        self._expires(process, heard, txn.session)
+                        self.timeouts.expires(process, txn.session, self.history.model)
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
         if zxid <= self.history.beginning:
@@ -373,53 +358,6 @@ class Observer:
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)
 
-    # -------------------------------------------------------------------------------------------------------- sessions
-
-    def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None:
-        """What a leader is about to hear of sessions."""
-        heard = self._heard.get(process)
-        if heard is None:
-            return
-        sessions: list[Any] = []
-        for event in inputs:
-            if isinstance(event, ClientBytes):
-                connection = event.connection
-                if connection.stage is Stage.SERVED and not connection.closing:
-                    sessions.append(connection.session)
-            elif isinstance(event, ev.MessageReceived):
-                message = event.message
-                if isinstance(message, msg.Ping):
-                    if event.link in process.peer.learners:
-                        sessions += (session for session, _ in message.touched)
-                elif isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
-                    sessions.append(message.session)
-        tracker = process.member.sessions.tracker
-        if sessions and tracker is not None:
-            now = process.machine.now_ms
-            # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
-            heard.at.update((session, now) for session in sessions if tracker.is_alive(session))
-
-    def _heard_behind_another(self, process: MemberProcess, effect: ev.MemberMessage) -> None:
-        """What the leader's member is told of an observer's session. Touches come with the master's own."""
-        heard, tracker = self._heard.get(process), process.member.sessions.tracker
-        message = effect.message
-        if heard is None or tracker is None or effect.behind == NO_LINK or not isinstance(message, msg.Revalidate):
-            return
-        if tracker.is_alive(message.session):  # type: ignore[arg-type]
-            heard.at[message.session] = process.machine.now_ms
-
-    def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
-        """A leader ends a session that was silent for too long, as it says."""
-        if session in self.ended_by_hand:
-            return
-        now = process.member.now
-        timeout_ms = self.history.model.sessions.get(session, 0)
-        silent_ms = now - max(heard.since, heard.at.get(session, heard.since))
-        if silent_ms < timeout_ms:
-            reason = f"leader {process.sid} ends {session:#x} after {silent_ms} ms, its timeout is {timeout_ms} ms"
-            raise SafetyError(_TIMEOUT, reason)
-        self.counts["sessions timed out"] += 1
-
     # ----------------------------------------------------------------------------------------------------------- trees
 
     def turn_ended(self, process: MemberProcess) -> None:
@@ -437,11 +375,7 @@ class Observer:
                 self.counts["batches applied beside the turns"] += 1
                 assert member.digests.find(member.applied) is not None
             delivered.popleft()
-        leads = member.serving and member.peer.leading is not None
-        if leads and process not in self._heard:
-            self._heard[process] = Heard(member.now, {})
-        elif not leads and process in self._heard:
-            del self._heard[process]
+        self.timeouts.turn_ended(process)
 
     def _digest(self, process: MemberProcess, zxid: int, tree: DataTree) -> None:
         self._compare_digest(process, zxid, tree.digest)
@@ -498,7 +432,6 @@ def _shown(numbers: tuple[int, ...]) -> str:
     return "(" + ", ".join(f"{number:#x}" for number in numbers) + ")"
 
 
-_TIMEOUT = "sessions expire only after their timeout"
 _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",

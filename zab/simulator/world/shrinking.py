@@ -1,6 +1,6 @@
 """A run that fails, made as short as it can be while it still fails in the same way.
 
-    shrink(seed, scope) -> Shrunk | None
+    shrink(play) -> Shrunk | None       `play` makes a run of a part
 
 Delta debugging, over what `Kept` says of a run: how long things go wrong, which faults happen, which clients take part,
 and which requests they ask for. A part is taken where the run fails with the same sentence without the rest, and no
@@ -10,7 +10,7 @@ later, in ticks. One after the other, until nothing can be left out any more, or
 2  faults, then requests: halves, quarters, … are left out (`minimal`)
 3  clients, one at a time
 
-It is deterministic: the same code, seed and scope lead to the same part.
+It is deterministic: the same code and the same runs lead to the same part.
 
 Reference: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002; `minimal` reduces to
 complements only, since half of a run seldom fails.
@@ -22,13 +22,13 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from zab.simulator.ensemble.faults.faults import Happened
-from zab.simulator.ensemble.scope import WHOLE, Kept, Scope
-from zab.simulator.ensemble.simulation import Simulation
+from zab.simulator.world.faults import Happened
+from zab.simulator.world.scope import Kept
+from zab.simulator.world.simulation import Simulation
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 __all__ = ["EVENTS_MAX", "Shrunk", "minimal", "sentence", "shrink"]
@@ -37,13 +37,15 @@ EVENTS_MAX: Final = 2_000_000
 """Of all runs that are tried together; a minute or so."""
 
 Item = TypeVar("Item")
+Play: TypeAlias = Callable[[Kept | None, Sequence[Happened], int | None], Simulation]
+"""Makes a run: the part that is kept of it, the faults of the whole one, and until when it may go on."""
 
 
 @attrs.frozen
 class Shrunk:
     """The shortest part that was found, and the whole run beside it."""
 
-    scope: Scope
+    kept: Kept
     error: Exception
     """How that part fails."""
     events_count: int
@@ -74,46 +76,43 @@ class _Tried(AbstractContextManager["_Tried"]):
 
     @property
     def events_count(self) -> int:
-        return self.simulation.schedule.count
+        return self.simulation.cluster.schedule.count
 
     @property
     def end_us(self) -> int:
         """The end of the tick in which it failed."""
-        tick_us = self.simulation.profile.tick_us
-        return -(-self.simulation.schedule.now // tick_us) * tick_us
+        tick_us = self.simulation.cluster.tick_us
+        return -(-self.simulation.cluster.schedule.now // tick_us) * tick_us
 
 
-def _tried(seed: int, scope: Scope, happened: Sequence[Happened] = (), end_us: int | None = None) -> _Tried:
-    with _Tried(Simulation(seed, scope=scope, happened=happened, end_us=end_us)) as tried:
-        tried.simulation.run()
+def _tried(simulation: Simulation) -> _Tried:
+    with _Tried(simulation) as tried:
+        simulation.run()
     return tried
 
 
-def shrink(seed: int, scope: Scope = WHOLE, events_max: int = EVENTS_MAX) -> Shrunk | None:
+def shrink(play: Play, events_max: int = EVENTS_MAX) -> Shrunk | None:
     """The shortest part of this run that fails as it does; None if the run does not fail."""
-    assert scope.kept is None
-    whole = _tried(seed, scope)
-    return None if whole.error is None else _Shrinking(seed, scope, whole, events_max).shrink()
+    whole = _tried(play(None, (), None))
+    return None if whole.error is None else _Shrinking(play, whole, events_max).shrink()
 
 
 class _Shrinking:
     """The search, and how far it has come."""
 
-    def __init__(self, seed: int, scope: Scope, whole: _Tried, events_max: int) -> None:
+    def __init__(self, play: Play, whole: _Tried, events_max: int) -> None:
         assert whole.error is not None
-        self._seed = seed
-        self._scope = scope
+        self._play = play
         self._whole = whole
         self._sentence = sentence(whole.error)
         self._happened = whole.simulation.faults.happened
         self._events_left = events_max
         self._runs_count = 0
         self._best = whole
-        profile = whole.simulation.profile
         self._kept = Kept(
-            profile.fault_ticks,
+            whole.simulation.fault_ticks,
             tuple(range(1, len(self._happened) + 1)),
-            {-client.number: tuple(range(1, client.wishes_count + 1)) for client in whole.simulation.clients},
+            {client: tuple(range(1, count + 1)) for client, count in whole.simulation.requests.items()},
         )
 
     def shrink(self) -> Shrunk:
@@ -126,7 +125,7 @@ class _Shrinking:
             self._shrink_requests()
         assert self._best.error is not None
         return Shrunk(
-            attrs.evolve(self._scope, kept=self._kept),
+            self._kept,
             self._best.error,
             self._best.events_count,
             self._whole.events_count,
@@ -140,7 +139,7 @@ class _Shrinking:
         if self._events_left <= 0:
             return False
         end_us = self._best.end_us
-        tried = _tried(self._seed, attrs.evolve(self._scope, kept=kept), self._happened, end_us)
+        tried = _tried(self._play(kept, self._happened, end_us))
         self._runs_count += 1
         self._events_left -= tried.events_count
         fails = tried.error is not None and sentence(tried.error) == self._sentence and tried.end_us <= end_us
@@ -150,7 +149,7 @@ class _Shrinking:
 
     def _shrink_length(self) -> None:
         """To where it fails, then to half of that, and so on."""
-        ticks = min(self._kept.ticks, self._best.end_us // self._best.simulation.profile.tick_us)
+        ticks = min(self._kept.ticks, self._best.end_us // self._best.simulation.cluster.tick_us)
         while ticks < self._kept.ticks and self._fails(attrs.evolve(self._kept, ticks=ticks)):
             ticks //= 2
 
