@@ -100,7 +100,7 @@ def forget_the_renewal(patch: Patch) -> None:
 
 
 VARIANTS: dict[Variant, int] = {
-    send_what_is_not_committed: 1,
+    send_what_is_not_committed: 10,
     cut_what_is_not_known_here: 155,
     serve_before_the_leader_knows: 23,
     forget_the_renewal: 6,
