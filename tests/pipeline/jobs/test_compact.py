@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,9 +18,10 @@ from tests.pipeline.jobs.test_verify import ensemble, history, logs, member
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.jobs.compact import COLUMNS, Compacted, compact, compact_with, write_here
+from zab.pipeline.jobs.compact import COLUMNS, Compacted, WriteTask, _Writing, compact, compact_with, write_here
 from zab.pipeline.jobs.compact_output import Output, partition
 from zab.pipeline.places import Place
+from zab.pipeline.reading.planning import Task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -327,3 +329,31 @@ def test_spark_writes_and_reads_the_same_rows_as_the_logs_have(spark: SparkSessi
     assert compact(spark, named, out)[0].rows == 0
     with pytest.raises(PipelineError, match="does not exist"):
         compact(spark, str(tmp_path / "none"), out)
+
+
+def rows_of(*rows: tuple[int, int]) -> pa.RecordBatch:
+    """(counter of the zxid, day after 1970) of each row."""
+    times = [1000 * 86_400_000 * day for _, day in rows]
+    columns = [pa.array([1 << 32 | counter for counter, _ in rows]), pa.array(times, pa.timestamp("us", tz="UTC"))]
+    return pa.record_batch(columns, names=["zxid", "time"])
+
+
+def writing(tmp_path: Path) -> _Writing:
+    return _Writing(WriteTask("e", Task(), Place("", str(tmp_path))))
+
+
+def test_a_multi_is_one_transaction_and_each_day_has_its_file(tmp_path: Path) -> None:
+    run = writing(tmp_path)
+    run.add(rows_of((1, 0), (2, 0), (2, 0), (3, 1)))
+    run.finish()
+    assert (run.report.transactions, run.report.runs) == (3, [(1 << 32 | 1, 1 << 32 | 3)])
+    assert {part.day: part.rows for part in run.report.parts} == {"1970-01-01": 3, "1970-01-02": 1}
+
+
+def test_few_files_are_open_at_once(tmp_path: Path) -> None:
+    run = writing(tmp_path)
+    for day in range(40):
+        run.add(rows_of((day + 1, day)))
+        assert len(run._open) <= 16
+    run.finish()
+    assert sum(part.rows for part in run.report.parts) == 40

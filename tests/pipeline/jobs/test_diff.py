@@ -18,7 +18,7 @@ from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.txn_rows import moment, znode_frame
 from tests.rigs.zab_server import zab_servers
 from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
-from zab.pipeline.jobs.diff import DIFF, Change, lines_of_creations, lines_of_deletions
+from zab.pipeline.jobs.diff import DIFF, Change, _can_say, lines_of_creations, lines_of_deletions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,6 +104,11 @@ def test_what_ends_by_itself_is_deleted_with_its_parent() -> None:
         *("zab delete -- /p/ttl/mine", "zab delete -- /p/ttl", "zab delete -- /p/mine", "zab delete -- /p"),
         *("# /p-q/mine: gone then, and it ends with session 0x12", "# /: gone then, and it ends with session 0x12"),
     ]
+
+
+def test_an_escaped_acl_is_not_what_the_command_takes() -> None:
+    assert _can_say("digest:ann:r,world:anyone:cdrwa")
+    assert not any(map(_can_say, ("", r"digest:a\\b:r", "world:anyone:63")))
 
 
 def test_notes_stay_on_their_line() -> None:
