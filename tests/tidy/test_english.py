@@ -61,7 +61,7 @@ LEFT: Final = {
     "zab/cli/znodes/": 0,
     "zab/client/": 0,
     "zab/jute/": 0,
-    "zab/operations/": 33,
+    "zab/operations/": 2,
     "zab/pipeline/": 0,
     "zab/protocol/": 0,
     "zab/quorum/": 0,

@@ -1,1 +1,1 @@
-"""What is asked of running members, and of the machine of one: for status, checks, backups and support."""
+"""Queries running members, and the machine of one: for status, checks, backups and support."""

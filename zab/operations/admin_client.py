@@ -1,4 +1,4 @@
-"""The admin port of a member, asked over HTTP or HTTPS.
+"""A client for the admin port of a member, over HTTP or HTTPS.
 
     AdminPort("http://127.0.0.1:8080")      also host:port, and a path before the commands, which is /commands by itself
     port.tell("monitor", seconds)           the JSON of a command, with the headers of its answer
@@ -45,8 +45,8 @@ _STATUSES: Final = {
 
 
 class AdminError(Exception):
-    """No answer that can be used. status and headers: of HTTP; 0 without one. is_open: all was asked, so it may be
-    done."""
+    """There is no usable answer. status and headers: HTTP's; status 0 without an answer. is_open: the whole request was
+    sent, so it may have been executed."""
 
     def __init__(
         self, reason: str, status: int = 0, *, headers: Mapping[str, str] = MappingProxyType({}), is_open: bool = False
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 @frozen
 class AdminPort:
-    """One of them. authorization: `user:password` of the scheme digest, or None."""
+    """The admin port of one member. authorization: `user:password` of the scheme digest, or None."""
 
     host: str
     port: int
@@ -83,16 +83,16 @@ class AdminPort:
         return self._told(command, self.said(command, seconds, **parameters))
 
     def said(self, command: str, seconds: float, **parameters: str) -> Told:
-        """The JSON of a command, also where it says an error."""
+        """The JSON answer to a command, even if it reports an error."""
         return self._object(command, self.read(command, seconds, **parameters))
 
     def send(self, command: str, path: str, seconds: float) -> Told:
-        """Send a file to a command; its JSON. Raises OSError of the file, too."""
+        """Send a file to a command; returns its JSON answer. Also raises OSError of the file."""
         with open(path, "rb") as file:
             return self._post(command, seconds, {}, file)
 
     def ask(self, command: str, seconds: float) -> Told:
-        """What a command that takes a file says before it comes; nothing is done."""
+        """What a command that takes a file answers before the file is sent; nothing is executed."""
         return self._post(command, seconds, {"ask": "true"}, io.BytesIO())
 
     def _post(self, command: str, seconds: float, parameters: Mapping[str, str], body: BinaryIO) -> Told:
@@ -122,7 +122,8 @@ class AdminPort:
             return Told(body, headers)
 
     def stream(self, command: str, path: str, seconds: float, **parameters: str) -> Mapping[str, str]:
-        """Write an answer to a new file, for its owner alone; the headers. Raises OSError of the file, too."""
+        """Write an answer to a new file that only its owner can read; returns the headers. Also raises OSError of the
+        file."""
         with self._asked(command, seconds, parameters) as (response, headers):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -137,7 +138,7 @@ class AdminPort:
 
 
 class _Asked:
-    """One request. What goes wrong until its end is an `AdminError`."""
+    """One request. Any failure before its end is an `AdminError`."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class _Asked:
         parameters: Mapping[str, str],
         body: BinaryIO | None = None,
     ) -> None:
-        """`body`: what is sent along; then the method is POST."""
+        """`body` is the request's body; the method is then POST."""
         self._port = port
         self._body = body
         self._command = command
@@ -181,7 +182,7 @@ class _Asked:
             return
         headers["Content-Length"] = str(self._body.seek(0, os.SEEK_END))
         self._body.seek(0)
-        # Who refuses a body does not read all of it: his answer is there nevertheless.
+        # A server that refuses a body does not read all of it, but its answer is there.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request("POST", self._path, body=self._body, headers=headers)
 

@@ -1,6 +1,6 @@
-"""Asks every member what it says of itself, all at once: who does not answer delays nobody.
+"""Queries the status of all members at the same time: one that does not answer delays no other.
 
-    ensemble_in_force(open_client, seconds)     what /zookeeper/config has; None where it cannot be had in time
+    ensemble_in_force(open_client, seconds)     the contents of /zookeeper/config; None if it cannot be read in time
     targets_of(...)                             the members: those that are named, and those of the configuration
     ask_all(targets, ...)                       an `Answer` of each, in their order
 
@@ -56,7 +56,7 @@ _NO_TIME: Final = "it does not answer in time"
 
 @frozen
 class Target:
-    """A member to ask. server: its client port, where it is known; admin: its admin port, where one is named."""
+    """A member to query. server: its client port, if known; admin: its admin port, if named."""
 
     server: Host | None
     server_id: int | None = None
@@ -110,7 +110,7 @@ def _client_host(host: str, client_host: str | None, client_port: int | None) ->
 
 
 async def _addresses(servers: Iterable[Host], seconds: float) -> dict[Host, frozenset[tuple[str, int]]]:
-    """What each stands for; of a name that cannot be resolved, itself."""
+    """The addresses of each name; an unresolvable name stands for itself."""
     found: dict[Host, frozenset[tuple[str, int]]] = {}
 
     async def look_up(server: Host) -> None:
@@ -129,7 +129,8 @@ async def _addresses(servers: Iterable[Host], seconds: float) -> dict[Host, froz
 
 
 async def ask_all(targets: Sequence[Target], tls: Tls | None, seconds: float) -> list[Answer]:
-    """In the order of the targets. An admin port that says which member it is of stands in for its client port."""
+    """Merge answers in the order of the targets. The answer of an admin port that names its member replaces that of the
+    member's client port."""
     answers: dict[int, Answer] = {}
 
     async def ask_one(at: int, target: Target) -> None:
@@ -147,7 +148,7 @@ async def ask_all(targets: Sequence[Target], tls: Tls | None, seconds: float) ->
 
 
 def _joined(answers: list[Answer], targets: Sequence[Target]) -> list[Answer]:
-    """One answer of each member: what its admin port says counts before what its client port says."""
+    """The answer of one member: figures from its admin port take precedence over those from its client port."""
     told = {}
     for answer, target in zip(answers, targets, strict=True):
         if target.admin is not None and answer.is_reached and answer.server_id is not None:
@@ -187,7 +188,7 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
 
 
 def words_of(error: Exception) -> str:
-    """What is behind it: of several addresses that were tried, what the first of them said."""
+    """The cause of an error: if several addresses were tried, the first one's."""
     inner = error.__cause__
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]
@@ -206,7 +207,7 @@ def _own_id(text: str) -> int | None:
 
 
 async def certificate_days(server: Host, tls: Tls) -> float | None:
-    """Until the end of the certificate that a server shows, in days. Raises OSError."""
+    """How many days the certificate that a server presents is still valid. Raises OSError."""
     try:
         stream = await tcp(context_of(tls))(server)
         async with stream:
@@ -233,14 +234,14 @@ async def _over_http(admin: AdminPort, seconds: float) -> Answer:
 
 
 async def skew_of(admin: AdminPort, seconds: float) -> tuple[dict[str, Any], float | None]:
-    """The state of a member (`zabstate`), and how far its clock is ahead of ours. Raises AdminError."""
+    """The state of a member (`zabstate`), and how far its clock is ahead of this one. Raises AdminError."""
     before = time.time()
     state = await in_thread(partial(admin.tell, "zabstate", seconds))
     return state.value, _skew(state.headers.get("date"), before, time.time())
 
 
 def _skew(date: str | None, before: float, after: float) -> float | None:
-    """How far a clock is ahead that says this second between the two moments: nothing as long as it can be right."""
+    """How far a clock is ahead that showed this second between the two moments: 0 as long as it may be right."""
     try:
         said = parsedate_to_datetime(date or "").timestamp()
     except ValueError:
@@ -251,5 +252,5 @@ def _skew(date: str | None, before: float, after: float) -> float | None:
 
 
 async def in_thread(work: Any) -> Any:
-    """What blocks, and ends by itself: nobody waits for it who has no time any more."""
+    """Run a blocking call that ends by itself: it is abandoned when the time is over."""
     return await trio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -1,7 +1,7 @@
-"""Looks at what `zab doctor` judges: names, ports, disks, certificates. What it means:
+"""Examines what `zab doctor` judges: names, ports, disks, certificates. The verdicts are in
 `zab.operations.verdicts.checks`.
 
-Nothing is left behind: the file that is written to measure syncs is removed.
+The file that is written to measure syncs is removed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from zab.tls.stores import Store, StoreError, StoreKeys
 __all__ = ["SYNCS", "addresses_of", "days_of", "descriptors", "dial", "measured"]
 
 SYNCS: Final = 100
-"""How often a disk is written to and synced, with `WRITE_BYTES` each."""
+"""How often to write `WRITE_BYTES` to a disk and sync it."""
 WRITE_BYTES: Final = 4096
 _DAY_SECONDS: Final = 86400
 
 
 def descriptors() -> int:
-    """How many a server started here could have."""
+    """How many descriptors a server started here could have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, WANTED_MAX)
 
 
 async def addresses_of(host: str, seconds: float) -> frozenset[str] | str:
-    """What a name stands for, or why it stands for nothing."""
+    """The addresses of a name, or why it has none."""
     with trio.move_on_after(seconds):
         try:
             infos = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -63,7 +63,7 @@ async def dial(member: int, kind: str, host: str, port: int, seconds: float) -> 
 
 
 def measured(directory: str, *, syncs: int = SYNCS) -> Disk:
-    """Write and sync in a directory, which is there. Blocks."""
+    """Write to a directory, which exists, and sync. Blocks."""
     took: list[float] = []
     try:
         # It is `log.` for nobody: a member that runs there does not read it.
@@ -84,7 +84,7 @@ def measured(directory: str, *, syncs: int = SYNCS) -> Disk:
 
 
 def days_of(path: str, kind: str | None, password: str | None) -> float | str:
-    """Until the certificate in a key store ends, or why that cannot be said."""
+    """How many days the certificate in a key store is still valid, or why that is unknown."""
     keys = StoreKeys("the key store", "its password", "its type")
     try:
         certificate = Store(keys, path, kind, password or "").certificate()

@@ -1,4 +1,4 @@
-"""Where backups are kept: a directory on a disk, or in an object store (a URI that `zab.pipeline.places` takes).
+"""Where backups are stored: a directory on a disk, or in an object store (a URI that `zab.pipeline.places` accepts).
 
     open_store("/backup/zab")           or "s3://bucket/zab?region=…"
     store.put(name, data)               all or nothing, durable
@@ -33,14 +33,14 @@ _LOCK: Final = ".lock"
 
 
 class StoreUnusableError(Exception):
-    """Why it cannot be used, and what to do."""
+    """The store cannot be used; the text says why, and what to do."""
 
 
 class Store(Protocol):
-    """See the module."""
+    """A place for backups."""
 
     def names(self) -> list[str]:
-        """Of all files that are whole."""
+        """The names of all complete files."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -55,11 +55,11 @@ class Store(Protocol):
     def remove(self, name: str) -> None: ...
 
     def held(self) -> contextlib.AbstractContextManager[None]:
-        """While it is open nobody else writes, as far as that can be had."""
+        """While this is open, no other process writes, as far as the store can prevent it."""
 
 
 def open_store(text: str) -> Store:
-    """Nothing is made yet. Raises StoreUnusableError."""
+    """Open a store without creating anything. Raises StoreUnusableError."""
     if not _URI.match(text):
         return LocalStore(Path(text.removeprefix("file://")).expanduser().absolute())
     try:
@@ -74,7 +74,7 @@ def open_store(text: str) -> Store:
 
 
 class LocalStore:
-    """A directory; it and what is in it are for its owner alone."""
+    """A directory; only its owner can access it and its contents."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -109,7 +109,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _aside(self, name: str) -> Iterator[Any]:
-        """Written beside, synced, renamed, and the directory synced."""
+        """Write a temporary file, sync it, rename it, and sync the directory."""
         path = self._root / name
         self._make(path.parent)
         aside = path.with_name(path.name + _ASIDE)
@@ -156,7 +156,7 @@ def _sync(directory: Path) -> None:
 
 
 class ObjectStore:
-    """A prefix of an object store. Its errors have the store as their file."""
+    """A prefix in an object store. Errors name the store as their file."""
 
     def __init__(self, place: Any) -> None:
         self._place = place
@@ -166,7 +166,7 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """What goes wrong there says where."""
+        """Make errors in the block name the place."""
         try:
             yield
         except OSError as error:
@@ -184,7 +184,7 @@ class ObjectStore:
         return sorted(found)
 
     def exists(self, name: str) -> bool:
-        """Raises StoreUnusableError where it does not, and not even the bucket does."""
+        """Raises StoreUnusableError if neither the prefix nor the bucket exists."""
         with self._named():
             if self._at(name).kind() == "file":
                 return True
@@ -194,7 +194,7 @@ class ObjectStore:
         return False
 
     def _is_missing(self, bucket: str) -> bool:
-        """Of what the store does not show, nothing is known."""
+        """Nothing is known about files that the store does not list."""
         with contextlib.suppress(OSError):
             return not attrs.evolve(self._place, path=bucket).kind()
         return False
@@ -234,5 +234,5 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """An object store has no locks: whoever runs two at once is told in docs/how-to/back-up.md what comes of it."""
+        """Object stores have no locks: docs/how-to/back-up.md says what happens if two backups run at once."""
         yield

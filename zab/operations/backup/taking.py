@@ -2,9 +2,9 @@
 
     take(store, source, ...) -> Taken
 
-In this order, so that a crash between any two leaves a catalogue that is whole, and files that it names:
+The steps are in this order so that a crash between any two leaves a complete catalogue, and the files that it names:
 
-1. The log behind the end of the last backup, up to what the member has applied, is written as further files. A file
+1. The log after the end of the last backup, up to what the member has applied, is written as further files. A file
    that the catalogue names is never written again; what a crash left under the name of a new one is replaced.
 2. Where there is no snapshot yet, or it is older than `full_every_ms`, one is taken and written.
 3. The state is made of the files as they are in the store now, and its digest compared with what the member says.
@@ -39,15 +39,15 @@ from zab.operations.verdicts.catalogue import CATALOGUE, Backup, BackupFile, Cat
 __all__ = ["BackupError", "LogPage", "LogTooYoungError", "Source", "Taken", "catalogue_of", "prune", "take"]
 
 FILE_BYTES: Final = 64 << 20
-"""Of a file of the log, after which the next one begins."""
+"""The size at which a file of the log is full."""
 
 
 class BackupError(Exception):
-    """It cannot be done, and why. What was there before is as it was."""
+    """The backup failed; the text says why. Earlier backups are unchanged."""
 
 
 class LogTooYoungError(Exception):
-    """The log of the member begins after what is asked for. lineage: of its history, hexadecimal; None: not said."""
+    """The member's log begins after the requested position. lineage: of its history, hexadecimal; None if not known."""
 
     def __init__(self, reason: str = "", lineage: str | None = None) -> None:
         super().__init__(reason)
@@ -56,7 +56,7 @@ class LogTooYoungError(Exception):
 
 @frozen
 class LogPage:
-    """Batches behind a position, and up to which zxid there are more. digest: of the tree there; None: unknown."""
+    """Batches after a position, and up to which zxid there are more. digest: of the tree there; None if unknown."""
 
     lineage: bytes
     previous: Position
@@ -66,13 +66,13 @@ class LogPage:
 
 
 class Source(Protocol):
-    """A member."""
+    """The member that is backed up."""
 
     @property
     def name(self) -> str: ...
 
     def snapshot(self, path: str) -> int:
-        """Have one taken, and write it to a new file; its zxid."""
+        """Have the member take a snapshot, and write it to a new file; returns its zxid."""
 
     def log(self, after: int) -> LogPage:
         """Raises LogTooYoungError."""
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 @frozen
 class Taken:
-    """What became of it. backup: None where nothing has happened since the last one."""
+    """The result. backup: None if nothing has happened since the last one."""
 
     catalogue: Catalogue
     backup: Backup | None
@@ -90,7 +90,7 @@ class Taken:
 
 
 def catalogue_of(store: Store) -> Catalogue | None:
-    """None where there is none yet. Raises CatalogueError and OSError."""
+    """The catalogue, or None if there is none yet. Raises CatalogueError and OSError."""
     return Catalogue.load(store.read(CATALOGUE)) if store.exists(CATALOGUE) else None
 
 
@@ -115,7 +115,7 @@ def take(
     keep: int | None = None,
     keep_for_ms: int | None = None,
 ) -> Taken:
-    """See the module. Raises BackupError, StoreUnusableError, CatalogueError, OSError, and what the source raises."""
+    """Take a backup. Raises BackupError, StoreUnusableError, CatalogueError, OSError, and what the source raises."""
     with store.held(), tempfile.TemporaryDirectory(prefix="zab-backup-") as aside:
         old = catalogue_of(store)
         has_gap = False
@@ -147,7 +147,7 @@ def take(
 
 
 def _is_due(catalogue: Catalogue, now_ms: int, full_every_ms: int | None) -> bool:
-    """Whether the newest snapshot is too old: it is as old as the first backup that begins with it."""
+    """Whether the newest snapshot is too old: its age is that of the first backup that begins with it."""
     newest = catalogue.snapshot_of(catalogue.end)
     if newest is None:
         return True
@@ -156,7 +156,7 @@ def _is_due(catalogue: Catalogue, now_ms: int, full_every_ms: int | None) -> boo
 
 
 def _begun(store: Store, source: Source, aside: str, old: Catalogue | None) -> tuple[BackupFile, _Log]:
-    """A snapshot, and the log behind it."""
+    """A snapshot, and the log after it."""
     snapshot = _snapshot(store, source, aside, None if old is None else old.lineage)
     first = source.log(snapshot.last)
     if old is not None and first.lineage.hex() != old.lineage:
@@ -166,13 +166,13 @@ def _begun(store: Store, source: Source, aside: str, old: Catalogue | None) -> t
 
 def _elsewhere(lineage: str, found: str) -> BackupError:
     return BackupError(
-        f"the backups are of the history {lineage}, and the member has {found}: an ensemble that was "
+        f"the backups belong to the history {lineage}, and the member has {found}: an ensemble that was "
         "restored is a new one; name another directory for it"
     )
 
 
 def _snapshot(store: Store, source: Source, aside: str, lineage: str | None) -> BackupFile:
-    """`lineage`: of the backups that are there; one of another is not written beside them."""
+    """Refuse to write backups of a different lineage beside those of `lineage`."""
     path = os.path.join(aside, "snapshot")
     zxid = source.snapshot(path)
     try:
@@ -189,7 +189,7 @@ def _snapshot(store: Store, source: Source, aside: str, lineage: str | None) -> 
 
 
 def _log_after(store: Store, source: Source, aside: str, lineage: str, end: Position) -> _Log:
-    """Write the log behind a position to files, to the end of what the member has applied when it is asked first."""
+    """Write the log after a position to files, up to what the member had applied when it was first asked."""
     log = _Log(bytes.fromhex(lineage), end, [])
     upto: int | None = None
     while upto is None or log.end[0] < upto:
@@ -207,7 +207,7 @@ def _log_after(store: Store, source: Source, aside: str, lineage: str, end: Posi
 
 
 def _extended(store: Store, source: Source, aside: str, log: _Log, zxid: int) -> _Log:
-    """The log, at least up to a snapshot that was taken after it."""
+    """Write the log, at least up to a snapshot that was taken after it."""
     if log.end[0] >= zxid:
         return log
     more = _log_after(store, source, aside, log.lineage.hex(), log.end)
@@ -215,10 +215,10 @@ def _extended(store: Store, source: Source, aside: str, log: _Log, zxid: int) ->
 
 
 def _write_file(store: Store, source: Source, aside: str, log: _Log, page: LogPage, upto: int) -> None:
-    """One file: this page and those behind it, up to `FILE_BYTES` or to `upto`."""
+    """Write one file: this page and the following ones, up to `FILE_BYTES` or to `upto`."""
     batches = list(_batches(source, page, log.end, upto))
     if not batches:
-        raise BackupError(f"{source.name} sends nothing behind {log.end[0]:#x}, and says that there is more")
+        raise BackupError(f"{source.name} sends nothing after {log.end[0]:#x}, and says that there is more")
     first, before = batches[0].first, log.end
     path = os.path.join(aside, "log")
     seed = seed_of(first)
@@ -246,15 +246,15 @@ def _write_file(store: Store, source: Source, aside: str, log: _Log, page: LogPa
 
 
 def _batches(source: Source, page: LogPage, end: Position, upto: int) -> Iterator[Batch]:
-    """The batches of a page, each of which goes on from the one before."""
+    """The batches of a page, each of which must continue the previous one."""
     at, (zxid, chain) = 0, end
     while at < len(page.raw):
         try:
             batch = parse(page.raw, at)
         except BatchError as error:
-            raise BackupError(f"{source.name}: what it sends behind {zxid:#x} cannot be read: {error.reason}") from None
+            raise BackupError(f"{source.name}: what it sends after {zxid:#x} cannot be read: {error.reason}") from None
         if not follows(zxid, batch) or not continues(chain, batch):
-            raise BackupError(f"{source.name}: what it sends behind {zxid:#x} does not follow it")
+            raise BackupError(f"{source.name}: what it sends after {zxid:#x} does not follow it")
         if batch.zxid > upto:
             return
         yield batch
@@ -292,7 +292,7 @@ def _backup(store: Store, source: Source, catalogue: Catalogue, log: _Log, now_m
 
 
 def prune(store: Store, now_ms: int, *, keep: int | None, keep_for_ms: int | None) -> Taken:
-    """Retention alone. Raises BackupError, CatalogueError and OSError."""
+    """Apply retention only. Raises BackupError, CatalogueError and OSError."""
     with store.held():
         catalogue = catalogue_of(store)
         if catalogue is None:

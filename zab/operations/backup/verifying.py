@@ -1,4 +1,4 @@
-"""Reading backups back: the bytes of each file, and the state that they come to.
+"""Verifies backups: the bytes of each file, and the state that the files amount to.
 
     checked_files(store, files)             what is not as the catalogue says
     restored(store, catalogue, zxid)        what a member would find in the files of a backup (`examine`)
@@ -30,7 +30,7 @@ _PIECE_BYTES: Final = 4 << 20
 
 @frozen
 class Fault:
-    """Something that is not as it was written. name: of a file; empty: of the whole."""
+    """Something differs from what was written. name: of a file; empty for the whole backup."""
 
     name: str
     reason: str
@@ -62,7 +62,8 @@ def checked_files(store: Store, files: Iterable[BackupFile]) -> Iterator[Fault]:
 
 
 class _Files:
-    """`datatree.log.disk.Disk` on the files of one backup, to be read. Up to its zxid all is committed."""
+    """`datatree.log.disk.Disk` on the files of one backup, read-only. Everything up to the backup's zxid is
+    committed."""
 
     def __init__(self, store: Store, catalogue: Catalogue, backup: Backup) -> None:
         self._store = store
@@ -93,7 +94,7 @@ class _Files:
         return 0
 
     def forget_cached(self, path: str) -> None:
-        """There is nothing to forget."""
+        """No-op: there is no cache."""
 
     def open_append(self, path: str, *, create: bool, offset: int = 0) -> File:
         _refuse(path)
@@ -125,12 +126,12 @@ def _refuse(path: str) -> NoReturn:
 
 
 def restored(store: Store, catalogue: Catalogue, backup: Backup) -> Recovered:
-    """Raises OSError."""
+    """What a member would recover from the files. Raises OSError."""
     return examine(_Files(store, catalogue, backup))
 
 
 def fault_of(found: Recovered, backup: Backup) -> Fault | None:
-    """Why this is not the state of the backup; None: it is."""
+    """Why this is not the state of the backup, or None."""
     if found.damage:
         return Fault("", f"the state cannot be made of the files: {'; '.join(map(str, found.damage))}")
     if found.mismatch_zxid is not None:

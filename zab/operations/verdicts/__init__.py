@@ -1,1 +1,1 @@
-"""What keeps an ensemble well: what its members say made a verdict, checks, and what a backup holds. Pure."""
+"""Verdicts on the health of an ensemble: its status, checks, and the catalogue of backups. Pure."""

@@ -1,10 +1,10 @@
-"""What a member says of itself, out of the text or the JSON in which it says it.
+"""A member's figures, parsed from the text or JSON of its answer.
 
     of_mntr(text), of_srvr(text)    figures, under the names of `mntr` without `zk_`
-    of_monitor(value)               the same of the admin command `monitor`
-    refusal_of(text)                why the text has no figures; None: it has
+    of_monitor(value)               likewise from the admin command `monitor`
+    refusal_of(text)                why the text has no figures, or None
 
-What comes from a network may be anything: what is no figure is passed over.
+Input from a network may be anything: what is not a figure is ignored.
 
 Not here: who is asked, and how (`zab.operations.asking`).
 """
@@ -43,11 +43,11 @@ _LINES_OF_SRVR: Final = {
 
 @frozen
 class Answer:
-    """What one member said. `error` says why there are no figures; it is empty where there are some.
+    """The answer of one member. `error` says why there are no figures; it is empty if there are some.
 
-    server: as it was asked, `host:port`. waits: what it says that it waits for; empty: nothing. source: `mntr`, `srvr`,
-    `monitor`, or empty. days_left: of the certificate that it shows; None: it shows none. skew_seconds: how far its
-    clock is ahead of ours, within a second; None: it does not say.
+    server: as it was addressed, `host:port`. waits: what the member says it waits for, or empty. source: `mntr`,
+    `srvr`, `monitor`, or empty. days_left: of the certificate that it presents; None without one. skew_seconds: how far
+    its clock is ahead of this one, within a second; None if not known.
     """
 
     server: str
@@ -77,7 +77,7 @@ class Answer:
 
     @property
     def zxid(self) -> int | None:
-        """Up to which it has applied."""
+        """The zxid up to which it has applied."""
         return self.number("applied_zxid")
 
     def number(self, name: str) -> int | None:
@@ -121,7 +121,7 @@ def of_monitor(value: Any) -> dict[str, Figure]:
 
 
 def refusal_of(text: str) -> str | None:
-    """Why this answer to a word tells nothing."""
+    """Why this answer to a word has no figures."""
     if not text.strip():
         return "it says nothing"
     if _NOT_LISTED in text:
@@ -130,7 +130,7 @@ def refusal_of(text: str) -> str | None:
 
 
 def waits_for(text: str, figures: Figures) -> str:
-    """What a member waits for, by the line or by the figure that says it; empty where there is none."""
+    """What a member waits for, from the line or figure that tells it; empty if none does."""
     line = _WAITS.search(text)
     return line[1] if line is not None else str(figures.get("waits_for", ""))
 

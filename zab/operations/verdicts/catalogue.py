@@ -2,15 +2,15 @@
 
     catalogue.json              this
     version-1/snapshot.<zxid>   the tree at that zxid, as a member wrote it
-    version-1/log.<first zxid>  batches behind the end of the log before, as they are in the log of every member
+    version-1/log.<first zxid>  batches after the end of the previous file, as they are in every member's log
     version-1/committed         up to which zxid all of it is committed
 
 So the directory is one that `zab restore`, `zab log` and `zab pipeline` read as they read a member's. The files of the
 log follow one another, and a snapshot is a place to begin at. A *backup* is a moment whose state was verified: the
 newest snapshot at or below it, and the log from there on. Every moment between two backups can be had as well.
 
-Invariants: a file that the catalogue names is whole and never written again; no file goes that a kept backup needs;
-the newest backup is always kept. Text is JSON with a checksum over all of it.
+Invariants: a file that the catalogue names is whole and never written again; no file goes that a kept backup needs; the
+newest backup is always kept. Text is JSON with a checksum over all of it.
 
 Pure. Not here: where the files are (`zab.operations.backup.stores`), and whether they are what the catalogue says
 (`zab.operations.backup.verifying`).
@@ -33,12 +33,12 @@ _FORMAT: Final = 1
 
 
 class CatalogueError(Exception):
-    """It is no catalogue, or is not as it was written."""
+    """It is not a catalogue, or was changed since it was written."""
 
 
 @frozen
 class BackupFile:
-    """One file. name: below the directory. before: the zxid behind which its log begins; None: it is a snapshot. last:
+    """One file. name: below the directory. before: the zxid after which its log begins; None for a snapshot. last:
     where its log ends, or the zxid of the snapshot."""
 
     name: str
@@ -54,8 +54,8 @@ class BackupFile:
 
 @frozen
 class Backup:
-    """A moment. zxid: up to which it goes; digest: of the tree there; snapshot: the zxid of the one that it begins
-    with; time_ms: when it was taken; member: from whom."""
+    """A moment. zxid: its end; digest: of the tree there; snapshot: the zxid of the one that it begins with; time_ms:
+    when it was taken; member: the source."""
 
     zxid: int
     time_ms: int
@@ -68,7 +68,7 @@ class Backup:
 
 @frozen
 class Catalogue:
-    """Of one lineage. chain: of the history at the end of the log. Both lists are in the order of the history."""
+    """The backups of one lineage. chain: at the end of the log. Both lists are in the order of the history."""
 
     lineage: str
     end: int
@@ -82,7 +82,7 @@ class Catalogue:
 
     @classmethod
     def load(cls, data: bytes) -> Catalogue:
-        """Raises CatalogueError."""
+        """Parse a catalogue. Raises CatalogueError."""
         try:
             content: dict[str, Any] = json.loads(data)
             version, checksum = content.pop("format"), content.pop("checksum")
@@ -97,7 +97,7 @@ class Catalogue:
             raise CatalogueError("it is no catalogue of backups") from None
 
     def snapshot_of(self, zxid: int) -> BackupFile | None:
-        """The newest one at or below a zxid."""
+        """The newest backup at or below a zxid."""
         found = [each for each in self.files if each.is_snapshot and each.last <= zxid]
         return max(found, key=lambda each: each.last, default=None)
 
@@ -119,8 +119,8 @@ def needed(catalogue: Catalogue, backup: Backup) -> tuple[BackupFile, ...]:
 
 
 def kept(catalogue: Catalogue, now_ms: int, *, count: int | None, for_ms: int | None) -> tuple[Backup, ...]:
-    """The backups that retention keeps: the newest `count`, and those of the last `for_ms`; all, where neither is said.
-    The newest is always one of them."""
+    """The backups that retention keeps: the newest `count`, and those of the last `for_ms`; all, if neither is given.
+    The newest is always kept."""
     if count is None and for_ms is None:
         return catalogue.backups
     newest = catalogue.backups[-max(count or 1, 1) :]
@@ -129,7 +129,7 @@ def kept(catalogue: Catalogue, now_ms: int, *, count: int | None, for_ms: int | 
 
 
 def pruned(catalogue: Catalogue, backups: Iterable[Backup]) -> Catalogue:
-    """The catalogue with these backups alone, and the files that they need."""
+    """The catalogue reduced to these backups, and the files that they need."""
     left = tuple(backups)
     assert left or not catalogue.backups, "the newest backup is kept"
     names = {each.name for backup in left for each in needed(catalogue, backup)}

@@ -1,4 +1,4 @@
-"""The checks of `zab doctor`: what was found out about a member and its surroundings, and what that means.
+"""The checks of `zab doctor`: verdicts on what was measured about a member and its environment.
 
 Each function takes facts and gives `Check`s: a verdict in one sentence, and what to do. Nothing is looked at here.
 
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 SKEW_SECONDS_MAX: Final = 5.0
-"""Between two members: clocks are told in whole seconds."""
+"""Between two members: clocks are reported in whole seconds."""
 SYNC_MS_WARNING: Final = 50.0
 SYNC_MS_FAILED: Final = 1000.0
-"""Of the slowest in a hundred syncs: an election takes place when a leader is not heard for syncLimit ticks."""
+"""For the slowest of a hundred syncs: members elect when a leader is silent for syncLimit ticks."""
 DAYS_WARNING: Final = 14.0
 CONNECT_MS_WARNING: Final = 200.0
 
@@ -55,7 +55,7 @@ class Verdict(StrEnum):
 
 @frozen
 class Check:
-    """name: which check. subject: of what; empty: of the whole. action: what to do; empty: nothing."""
+    """name: which check. subject: what it is about; empty for the whole ensemble. action: what to do, or empty."""
 
     name: str
     verdict: Verdict
@@ -70,7 +70,7 @@ class Check:
 
 @frozen
 class Port:
-    """A port that was dialled. error: why it cannot be reached; empty: it was, in so many ms."""
+    """A port that was dialled. error: why it cannot be reached; empty if it was, within so many ms."""
 
     member: int
     kind: str
@@ -81,8 +81,8 @@ class Port:
 
 @frozen
 class View:
-    """What the admin server of one member says of the others. learners: who follows it, as a leader or master. member:
-    None where it does not say which one it is; then there is an error."""
+    """What one member's admin server says about the others. learners: the servers that follow it, as a leader or
+    master. member: None if it does not say which one it is; then there is an error."""
 
     member: int | None
     leader: int | None
@@ -92,7 +92,8 @@ class View:
 
 @frozen
 class Disk:
-    """A directory that was written to. syncs_ms: how long each sync took; free_bytes after it; error: it cannot be."""
+    """A directory that was written to. syncs_ms: how long each sync took; free_bytes afterwards; error: why it cannot
+    be used."""
 
     path: str
     syncs_ms: Sequence[float] = ()
@@ -110,7 +111,7 @@ def of_configuration(faults: Sequence[str], warnings: Sequence[str]) -> Iterator
 
 
 def of_names(own: int, addresses: Mapping[tuple[int, str], Collection[str] | str]) -> Iterator[Check]:
-    """addresses: of each member and each host of its, what that stands for, or why it stands for nothing."""
+    """addresses: for each member and each of its hosts, the addresses, or why there are none."""
     others = [found for (sid, _), found in addresses.items() if sid != own and not isinstance(found, str)]
     for (sid, host), found in sorted(addresses.items(), key=lambda item: item[0]):
         subject = f"server.{sid}"
@@ -130,7 +131,8 @@ def _is_loopback(address: str) -> bool:
 
 
 def of_ports(ports: Sequence[Port]) -> Iterator[Check]:
-    """A member may have several ports of a kind, at as many addresses: one that is reached is enough for the others."""
+    """A member may have several ports of a kind, at different addresses: one that is reachable makes the others
+    warnings."""
     reached = {(port.member, port.kind) for port in ports if not port.error}
     for port in ports:
         subject = f"server.{port.member}"
@@ -150,7 +152,7 @@ def of_ports(ports: Sequence[Port]) -> Iterator[Check]:
 
 
 def of_views(views: Sequence[View], members: Collection[int]) -> Iterator[Check]:
-    """What the members say of one another."""
+    """What the members say about one another."""
     told = [view for view in views if not view.error]
     for view in views:
         if view.error:
@@ -189,7 +191,7 @@ def _leader(sid: int | None) -> str:
 
 
 def of_clocks(skews: Mapping[str, float]) -> Iterator[Check]:
-    """skews: how far the clock of each is ahead of the one here, in seconds; the one here is 0."""
+    """skews: how far each clock is ahead of the one here, in seconds; the one here is 0."""
     if not skews:
         said = "no member says what time it is"
         yield Check("clocks", Verdict.SKIPPED, "", said, "name the admin ports with --admin")
@@ -207,7 +209,8 @@ def of_clocks(skews: Mapping[str, float]) -> Iterator[Check]:
 
 
 def of_limits(descriptors: int, for_clients: int, connections_max: int) -> Iterator[Check]:
-    """descriptors: that the process may have. for_clients: how many of them. connections_max: maxCnxns; 0: none."""
+    """descriptors: the process's limit. for_clients: how many of them are for clients. connections_max: maxCnxns; 0 for
+    none."""
     if connections_max > for_clients:
         said = f"maxCnxns is {connections_max}, and {descriptors} descriptors are enough for {for_clients} clients"
         action = "raise `ulimit -n` (LimitNOFILE= of systemd), or lower maxCnxns"
@@ -217,7 +220,7 @@ def of_limits(descriptors: int, for_clients: int, connections_max: int) -> Itera
 
 
 def of_disk(disk: Disk, low_bytes: int) -> Iterator[Check]:
-    """low_bytes: below so many a member takes its disk for nearly full."""
+    """low_bytes: below this, a member considers its disk nearly full."""
     if disk.error:
         yield Check("disk", Verdict.FAILED, disk.path, disk.error, "see who owns it, and how it is mounted")
         return
@@ -236,12 +239,12 @@ def of_disk(disk: Disk, low_bytes: int) -> Iterator[Check]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The least of these values that is not below so many of them."""
+    """The least of these values that is not below this share of them."""
     return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
 def of_certificates(days: Mapping[str, float | str]) -> Iterator[Check]:
-    """days: until the certificate in each store ends, or why it cannot be read."""
+    """days: how long the certificate in each store is valid, or why it cannot be read."""
     for path, left in days.items():
         if isinstance(left, str):
             yield Check("certificates", Verdict.FAILED, path, left, "see the file, and its password")

@@ -4,9 +4,9 @@
     Redactor(secrets, names).of(text)       a text without these secrets, and without what looks like one
     Redactor(secrets, names).of_value(value)  the same of what JSON holds: its texts, and nothing else of it
 
-A value is kept only if its key is known to hold no secret; comments go, since anything may stand in them. What is found
-in other texts by its form: the password in `digest:NAME:PASSWORD`, the identity of a digest ACL after its user, private
-keys, passwords in URLs, and what follows `password`, `secret` or `Authorization`.
+A value is kept only if its key is known to hold no secret; comments are removed, since they may contain anything. What
+is found in other texts by its form: the password in `digest:NAME:PASSWORD`, the identity of a digest ACL after its
+user, private keys, passwords in URLs, and what follows `password`, `secret` or `Authorization`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["LEFT_OUT", "Redactor", "redacted_configuration"]
 
 LEFT_OUT: Final = "(left out)"
 SECRET_CHARACTERS_MIN: Final = 4
-"""A secret that is shorter is in many words; it is left out where its key stands."""
+"""A shorter secret would match in many words; it is only removed where its key is."""
 
 _PATTERNS: Final = (
     # PEM; to the end, where the end is cut off.
@@ -45,7 +45,7 @@ _BESIDE_A_NAME: Final = re.compile(r"[^\w.]")
 
 
 def redacted_configuration(text: str, is_public: Callable[[str], bool]) -> str:
-    """One line for each entry, in its order. What cannot be read as a configuration is left out as a whole."""
+    """One line for each entry, in order. A text that cannot be read as a configuration is left out as a whole."""
     try:
         entries = parse_properties(text)
     except PropertiesError as error:
@@ -55,7 +55,7 @@ def redacted_configuration(text: str, is_public: Callable[[str], bool]) -> str:
 
 
 class Redactor:
-    """`secrets`: known ones, which go wherever they stand, but not out of one of the `names`, which are of keys."""
+    """`secrets` are known ones, which are removed everywhere except in the `names` of keys."""
 
     def __init__(self, secrets: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         known = {each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN}

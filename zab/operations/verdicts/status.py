@@ -2,11 +2,11 @@
 
     status_of(answers, ensemble) -> Status      members, quorum, alarms
 
-`answers` are those of all members that were asked; `ensemble` is the configuration in force, as `/zookeeper/config` has
-it, or None where nobody could be asked for it.
+`answers` are those of all members that were queried; `ensemble` is the configuration in force, from
+`/zookeeper/config`, or None if it could not be read.
 
-The lag of a learner is how many transactions it has not acknowledged, as the leader says; where the leader's figures
-do not have it, how many it has not applied, which is an estimate: the members are asked one after the other.
+The lag of a learner is how many transactions it has not acknowledged, as the leader says; where the leader's figures do
+not have it, how many it has not applied, which is an estimate: the members are asked one after the other.
 
 Every alarm has a bound with a name. Not here: who is asked.
 """
@@ -30,11 +30,11 @@ WARNING: Final = "warning"
 LAG_MAX: Final = 10_000
 """Transactions: docs/how-to/monitor.md has the same rule for Prometheus."""
 FSYNC_MS_MAX: Final = 50
-"""Of the average sync since the start."""
+"""The average sync since the start, in ms."""
 DAYS_MIN: Final = 14
-"""Of a certificate."""
+"""The remaining validity of a certificate, in days."""
 SHARE_MAX: Final = 0.85
-"""Of a limit."""
+"""The used share of a limit."""
 DISK_WITH_ROOM: Final = 2
 MAKE_ROOM: Final = "make room on that disk"
 _COUNTER: Final = 0xFFFF_FFFF
@@ -43,7 +43,7 @@ _LAG: Final = re.compile(r"(?:(\d+)_learner_lag|learner_lag_(\d+))")
 
 @frozen
 class Alarm:
-    """Something that somebody has to look at. server: of one member; empty: of the ensemble."""
+    """Something that an operator has to look at. server: of one member; empty for the ensemble."""
 
     severity: str
     name: str
@@ -54,7 +54,7 @@ class Alarm:
 
 @frozen
 class MemberStatus:
-    """One row. What is not known is None."""
+    """One row. Unknown values are None."""
 
     server: str
     member: int | None
@@ -73,7 +73,7 @@ class MemberStatus:
 
 @frozen
 class Status:
-    """quorum: (voters that take part, voters that are needed), where a leader says it."""
+    """quorum: (voters that take part, voters that are needed), if a leader reports it."""
 
     members: tuple[MemberStatus, ...]
     leader: str | None
@@ -150,8 +150,8 @@ def _quorum(leader: Answer | None) -> tuple[int, int] | None:
 
 
 def _unasked(answers: Sequence[Answer], ensemble: Ensemble | None) -> list[int]:
-    """The members of the configuration that none of the answers is from. One that does not say whose it is may be any
-    of them."""
+    """The members of the configuration from which there is no answer. An answer that does not name its member may come
+    from any of them."""
     asked = {answer.server_id for answer in answers}
     missing = sorted(set(() if ensemble is None else ensemble.servers) - asked)
     return missing if len(missing) > sum(answer.server_id is None for answer in answers) else []
@@ -230,7 +230,7 @@ def _of_member(answer: Answer) -> Iterator[Alarm]:
 
 
 def _of_unserved(answer: Answer) -> Alarm:
-    """Of a member that serves nobody, or readers alone: the alarm that names what it waits for."""
+    """The alarm for a member that serves no clients, or only readers, by what it waits for."""
     reason = answer.waits or answer.error or "it looks for a leader"
     if answer.state == "read-only":
         reason = f"it serves readers alone, in read-only mode: {reason}"
@@ -248,8 +248,8 @@ def _of_unserved(answer: Answer) -> Alarm:
 
 
 def _of_disks_elsewhere(leader: Answer | None, known: Sequence[Alarm]) -> Iterator[Alarm]:
-    """Of the members without room that the leader counts, those that do not say so themselves. A member whose disk is
-    full to the last has no link to the leader, and is not counted."""
+    """The members without room that the leader counts and that do not say so themselves. A member whose disk is
+    completely full has no link to the leader, and is not counted."""
     known_count = sum(alarm.name == "disk_full" and alarm.severity == WARNING for alarm in known)
     count = (0 if leader is None else leader.number("members_without_room") or 0) - known_count
     if count > 0:
@@ -278,7 +278,7 @@ _LIMITS: Final = (
     ("most_watches", "watch_limit", "watches of one connection", "maxWatchesPerConnection"),
     ("open_file_descriptor_count", "max_file_descriptor_count", "file descriptors", "ulimit -n"),
 )
-"""What is used, its limit, and what the two are called."""
+"""The figure for what is used, its limit, and their names."""
 
 
 def _of_limits(answer: Answer) -> Iterator[Alarm]:
