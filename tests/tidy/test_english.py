@@ -54,7 +54,7 @@ LEFT: Final = {
     "datatree/": 0,
     "docs/": 276,
     "session/": 0,
-    "tests/": 522,
+    "tests/": 470,
     "zab/": 559,
     "zab/cli/": 58,
     "zab/cli/pipeline/": 0,

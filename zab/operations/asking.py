@@ -86,7 +86,7 @@ async def ensemble_in_force(
 async def targets_of(
     servers: Iterable[Host], ensemble: Ensemble | None, admins: Sequence[AdminPort], seconds: float, *, with_tls: bool
 ) -> list[Target]:
-    """Each member once. Over TLS those that nobody named are left out: the configuration has their plain ports."""
+    """Each member once. Over TLS, only members that were named: the configuration lists their plain ports."""
     lines = {} if ensemble is None else ensemble.servers
     own = {sid: _client_host(line.host, line.client_host, line.client_port) for sid, line in lines.items()}
     addresses = await _addresses([*servers, *(host for host in own.values() if host is not None)], seconds)
