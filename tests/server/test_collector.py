@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from zab.server.server import GC_THRESHOLDS
+from zab.host.process.interpreter import GC_THRESHOLDS
 
 LOOKED_AT_MAX = 65_000
 """A little more than the thresholds say: a collection waits for the next instruction that allows it."""

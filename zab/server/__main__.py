@@ -14,31 +14,25 @@ cannot be bound."""
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
-import trio
 
-from zab.host.journal.journal import LEVELS, Journal, open_journal
-from zab.host.journal.rotating_file import RotatingFile
+from zab.host.journal.journal import LEVELS
 from zab.host.loop.loop import Loop
-from zab.host.process.failure import ServerFailedError
+from zab.host.process.interpreter import tune_interpreter
 from zab.host.process.refusal import refusal
-from zab.host.process.supervisor import Supervisor, supervisor_of
+from zab.host.process.run_service import USAGE_ERROR, Supervised, run_service
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.protocol.events import RoleChanged
 from zab.protocol.states import STATE_NAMES
 from zab.server.config_file import load
-from zab.server.server import serve, tune_interpreter
+from zab.server.server import serve
 
 PROGRAM = "python -m zab.server"
-USAGE_ERROR = 2
-
-journal = Journal("server")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,33 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     named = {"format": options.log_format, "level": options.log_level, "file": options.log_file}
     told = {name: value for name, value in named.items() if value is not None}
     config = attrs.evolve(config, journal=attrs.evolve(config.journal, **told))
-    # What a member writes is of all its clients; nobody else on this machine may read it.
-    os.umask(0o077)
-    try:
-        sink = _sink(config)
-    except OSError as error:
-        print(f"log.file: {config.journal.file} cannot be opened: {error.strerror or error}", file=sys.stderr)
-        return USAGE_ERROR
-    try:
-        supervisor = supervisor_of(os.environ, os.getpid())
-    except (OSError, ValueError) as error:
-        print(f"whoever started this server cannot be told how it is: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    writer = open_journal(LEVELS[config.journal.level], sink=sink, as_json=config.journal.format == "json")
-    try:
-        trio.run(_serve, config, options.stop_with_parent, supervisor)
-    except ServerFailedError as failure:
-        journal.error(failure.reason, exit_code=failure.exit_code)
-        if sink is not None:
-            # Whoever started it looks there first.
-            print(failure.reason, file=sys.stderr)
-        return failure.exit_code
-    finally:
-        if supervisor is not None:
-            supervisor.stopping()
-            supervisor.close()
-        writer.close()
-    return 0
+    return run_service(partial(_serve, config), config.journal, stops_with_parent=options.stop_with_parent)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -96,82 +64,19 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _sink(config: Config) -> RotatingFile | None:
-    """Raises OSError."""
-    if config.journal.file is None:
-        return None
-    return RotatingFile(config.journal.file, config.journal.file_bytes_max, config.journal.files_count)
+async def _serve(config: Config, supervised: Supervised) -> None:
+    def opened(loop: Loop) -> None:
+        supervised.opened(loop)
+        supervised.status("recovered, not serving; no leader yet")
 
-
-async def _serve(config: Config, stops_with_parent: bool, supervisor: Supervisor | None) -> None:
-    failure: ServerFailedError | None = None
-    telling = _Telling(supervisor)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(_stop_on_signal, nursery.cancel_scope, telling)
-        if config.journal.file is not None:
-            await nursery.start(_open_journal_anew)
-        if stops_with_parent:
-            nursery.start_soon(_stop_at_end_of_input, nursery.cancel_scope)
-        try:
-            await serve(config, started=tune_interpreter, role_changed=telling.role_changed, opened=telling.opened)
-        except ServerFailedError as error:
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-class _Telling:
-    """What the supervisor is told of this member; nothing where there is none."""
-
-    def __init__(self, supervisor: Supervisor | None) -> None:
-        self._supervisor = supervisor
-
-    def opened(self, loop: Loop) -> None:
-        if self._supervisor is not None:
-            self._supervisor.watch(loop)
-            self._supervisor.status("recovered, not serving; no leader yet")
-
-    def role_changed(self, role: RoleChanged) -> None:
-        if self._supervisor is None:
-            return
+    def role_changed(role: RoleChanged) -> None:
         leader = "no leader" if role.leader is None else f"server {role.leader} leads"
         state = "serving" if role.serving else f"not serving, {role.phase.value}"
-        self._supervisor.status(f"{STATE_NAMES[role.state]}, {state}; {leader}")
+        supervised.status(f"{STATE_NAMES[role.state]}, {state}; {leader}")
         if role.serving:
-            self._supervisor.ready()
+            supervised.ready()
 
-    def stopping(self) -> None:
-        if self._supervisor is not None:
-            self._supervisor.stopping()
-
-
-async def _open_journal_anew(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """The file of the journal is looked for at each line (`trail_file`), so that one line does it."""
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _ in signals:
-            journal.info("the journal is opened anew", signal="SIGHUP")
-
-
-async def _stop_on_signal(
-    scope: trio.CancelScope, telling: _Telling, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for number in signals:
-            journal.info("stops", signal=signal.Signals(number).name)
-            telling.stopping()
-            scope.cancel()
-            return
-
-
-async def _stop_at_end_of_input(scope: trio.CancelScope) -> None:
-    stream = trio.lowlevel.FdStream(sys.stdin.fileno())
-    while await stream.receive_some(4096):
-        pass
-    journal.info("whoever started this server is gone -> stop")
-    scope.cancel()
+    await serve(config, started=tune_interpreter, role_changed=role_changed, opened=opened)
 
 
 if __name__ == "__main__":

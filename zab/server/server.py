@@ -22,7 +22,7 @@ What a task or thread has for the loop goes through `Mailbox`; what the loop has
 
 Start: lock the directory, recover, bind the ports, then run. The listening sockets are open before the first turn,
 so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
-collector's sight (`tune_interpreter`).
+collector's sight (`zab.host.process.interpreter`).
 
 Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 a port
 cannot be bound, the clients' too.
@@ -36,7 +36,6 @@ import contextlib
 import gc
 import random
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -61,7 +60,7 @@ from zab.host.process.descriptors import LIMIT_MIN, for_clients, for_newcomers, 
 from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.host.process.memory import give_back_when_quiet
 from zab.host.storage.disk import RealDisk
-from zab.host.storage.log_thread import SWITCH_SECONDS, LogThread
+from zab.host.storage.log_thread import LogThread
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
 from zab.member.clients.events import UsersRead
@@ -105,19 +104,8 @@ STOP_SECONDS = 5.0
 STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
-GC_THRESHOLDS = (5_000, 10, 500)
-"""Containers that are new, and collections of each kind before one that looks at more. Of those that are new it is
-60,000, which takes a turn less than 20 ms; at all there are, it looks after 30 million."""
 
 journal = Journal("server")
-
-
-def tune_interpreter() -> None:
-    """For a process that is one server, once it is recovered: short switches, and no collector on what is there."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _ignore_role(_change: RoleChanged) -> None:
@@ -198,9 +186,7 @@ async def open_server(
         recovered_in_ms = now_ms() - began_ms
         sockets = await bind(config, addresses)
         undo.callback(sockets.close)
-        server = Server(config, disk, recovered, sockets, role_changed, audit, files, book)
-        server.tracing = tracing
-        server.hole = hole
+        server = Server(config, disk, recovered, sockets, role_changed, audit, tracing, files, book, hole)
         server.member.metrics.dbinittime.add(recovered_in_ms)
         server.member.metrics.startup_txns_loaded.add(recovered.replayed_count)
         undo.pop_all()
@@ -210,10 +196,8 @@ async def open_server(
 class Server:
     """The parts of one server, wired. `serve` is the way to have one."""
 
-    hole: Hole | None = None
-    """What the log has lost, where others may have it."""
     filled: Hole | None = None
-    """The same with nothing missing. Then `run` has ended: the next start writes it."""
+    """`hole` with nothing missing. Then `run` has ended: the next start writes it."""
     _scope: trio.CancelScope
     """Of all that `run` runs."""
 
@@ -225,12 +209,16 @@ class Server:
         sockets: Sockets,
         role_changed: Callable[[RoleChanged], None],
         audit: AuditLog | None,
+        tracing: Tracer | None,
         files: Files,
         addresses: AddressBook,
+        hole: Hole | None,
     ) -> None:
+        """`hole`: what the log has lost, where others may have it."""
         self.config = config
         self.audit = audit
-        self.tracing: Tracer | None = None
+        self.tracing = tracing
+        self.hole = hole
         self._files = files
         self._policies: list[TlsPolicy] = []
         self.disk = disk
