@@ -56,7 +56,7 @@ LEFT: Final = {
     "session/": 0,
     "tests/": 470,
     "zab/": 559,
-    "zab/cli/": 58,
+    "zab/cli/": 51,
     "zab/cli/pipeline/": 0,
     "zab/cli/znodes/": 0,
     "zab/client/": 0,

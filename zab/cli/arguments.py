@@ -8,10 +8,10 @@ the command it always names servers. After it, it names servers if
 - what follows looks like host:port, and
 - no path came before, or the command takes nothing but paths.
 
-Then it is moved to the front. `--server` is moved from anywhere. So `zab get /a -s localhost:2181` means the server,
-and `zab create /a -s localhost:2181` a sequential znode with data.
+Then it is moved to the front. `--server` is moved to the front from anywhere. So `zab get /a -s localhost:2181` means
+the server, and `zab create /a -s localhost:2181` a sequential znode with data.
 
-ZooKeeper's names for commands are understood beside ours.
+ZooKeeper's names of commands work as well as zab's.
 """
 
 import re
@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_HOSTS", "JUTE_MAXBUFFER", "ConnectionOptions", "arrange", "e
 DEFAULT_HOSTS: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
 JUTE_MAXBUFFER: Final = 0xFFFFF
-"""Bytes of a request, as of ZooKeeper's clients and servers that are told nothing else."""
+"""The largest request in bytes: the default of ZooKeeper's clients and servers."""
 
 # Options of `zab` itself that are followed by a value.
 _VALUED: Final = frozenset(
@@ -36,17 +36,17 @@ _VALUED: Final = frozenset(
     }
 )
 _RECONFIGURATION: Final = ("-add", "-remove", "-members", "-file")
-"""How ZooKeeper's shell says what `reconfig` is to do."""
+"""The options by which ZooKeeper's shell tells `reconfig` what to do."""
 _HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
 
 @frozen
 class ConnectionOptions:
-    """How a command reaches its servers. `auth` holds "scheme:credentials"; a password is not in its text.
+    """How a command reaches its servers. `auth` holds "scheme:credentials"; its text form shows no password.
 
-    tls: None where nothing says; then a CA or a key store says that TLS is wanted.
-    sasl_password: None where there is a file of it, or nobody has said it yet.
+    tls: None if not set; a CA or a key store then implies TLS. sasl_password: None if it is in a file, or was not
+    entered yet.
     """
 
     hosts: str = DEFAULT_HOSTS
@@ -70,14 +70,14 @@ class ConnectionOptions:
 
 
 def expand_alias(words: list[str]) -> list[str]:
-    """The words of a command, with ZooKeeper's name for it, and its way to ask for it, replaced by ours."""
+    """The words of a command, with ZooKeeper's names and its way to ask for help replaced by zab's."""
     if words[:1] == ["reconfig"]:
         return ["reconfig", *_reconfiguration(words[1:])]
     return [*ALIASES.get(words[0], words[:1]), *words[1:]] if words else []
 
 
 def _reconfiguration(words: list[str]) -> list[str]:
-    """`-add LINES -remove IDS`, `-members LINES` or `-file FILE` as our commands; other words as they are."""
+    """Translate `-add LINES -remove IDS`, `-members LINES` or `-file FILE` to zab's commands; other words stay."""
     said: dict[str, list[str]] = {}
     rest: list[str] = []
     following = iter(words)

@@ -3,10 +3,10 @@
     "get": Command("znodes.znode:get_command", "Print a znode's data."),
 
 The place is a function with typer's options, or a Typer that has commands of its own. Its module is imported when the
-command is called, so that `zab --help` loads none of them. The docstring of the function, where it has one, is what its
-`--help` says after the one line.
+command is called, so that `zab --help` loads none of them. The docstring of the function, if it has one, follows the
+one line in its `--help`.
 
-The shell has the commands of `zab.cli.znodes` too, but for those of NOT_IN_SHELL.
+The shell has the commands of `zab.cli.znodes`, too, except those in NOT_IN_SHELL.
 """
 
 import importlib
@@ -26,12 +26,12 @@ _PANELS: Final = {
     "znodes": "Znodes",
     **dict.fromkeys(("servers", "files", "pipeline", "operations", ""), _FILES),
 }
-"""Where `zab --help` shows the commands of a room."""
+"""The panel of `zab --help` for the commands of each package."""
 
 
 @frozen
 class Command:
-    """`place` is ROOM.MODULE:ATTRIBUTE below `zab.cli`, or MODULE:ATTRIBUTE for what is in no room below it."""
+    """`place` is PACKAGE.MODULE:ATTRIBUTE below `zab.cli`, or MODULE:ATTRIBUTE directly in it."""
 
     place: str
     summary: str
@@ -164,7 +164,7 @@ ALIASES: Final = {
 """The names of ZooKeeper's shell, and the words that they stand for."""
 
 NOT_IN_SHELL: Final = frozenset({"shell", "lock", "elect", "4lw"})
-"""Commands of `zab.cli.znodes` that the shell has not: each needs a session of its own, or none."""
+"""Commands of `zab.cli.znodes` that the shell does not have: each needs a separate session, or none."""
 
 TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
 """Commands whose arguments after the path are data, which may look like anything."""

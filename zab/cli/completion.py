@@ -5,14 +5,14 @@
     zab completion fish | source                in ~/.config/fish/config.fish
 
 The script calls `zab` again, with the name of the shell in $_ZAB_COMPLETE and the line up to the cursor in $_ZAB_LINE,
-and takes what it prints, one candidate a line. What the candidates are, typer knows, and `zab.cli.znodes.paths` where a
-path is wanted. Nothing is ever said on standard error, nothing is read from standard input, and no password is asked
-for. Where there are no candidates the shell completes names of files.
+and takes what it prints, one candidate a line. typer provides the candidates, and `zab.cli.znodes.paths` those for
+paths. It never writes to standard error, reads standard input, or asks for a password. Without candidates the shell
+completes file names.
 
-A name in the tree is anybody's. zsh and fish quote candidates themselves, and never evaluate them; for bash they are
-quoted here, as the word is that was begun. What has control characters in it is not completed.
+Names in the tree are not trusted. zsh and fish quote candidates themselves, and never evaluate them; for bash they are
+quoted here, like the word that was begun. Names with control characters are not completed.
 
-typer's own scripts were rejected: that for zsh evaluates what is printed, names of znodes included.
+typer's own scripts were rejected: the one for zsh evaluates what is printed, including names of znodes.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ SHELL_VARIABLE: Final = "_ZAB_COMPLETE"
 LINE_VARIABLE: Final = "_ZAB_LINE"
 _PLAIN: Final = re.compile(r"[^\w@%+,./~:=-]", re.ASCII)
 _BREAKS: Final = ":="
-"""Where bash begins a new word, so that what is before stays as it is."""
+"""The characters at which bash begins a new word, so that what precedes them stays as it is."""
 _WITHIN: Final = {"'": "'", '"': '"\\$`!'}
-"""What cannot stand between these quotes as it is."""
+"""The characters that must be escaped inside these quotes."""
 
 _SCRIPTS: Final = {
     "bash": """\
@@ -84,7 +84,7 @@ complete --command zab --condition 'test -z "$(_zab_completion)"' --force-files
 
 
 class Shell(Enum):
-    """Those that there is a script for."""
+    """The shells for which there is a script."""
 
     BASH = "bash"
     ZSH = "zsh"

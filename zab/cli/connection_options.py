@@ -1,10 +1,11 @@
 """The options of `zab` itself: how its commands reach their servers.
 
-What is not on the command line, the environment says (`$ZAB_…`), else a profile (`profiles.py`). Their file is read for
-the commands that talk to servers only: a broken one stops no server. The password of a login has no option, since
-everybody may read the words of a command; credentials of `--auth` may stand in a file or in standard input.
+Options that are not on the command line come from the environment (`$ZAB_…`), or from a profile (`profiles.py`). The
+file with profiles is only read for commands that talk to servers: a broken one stops no server. The password of a login
+has no option, since other users can read the words of a command; credentials for `--auth` may be in a file or on
+standard input.
 
-Not here: what becomes of them (`zab.cli.znodes.caller`).
+Not here: how they are used (`zab.cli.znodes.caller`).
 """
 
 import os
@@ -79,7 +80,7 @@ def _configure(context: typer.Context, path: str | None, name: str | None) -> No
     except ProfileError as error:
         fail(error, USAGE)
     if AUTH_VARIABLE in os.environ:
-        # Credentials may have blanks in them, at which a list of words would be cut.
+        # Credentials may contain blanks, at which a list of words would be split.
         defaults["auth"] = os.environ[AUTH_VARIABLE].splitlines()
     context.default_map = defaults
 

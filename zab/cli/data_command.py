@@ -2,8 +2,8 @@
 
     zab set /a -5 -v 3
 
-No option begins with a digit, so what does is data: `-5`, `-0.5`, `-.5e3`, `-5ms`. Other words that begin with a dash
-are options, and as data they stand after `--`.
+No option begins with a digit, so such a word is data: `-5`, `-0.5`, `-.5e3`, `-5ms`. Other words that begin with a dash
+are options; as data they must follow `--`.
 """
 
 import re
@@ -26,7 +26,7 @@ class DataCommand(TyperCommand):
 
 
 def numbers_last(words: list[str], valued: Collection[str]) -> list[str]:
-    """The words with their arguments behind a `--`, if a negative number is among these. valued: options with a value.
+    """The words with their arguments after a `--`, if a negative number is among these. valued: options with a value.
 
     The order of options and that of arguments stay.
     """

@@ -1,11 +1,11 @@
-"""How a command ends: its exit code, and one sentence on standard error that says why.
+"""How a command ends: its exit code, and one sentence on standard error with the reason.
 
     0    done
     1    refused, not found, damaged, or not possible
     2    wrong usage
     3    no server could be reached, the connection broke before the answer, or the session was lost
     75   zab lock, zab elect: it was not held within --wait (EX_TEMPFAIL of sysexits)
-    124  the time of --timeout is over, as timeout(1) says it
+    124  the time of --timeout is over, as with timeout(1)
     130  interrupted
 
 `zab lock` and `zab elect` end as their command does otherwise; 126, 127 and 128 + a signal are as in a shell.
@@ -44,13 +44,13 @@ INTERRUPTED: Final = 130
 
 
 def of_signal(number: int) -> int:
-    """Of a process that a signal has ended."""
+    """The exit code of a process that a signal has ended."""
     return 128 + number
 
 
 def fail(reason: object, code: int = REFUSED) -> NoReturn:
-    """Say why, and end the command."""
-    # What was printed before comes first, where both go to one place.
+    """Report the reason, and end the command."""
+    # Earlier output comes first if both go to the same place.
     sys.stdout.flush()
     say(f"zab: {reason}", sys.stderr)
     raise typer.Exit(code)

@@ -1,8 +1,8 @@
 """`zab fsck DIR`: what is wrong with the files of a stopped member, and what will happen at its next start.
 
-Every byte that counts is read, also what a start does not look at: older snapshots, and the log below the newest one.
-Where a snapshot was restored, and a start has begun to go on with it, that is what is looked at.
-Nothing is changed, and no lock is taken. A running member reads through its files by itself (`zab.server.scrubber`).
+It reads every byte that counts, including what a start does not look at: older snapshots, and the log below the newest
+one. If a snapshot was restored, and a start has begun to continue with it, it examines that. It changes nothing, and
+takes no lock. A running member reads through its files by itself (`zab.server.scrubber`).
 
 Exit codes: 0 all of it is whole; 1 something is damaged, or it cannot be looked at; 2 wrong usage.
 """
@@ -40,7 +40,7 @@ _HISTORY: Final = ("log.", "snapshot.")
 
 
 class Kind(StrEnum):
-    """What it costs that a file is not what was written."""
+    """How bad it is that a file differs from what was written."""
 
     DAMAGE = "damage"
     RECORD = "record"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 @frozen
 class Finding:
-    """One of them, with the path from the data directory on."""
+    """One problem, with the path below the data directory."""
 
     kind: Kind
     path: str
@@ -62,12 +62,12 @@ class Finding:
 
 @frozen
 class Looked:
-    """What is said: of which history, what was found, and what happens at the next start."""
+    """The report: which history, what was found, and what happens at the next start."""
 
     lineage: bytes
     zxid: int
     held: str
-    """How many znodes the tree has, where that is known."""
+    """How many znodes the tree has, if known."""
     findings: list[Finding]
     verdict: str
     is_damaged: bool
@@ -96,7 +96,7 @@ def fsck_command(
 
 
 def _check(roots: list[Path]) -> None:
-    """Refuse what is not there, and the directory of a running member."""
+    """Refuse missing directories, and the directory of a running member."""
     for root in roots:
         if not root.is_dir():
             fail(f"{root}: there is no such directory")
@@ -120,7 +120,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _look(disk: RealDisk, roots: list[Path]) -> Looked:
-    """At what a start goes on with."""
+    """Examine what a start continues with."""
     try:
         given = goes_on_with(disk)
         if given is not None and not given.is_begun:
@@ -172,7 +172,7 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
 
 
 def _without_log(root: Path, recovered: Recovered) -> Evidence:
-    """What is known of the end of a history, where there are snapshots alone. What they do not reach is not damage: a
+    """What is known about the end of a history with snapshots only. That they do not reach it is not damage: a
     `dataLogDir` was not named."""
     disk = RealDisk(str(root), lock=False)
     known = load_mark(disk)

@@ -1,12 +1,12 @@
-"""All logs of one member of ours, for `zab log DIR`: one history, read once or while it is being written.
+"""All logs of one zab member, for `zab log DIR`: one history, read once or while it is being written.
 
 A transaction may be in two files: after a crash a member copies what was not known to be synced into a new one. Each
-file is printed up to where the one after it begins, so no transaction comes twice, and of two that differ the one that
-counts at a start comes.
+file is printed up to where the one after it begins, so no transaction appears twice, and of two that differ, the one
+appears that a start would use.
 
 The events are those of `zab.cli.files.log_files`. A Note says where files do not connect: what lies between came with a
-snapshot, or its file is gone. A file whose header cannot be read is a Damage. So is a log that ends
-below what `committed` beside it says (`datatree.history`).
+snapshot, or its file is gone. A file whose header cannot be read is a Damage. So is a log that ends below what
+`committed` beside it says (`datatree.history`).
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ __all__ = ["History", "is_of_member"]
 
 
 def is_of_member(directory: Path) -> bool:
-    """Whether it is the data directory of a member of ours, or the one with the files in it."""
+    """Whether it is the data directory of a zab member, or the one with the files in it."""
     return directory.name == DIRECTORY or (directory / DIRECTORY).is_dir()
 
 
 class History:
-    """The logs below `directory`, by rising zxid. Raises UnreadableError where there is none that can be read."""
+    """The logs below `directory`, by ascending zxid. Raises UnreadableError if none can be read."""
 
     def __init__(self, directory: Path) -> None:
         self._damage: list[Damage] = []
@@ -51,11 +51,11 @@ class History:
 
     @property
     def position(self) -> int:
-        """How far the newest file is read, in bytes."""
+        """How much of the newest file was read, in bytes."""
         return self._logs[-1].position
 
     def dump(self) -> Iterator[Event]:
-        """What is in the files now."""
+        """What the files contain now."""
         yield from self._damage
         for log in self._others:
             yield Note(f"{log.path}: of lineage {log.header.lineage.hex()}: left out")
@@ -82,5 +82,5 @@ class History:
             yield Damage(str(self._logs[-1].path.parent / COMMITTED), 0, reason)
 
     def poll(self) -> Iterator[Event]:
-        """What has come since the last call, or since `dump`."""
+        """What was added since the last call, or since `dump`."""
         yield from self._logs[-1].poll()

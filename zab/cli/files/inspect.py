@@ -79,7 +79,7 @@ _Log: TypeAlias = NativeLog | History | ZooKeeperLog | MemberLogs
 
 @define
 class SnapshotContent:
-    """What is printed of a snapshot; `znodes` reads them anew at each call."""
+    """The contents of a snapshot; `znodes` reads them again at each call."""
 
     znodes: Callable[[], Iterable[SnapshotZnode]]
     sessions: dict[int, int]
@@ -317,7 +317,7 @@ def _native_snapshot(loader: SnapshotLoader, moved_to: Callable[[int], None]) ->
 
 
 def _zookeeper_snapshot(open_reader: Callable[[], SnapshotReader], file: Path) -> SnapshotContent:
-    """Reads all of it once, so that nothing is printed of a damaged file."""
+    """Reads everything once, so that nothing of a damaged file is printed."""
     reader = open_reader()
     name = parse_file_name(file.name)
     last_zxid = 0 if name is None else name.zxid
@@ -382,7 +382,7 @@ def _writer() -> Callable[[str], object]:
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[int], None]]:
-    """A function that takes how far the file is read, in bytes."""
+    """A function to call with how much of the file was read, in bytes."""
     size_bytes = file.stat().st_size if file.is_file() else 0
     if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None

@@ -40,21 +40,21 @@ _ZOOKEEPERS: Final = b"ZKLG"
 
 @define
 class Copied:
-    """What is in the copy, and what is not."""
+    """What the copy contains, and what it lacks."""
 
     path: Path
     last_zxid: int = 0
     count: int = 0
-    """Transactions."""
+    """The number of transactions."""
     repaired_count: int = 0
-    """Records or frames that were not as they were written, and are again."""
+    """How many records or frames differed from what was written, and were repaired."""
     ends_because: str | None = None
-    """What could not be read, with its offset: nothing after it is in the copy."""
+    """What could not be read, with its offset: the copy ends there."""
 
 
 def copy_log(file: Path, directory: Path, upto: int | None, *, repairs: bool) -> Copied:
-    """Write the copy. Raises UnreadableError where there is nothing to copy, or damage and it is not to be repaired;
-    OSError."""
+    """Write the copy. Raises UnreadableError if there is nothing to copy, or if there is damage and it is not to be
+    repaired; and OSError."""
     path = directory / file.name
     if path.exists():
         raise UnreadableError(f"{path} is there already")
@@ -147,8 +147,8 @@ def _continues(position: Position, batch: Batch) -> bool:
 
 
 def _batches_of(data: bytes, part: Bad) -> list[Batch]:
-    """The intact batches of a frame that is not intact: those before what cannot be read, and those behind its header
-    where that alone cannot."""
+    """The intact batches of a damaged frame: those before what cannot be read, or, if only the header cannot be read,
+    those after it."""
     if part.kept or part.at != part.offset:
         return part.kept
     found, at = list[Batch](), part.offset + FRAME_HEADER_BYTES

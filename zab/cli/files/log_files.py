@@ -1,6 +1,6 @@
 """One log for `zab log`: native or ZooKeeper's, read once or while it is being written.
 
-`dump` yields what is in the file now; `poll` what has come since, also in the next files of the directory. Both yield
+`dump` yields what is in the file now; `poll` what was added since, also in the next files of the directory. Both yield
 
     Entry     a transaction, with what is to be said of it
     Note      something that happened to the log, such as a truncation
@@ -54,12 +54,12 @@ _POLL_BYTES: Final = 64 << 10
 
 
 class UnreadableError(Exception):
-    """The file is no log at all, or its beginning is damaged; the text names it."""
+    """The file is not a log, or its beginning is damaged; the text names it."""
 
 
 @define
 class Entry:
-    """`committed` is None where the log does not say. `intact` is False if the record's checksum does not match."""
+    """`committed` is None if the log does not tell. `intact` is False if the record's checksum does not match."""
 
     txn: Txn
     committed: bool | None
@@ -115,14 +115,14 @@ def _next_file(path: Path) -> Path | None:
 
 
 def has_begun(path: Path, header_bytes: int) -> bool:
-    """Whether the header is written: a file may be made, and have its space, before."""
+    """Whether the header is written: a file may be created, and have its space, before that."""
     with path.open("rb") as file:
         head = file.read(header_bytes)
     return len(head) == header_bytes and any(head)
 
 
 class NativeLog:
-    """A log of ours. `mark` is the high-water mark known so far."""
+    """A zab log. `mark` is the high-water mark known so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -85,15 +85,15 @@ def open_members(directories: Sequence[Path]) -> "MemberLogs":
 
 @frozen
 class _Place:
-    """A directory that was given, and what is in it."""
+    """A directory that was given, and its contents."""
 
     name: str
     directory: Path
     has_logs: bool
     has_state: bool
-    """Snapshots, or records of a member."""
+    """It has snapshots, or records of a member."""
     has_history: bool
-    """A snapshot that has a transaction before it."""
+    """It has a snapshot that has a transaction before it."""
 
     @classmethod
     def of(cls, name: str, directory: Path) -> "_Place":
@@ -128,7 +128,7 @@ class _Record:
 
 
 class _Cursor:
-    """A place in a member's logs, and the records after it."""
+    """A position in a member's logs, and the records after it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -137,13 +137,13 @@ class _Cursor:
         self._at = 0
 
     def is_cut(self) -> bool:
-        """Whether what was read is not all there any more."""
+        """Whether some of what was read is no longer there."""
         return bool(self._path) and (not _DISK.exists(self._path) or _DISK.size(self._path) < self._at)
 
     def records(self, *, live: bool) -> Iterator[_Record | Damage]:
-        """The records from here on; the next call goes on. A record whose checksum does not match is damage.
+        """The records from here on; the next call continues. A record whose checksum does not match is damage.
 
-        live: the newest file is being written, so what is unreadable at its end is no damage yet.
+        live: the newest file is being written, so what is unreadable at its end is not damage yet.
         """
         while True:
             logs = named_files(_DISK, self._directory, "log")
