@@ -175,8 +175,7 @@ def test_a_request_of_a_client_and_its_answer() -> None:
 
 def test_a_scrape_costs_the_same_however_much_a_member_holds() -> None:
     ensemble = Ensemble(3)
-    member = ensemble.leader.member
-    member.surroundings = SURROUNDINGS
+    member = ensemble.leader.member.view.around(SURROUNDINGS)
     registry = CollectorRegistry()
     registry.register(Figures(member))
     for znodes in (10, 1000):

@@ -16,7 +16,7 @@ import yaml
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.tidy.sources import ROOT
 from zab.protocol.states import LEADING, LOOKING
-from zab.server.exposition import registry_of
+from zab.server.exposition import Figures, registry_of
 
 ALARMS = ROOT / "docs" / "deploy" / "alarms.yaml"
 [GROUP] = yaml.safe_load(ALARMS.read_text(encoding="utf-8"))["groups"]
@@ -37,8 +37,7 @@ class Scrape:
 
     @classmethod
     def of(cls, server: Server) -> Scrape:
-        server.member.surroundings = SURROUNDINGS
-        families = registry_of(server.member).collect()
+        families = registry_of(Figures(server.member.view.around(SURROUNDINGS))).collect()
         return cls({(s.name, tuple(s.labels.items())): s.value for family in families for s in family.samples})
 
     @property

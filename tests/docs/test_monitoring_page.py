@@ -92,4 +92,4 @@ def names_of_mntr() -> Iterator[str]:
     """The names of a leader and of a follower; the names of one summary together."""
     ensemble = Ensemble(3)
     for server in (ensemble.leader, ensemble.follower):
-        yield from (figure.name for figure in figures(server.member))
+        yield from (figure.name for figure in figures(server.member.view))

@@ -14,7 +14,6 @@ from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
 from session.identity import NO_SESSION
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
-from zab.member import between_members
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.requests.proposing import TIME_AHEAD_MS_MAX
@@ -212,7 +211,7 @@ def test_snapshot_that_is_late_is_one_of_where_the_tree_is(doubt: str) -> None:
     for number in range(20):
         ensemble.do(client, client.create(b"/%02d" % number))
     assert len(server.snapshots) == 1
-    check = server.member.check
+    check = server.member.trees.check
     check.unproven(Zxid(server.member.applied), server.member.tree.digest)
     for number in range(20, 24):
         ensemble.do(client, client.create(b"/%02d" % number))
@@ -243,9 +242,9 @@ def test_leader_takes_a_snapshot_for_a_learner_that_nothing_leads_on() -> None:
         return len(leader.snapshots)
 
     assert nothing_above(applied) == 0, "it would not be newer"
-    leader.member.check.unproven(Zxid(applied), leader.member.tree.digest)
+    leader.member.trees.check.unproven(Zxid(applied), leader.member.tree.digest)
     assert nothing_above(applied - 1) == 0, "its tree may be wrong"
-    leader.member.check.suspicion = None
+    leader.member.trees.check.suspicion = None
     assert nothing_above(applied - 1) == 1
     (taken,) = leader.snapshots
     assert (taken.zxid, taken.chain) == leader.member.peer.history.last
@@ -477,7 +476,7 @@ def mtime_of(server: Server, path: bytes) -> int:
 def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:
     ensemble = Ensemble(1, znode__container__checkIntervalMs=60_000)
     member = ensemble.servers[1].member
-    tracker, cleanup = member.sessions.tracker, member.cleanup
+    tracker, cleanup = member.sessions.tracker, member._turn_end.cleanup
     assert tracker is not None
     assert cleanup is not None
     peer_deadline = member.peer.next_deadline()
@@ -490,7 +489,7 @@ def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:
 def test_many_committed_batches_are_applied_over_several_turns_before_clients_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zab.member.member.APPLIED_COUNT_MAX", 1)
+    monkeypatch.setattr("zab.member.requests.applying.APPLIED_COUNT_MAX", 1)
     ensemble = Ensemble(3)
     follower = ensemble.follower
     client = ensemble.session(ensemble.leader)
@@ -505,7 +504,7 @@ def test_many_committed_batches_are_applied_over_several_turns_before_clients_ar
 
     def watched(now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
         effects = step(now, wall, inputs)
-        seen.append((follower.member.serving, len(follower.member.committed)))
+        seen.append((follower.member.serving, len(follower.member.applier.committed)))
         return effects
 
     monkeypatch.setattr(follower.member, "step", watched)
@@ -522,10 +521,10 @@ def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> No
     leader, follower = ensemble.leader, ensemble.follower
     link = follower.member.peer.link_to_leader
     assert link is not None
-    leader.member.serving = False
+    leader.member.service.is_on = False
     held = ev.MemberMessage(link, follower.sid, msg.Sync(77))
-    between_members.take(leader.member, held)
-    assert leader.member.early == [held]
+    leader.member.messages.take(held)
+    assert leader.member.messages.early == [held]
 
 
 def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,6 @@ from zab.member.membership.restore import tree_of
 from zab.member.storage.events import InstallSnapshot, TreeInstalled
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.member.storage.storage import Storage
-from zab.member.trees import tree_repair
 from zab.member.trees.cleanup import Cleanup
 from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol import events as ev
@@ -106,7 +105,7 @@ def test_s1_a_sync_after_a_move_is_done_behind_writes_that_are_not_proposed(
     here, there = ensemble.others(ensemble.leader)
     client = ensemble.session(here)
     with monkeypatch.context() as patch:
-        patch.setattr(tree_repair, "has_room", lambda _member: False)
+        patch.setattr(ensemble.leader.member.trees.repair, "is_full", True)
         assert ensemble.do(client, client.create(b"/a")) == []
         moved = synced_elsewhere(ensemble, client, ensemble.leader if to == "leader" else there)
     ensemble.step(ensemble.leader)
@@ -188,12 +187,13 @@ def test_e5_digests_of_a_tree_that_was_replaced_are_compared_with_nothing() -> N
 @pytest.mark.parametrize(("version", "count"), [(DIGEST_VERSION, 1), (DIGEST_VERSION + 1, 0)])
 def test_e5_a_digest_of_another_version_is_compared_with_nothing(version: int, count: int) -> None:
     member = Ensemble(1).servers[ServerId(1)].member
-    member._check_digest(
+    member.applier.committed.append(
         build(
             bytes(16), epoch=9, first=9 << 32 | 1, count=1, time=1, flags=0, mark=member.applied,
             applied=member.applied, digest=member.tree.digest ^ 1, digest_version=version, body=b"x",
         )
     )  # fmt: skip
+    member.applier.turn()
     assert member.metrics.digest_mismatches_count == count
 
 

@@ -18,7 +18,7 @@ def test_a_member_never_waits_longer_than_its_peer(monkeypatch: pytest.MonkeyPat
     def watched(member: Member, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
         effects = step(member, now, wall, inputs)
         deadline = member.peer.next_deadline()
-        until = member._peer_waits_until
+        until = member._driver.waits_until
         assert until == 0 or (deadline is not None and until <= deadline), (until, deadline, member.peer.phase)
         waited.append(until)
         return effects
@@ -44,7 +44,7 @@ def test_a_member_never_waits_longer_than_its_peer(monkeypatch: pytest.MonkeyPat
 CALLED_WHEN_THERE_IS_SOMETHING = (
     "processor.resume",
     "processor.submit_new_sessions",
-    "processor.take_sync_tag",
+    "processor.waiting.take_sync_tag",
     "processor.forwarded.take",
     "processor.proposing.proposals",
     "processor.change_feed.turn",

@@ -24,7 +24,7 @@ async def test_who_reads_a_long_answer_slowly_is_ended(monkeypatch: pytest.Monke
     monkeypatch.setattr(admin, "ANSWER_SECONDS_MAX", 1.0)
     monkeypatch.setitem(COMMANDS, "dirs", Command(_long))  # type: ignore[arg-type]
     member = Ensemble(1).servers[1].member
-    told = admin.Admin(member, lambda: SURROUNDINGS, None, None, None, None)  # type: ignore[arg-type]
+    told = admin.Admin(member.view, lambda: SURROUNDINGS, None, None, None, None)  # type: ignore[arg-type]
     listening = open_listener("127.0.0.1", 0)
     port = listening.getsockname()[1]
     async with trio.open_nursery() as nursery:

@@ -39,10 +39,8 @@ def test_another_summary_begins_anew() -> None:
 
 def test_a_latency_that_was_not_measured_is_no_number() -> None:
     ensemble = Ensemble(3)
-    member = ensemble.leader.member
-    member.surroundings = SURROUNDINGS
     registry = CollectorRegistry()
-    registry.register(Figures(member, lambda: 0.0))
+    registry.register(Figures(ensemble.leader.member.view.around(SURROUNDINGS), lambda: 0.0))
     assert math.isnan(registry.get_sample_value("readlatency", {"quantile": "0.99"}) or 0.0)
     assert registry.get_sample_value("readlatency_count") == 0
     client = ensemble.session(ensemble.leader)
@@ -51,7 +49,7 @@ def test_a_latency_that_was_not_measured_is_no_number() -> None:
 
 
 def test_figures_of_the_process_are_there_unless_they_are_switched_off() -> None:
-    plain = Ensemble(1).servers[1].member
-    assert registry_of(plain).get_sample_value("python_gc_collections_total", {"generation": "0"}) is not None
-    without = Ensemble(1, metricsProvider__exportJvmInfo="false").servers[1].member
-    assert registry_of(without).get_sample_value("python_gc_collections_total", {"generation": "0"}) is None
+    plain = Ensemble(1).servers[1].member.view
+    assert registry_of(Figures(plain)).get_sample_value("python_gc_collections_total", {"generation": "0"}) is not None
+    without = Ensemble(1, metricsProvider__exportJvmInfo="false").servers[1].member.view
+    assert registry_of(Figures(without)).get_sample_value("python_gc_collections_total", {"generation": "0"}) is None

@@ -1,4 +1,4 @@
-"""What members say to each other about requests: functions on a `Member`, as the phases are on a peer.
+"""What members say to each other about requests.
 
     a learner asks its leader       Request: writes      Sync: is it committed?      Revalidate: whose session is it?
     and is told                     the batches          Synced                      Revalidated
@@ -14,160 +14,20 @@ Not here: what is replicated (`zab.protocol.broadcast`), and when the questions 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from session.identity import SessionId
-from zab.member.events import MemberEffect
-from zab.member.requests import relaying
+from zab.member.requests.applying import Applier
+from zab.member.requests.processor import Processor
 from zab.member.requests.questions import Questions
-from zab.member.sessions.sessions import Sessions
-from zab.member.trees import tree_repair, wrong_trees
+from zab.member.requests.relaying import Relay
+from zab.member.requests.serving import Serving
+from zab.member.state.outbox import Outbox
+from zab.member.state.peer_driver import PeerDriver
+from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK, Link, Route, ServerId
-
-
-class Member(wrong_trees.Member, Protocol):
-    """What is needed of a `zab.member.member.Member`."""
-
-    now: int
-    questions: Questions
-    sessions: Sessions
-    early: list[ev.MemberMessage]
-    asks: bool
-
-    @property
-    def serving(self) -> bool: ...
-
-    def want(self, effect: MemberEffect) -> None: ...
-
-
-def take(member: Member, effect: ev.MemberMessage) -> None:
-    """A message of the leader or of a learner, for this member."""
-    on_check = _ON_CHECK.get(type(effect.message))
-    if on_check is not None:
-        on_check(member, effect.link, effect.sid, effect.message)
-    elif member.serving:
-        _ON_MESSAGE[type(effect.message)](member, (effect.link, effect.behind), effect.sid, effect.message)
-    elif isinstance(effect.message, msg.Ping) and member.peer.leading is None:
-        relaying.on_ping(member, effect.link, effect.message)
-    elif isinstance(effect.message, msg.Ping):
-        # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
-        wrong_trees.on_ping(member, effect.sid, effect.message)
-    elif member.peer.serving:
-        member.early.append(effect)
-
-
-def take_early(member: Member) -> None:
-    """What came before this member served."""
-    early, member.early = member.early, []
-    for message in early:
-        take(member, message)
-
-
-def answer(member: Member, route: Route, message: msg.Message) -> None:
-    """To a learner, unless it has gone meanwhile."""
-    link, behind = route
-    if behind != NO_LINK:
-        relaying.answer(member, route, message)
-    elif link in member.peer.learners:
-        member.send(link, message)
-
-
-def answer_ping(member: Member, effect: ev.AnswerPing) -> None:
-    """The leader, or a master, hears that this learner is there, and of which sessions it heard."""
-    if member.is_between_states and member.serving:
-        member.sessions.touch_all(member.now)
-    _tell(member, effect.link)
-    member.asks = True
-
-
-def tell_touched(member: Member) -> None:
-    """Of more sessions than one answer had room for."""
-    link = member.peer.link_to_leader
-    member.sessions.has_untold = False
-    if link is not None:
-        _tell(member, link)
-
-
-def _tell(member: Member, link: Link) -> None:
-    applied, touched = member.applied, member.sessions.take_touches()
-    member.send(link, msg.Ping(applied, applied, member.digests.at(applied), touched, member.peer.is_low))
-
-
-def sync_confirmed(member: Member, effect: ev.SyncConfirmed) -> None:
-    """A quorum has confirmed the leader: the questions of that round have their answers."""
-    confirmed = member.questions.confirmed(effect.token)
-    for route, tag in confirmed.syncs:
-        if route is None:
-            member.questions.wait(tag, effect.zxid)
-        else:
-            answer(member, route, msg.Synced(tag, effect.zxid))
-    finish_syncs(member)
-    for connection in confirmed.doubted:
-        member.sessions.refuse(connection)
-    for route, tag in confirmed.missing:
-        answer(member, route, msg.Revalidated(tag, False, effect.zxid))
-
-
-def finish_syncs(member: Member) -> None:
-    """Those are done whose position is applied here."""
-    if member.questions.confirmed_syncs and not member.is_between_states:
-        for tag in member.questions.done(member.applied):
-            member.processor.synced(tag)
-
-
-def _break_off(member: Member, route: Route, reason: str) -> None:
-    link, behind = route
-    if behind != NO_LINK:
-        member.tell(ev.ObserverRefused(route, reason))
-        return
-    member.want(ev.CloseLink(link, reason))
-    member.tell(ev.QuorumLinkDown(link))
-
-
-# --------------------------------------------------------------------------------------------------------- the leader
-
-
-def _on_request(member: Member, route: Route, sid: ServerId, message: msg.Request) -> None:
-    if not member.processor.submit_forwarded(message, sid):
-        _break_off(member, route, "it forwarded what it may not")
-
-
-def _on_revalidate(member: Member, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
-    member.metrics.connection_revalidate_count += 1
-    if member.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, member.now):
-        member.questions.owner(route, message.tag, member.processor.intake.arrived_count)
-    else:
-        member.questions.missing(route, message.tag)
-
-
-def _on_sync(member: Member, route: Route, _sid: ServerId, message: msg.Sync) -> None:
-    member.questions.sync(route, message.tag, member.processor.intake.arrived_count)
-
-
-def _on_ping(member: Member, route: Route, sid: ServerId, message: msg.Ping) -> None:
-    if member.peer.leading is None:
-        relaying.on_ping(member, route[0], message)
-        return
-    member.sessions.learner_touched(message.touched, member.now)
-    wrong_trees.on_ping(member, sid, message)  # this may end the role
-
-
-# ---------------------------------------------------------------------------------------------------------- a learner
-
-
-def _on_revalidated(member: Member, _route: Route, _sid: ServerId, message: msg.Revalidated) -> None:
-    member.sessions.revalidated(message.tag, message.valid, message.fence, member.now)
-
-
-def _on_synced(member: Member, route: Route, _sid: ServerId, message: msg.Synced) -> None:
-    if member.questions.newest_tag < message.tag < member.processor.sync_tag:
-        member.questions.wait(message.tag, message.zxid)
-        finish_syncs(member)
-    else:
-        _break_off(member, route, "it answers a sync that nobody waits for")
-
 
 M = TypeVar("M", bound=ev.MessageForMember)
 W = TypeVar("W", Link, Route)
@@ -175,31 +35,173 @@ W = TypeVar("W", Link, Route)
 
 
 def _on(
-    kind: type[M], take: Callable[[Member, W, ServerId, M], None]
-) -> tuple[type[object], Callable[[Member, W, ServerId, Any], None]]:
+    kind: type[M], take: Callable[[W, ServerId, M], None]
+) -> tuple[type[object], Callable[[W, ServerId, Any], None]]:
     return kind, take
 
 
-_ON_MESSAGE = dict(
-    (
-        _on(msg.Request, _on_request),
-        _on(msg.Revalidate, _on_revalidate),
-        _on(msg.Sync, _on_sync),
-        _on(msg.Ping, _on_ping),
-        _on(msg.Revalidated, _on_revalidated),
-        _on(msg.Synced, _on_synced),
-    )
-)
+class MemberMessages:
+    """What one member hears from the others about requests, and tells them."""
 
-_ON_CHECK = dict(
-    (
-        _on(msg.Suspect, wrong_trees.on_suspect),
-        _on(msg.Compare, wrong_trees.on_compare),
-        _on(msg.Compared, wrong_trees.on_compared),
-        _on(msg.Verdict, wrong_trees.on_verdict),
-        _on(msg.TreeWanted, wrong_trees.on_tree_wanted),
-        _on(msg.TreeOffered, tree_repair.on_offered),
-    )
-)
-"""What is answered also while clients are not served."""
-assert _ON_MESSAGE.keys() | _ON_CHECK.keys() == set(get_args(ev.MessageForMember))
+    def __init__(
+        self,
+        driver: PeerDriver,
+        outbox: Outbox[ev.Send | ev.CloseLink],
+        processor: Processor,
+        questions: Questions,
+        serving: Serving,
+        applier: Applier,
+        trees: TreeIntegrity,
+    ) -> None:
+        self._driver = driver
+        self._peer = driver.peer
+        self._outbox = outbox
+        self._processor = processor
+        self._clock = processor.state.clock
+        self._metrics = processor.metrics
+        self._sessions = processor.sessions
+        self._questions = questions
+        self._serving = serving
+        self._applier = applier
+        self._trees = trees
+        self._relay = Relay(driver.peer, outbox, applier.digests, processor.sessions)
+        self.early: list[ev.MemberMessage] = []
+        """What learners said before this leader had caught up."""
+        self._on_message = dict(
+            (
+                _on(msg.Request, self._on_request),
+                _on(msg.Revalidate, self._on_revalidate),
+                _on(msg.Sync, self._on_sync),
+                _on(msg.Ping, self._on_ping),
+                _on(msg.Revalidated, self._on_revalidated),
+                _on(msg.Synced, self._on_synced),
+            )
+        )
+        self._on_check = dict(
+            (
+                _on(msg.Suspect, trees.on_suspect),
+                _on(msg.Compare, trees.on_compare),
+                _on(msg.Compared, trees.on_compared),
+                _on(msg.Verdict, trees.on_verdict),
+                _on(msg.TreeWanted, trees.on_tree_wanted),
+                _on(msg.TreeOffered, trees.repair.on_offered),
+            )
+        )
+        """What is answered also while clients are not served."""
+        assert self._on_message.keys() | self._on_check.keys() == set(get_args(ev.MessageForMember))
+
+    def drop_role(self) -> None:
+        """What was said to this leader ends with its role (G2 former roles)."""
+        self.early.clear()
+
+    def take(self, effect: ev.MemberMessage) -> None:
+        """A message of the leader or of a learner, for this member."""
+        on_check = self._on_check.get(type(effect.message))
+        if on_check is not None:
+            on_check(effect.link, effect.sid, effect.message)
+        elif self._serving.is_on:
+            self._on_message[type(effect.message)]((effect.link, effect.behind), effect.sid, effect.message)
+        elif isinstance(effect.message, msg.Ping) and self._peer.leading is None:
+            self._relay.on_ping(effect.link, effect.message)
+        elif isinstance(effect.message, msg.Ping):
+            # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
+            self._trees.on_ping(effect.sid, effect.message)
+        elif self._peer.serving:
+            self.early.append(effect)
+
+    def take_early(self) -> None:
+        """What came before this member served."""
+        early, self.early = self.early, []
+        for message in early:
+            self.take(message)
+
+    def answer(self, route: Route, message: msg.Message) -> None:
+        """To a learner, unless it has gone meanwhile."""
+        link, behind = route
+        if behind != NO_LINK:
+            self._relay.answer(route, message)
+        elif link in self._peer.learners:
+            self._outbox.send(link, message)
+
+    def answer_ping(self, effect: ev.AnswerPing) -> None:
+        """The leader, or a master, hears that this learner is there, and of which sessions it heard."""
+        if self._applier.is_between_states and self._serving.is_on:
+            self._sessions.touch_all(self._clock.now)
+        self._tell(effect.link)
+        self._trees.check.ask_leader()
+
+    def tell_touched(self) -> None:
+        """Of more sessions than one answer had room for."""
+        link = self._peer.link_to_leader
+        if link is not None:
+            self._tell(link)
+        else:
+            self._sessions.drop_untold()
+
+    def _tell(self, link: Link) -> None:
+        applied, touched = self._applier.applied, self._sessions.take_touches()
+        digest = self._applier.digests.at(applied)
+        self._outbox.send(link, msg.Ping(applied, applied, digest, touched, self._peer.is_low))
+
+    def sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
+        """A quorum has confirmed the leader: the questions of that round have their answers."""
+        confirmed = self._questions.confirmed(effect.token)
+        for route, tag in confirmed.syncs:
+            if route is None:
+                self._questions.wait(tag, effect.zxid)
+            else:
+                self.answer(route, msg.Synced(tag, effect.zxid))
+        self.finish_syncs()
+        for connection in confirmed.doubted:
+            self._sessions.refuse(connection)
+        for route, tag in confirmed.missing:
+            self.answer(route, msg.Revalidated(tag, False, effect.zxid))
+
+    def finish_syncs(self) -> None:
+        """Those are done whose position is applied here."""
+        if self._questions.confirmed_syncs and not self._applier.is_between_states:
+            for tag in self._questions.done(self._applier.applied):
+                self._processor.waiting.synced(tag)
+
+    def _break_off(self, route: Route, reason: str) -> None:
+        link, behind = route
+        if behind != NO_LINK:
+            self._driver.tell(ev.ObserverRefused(route, reason))
+            return
+        self._outbox.want(ev.CloseLink(link, reason))
+        self._driver.tell(ev.QuorumLinkDown(link))
+
+    # ----------------------------------------------------------------------------------------------------- the leader
+
+    def _on_request(self, route: Route, sid: ServerId, message: msg.Request) -> None:
+        if not self._processor.submit_forwarded(message, sid):
+            self._break_off(route, "it forwarded what it may not")
+
+    def _on_revalidate(self, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
+        self._metrics.connection_revalidate_count += 1
+        if self._sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self._clock.now):
+            self._questions.owner(route, message.tag, self._processor.intake.arrived_count)
+        else:
+            self._questions.missing(route, message.tag)
+
+    def _on_sync(self, route: Route, _sid: ServerId, message: msg.Sync) -> None:
+        self._questions.sync(route, message.tag, self._processor.intake.arrived_count)
+
+    def _on_ping(self, route: Route, sid: ServerId, message: msg.Ping) -> None:
+        if self._peer.leading is None:
+            self._relay.on_ping(route[0], message)
+            return
+        self._sessions.learner_touched(message.touched, self._clock.now)
+        self._trees.on_ping(sid, message)  # this may end the role
+
+    # ------------------------------------------------------------------------------------------------------ a learner
+
+    def _on_revalidated(self, _route: Route, _sid: ServerId, message: msg.Revalidated) -> None:
+        self._sessions.revalidated(message.tag, message.valid, message.fence, self._clock.now)
+
+    def _on_synced(self, route: Route, _sid: ServerId, message: msg.Synced) -> None:
+        if self._questions.newest_tag < message.tag < self._processor.waiting.sync_tag:
+            self._questions.wait(message.tag, message.zxid)
+            self.finish_syncs()
+        else:
+            self._break_off(route, "it answers a sync that nobody waits for")

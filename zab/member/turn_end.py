@@ -12,25 +12,26 @@ is its own. So a turn costs what has happened in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
-
 from datatree.opcodes import OpCode
 from datatree.requests import PathOnly
 from session.identity import NO_SESSION
-from zab.member import between_members
-from zab.member.clients.connection import ClientConnection, Clients
-from zab.member.events import Warn
+from zab.member.between_members import MemberMessages
+from zab.member.events import MemberEffect, Warn
 from zab.member.membership import reconfiguring
+from zab.member.requests.applying import Applier
 from zab.member.requests.change_feed import history_id_of
 from zab.member.requests.limits import Limits
+from zab.member.requests.processor import Processor
+from zab.member.requests.questions import Questions
 from zab.member.requests.request_throttle import RequestThrottle
+from zab.member.requests.serving import Serving
 from zab.member.requests.watch_events import forget_some
-from zab.member.settings.config import Config
+from zab.member.state.outbox import Outbox
+from zab.member.state.peer_driver import PeerDriver
 from zab.member.state.sequences import Sequences
 from zab.member.storage.events import LookAtSpace
-from zab.member.trees import tree_repair
 from zab.member.trees.cleanup import Cleanup
+from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import FAIR_TURNS
@@ -41,158 +42,193 @@ from zab.quorum.ids import ServerId
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 
 
-class Member(between_members.Member, Protocol):
-    """What is needed of a `zab.member.member.Member`."""
+class TurnEnd:
+    """The ends of the turns of one member. Everything without an underscore may be looked at."""
 
-    config: Config
-    clients: Clients
-    limits: Limits
-    throttle: RequestThrottle | None
-    receive: Callable[[ClientConnection, Sequence[bytes]], None]
-    cleanup: Cleanup | None
-    wall: int
-    serving: bool
-    halted: bool
-    is_stalled: bool
-    passes_small: bool
-    lacks_configuration: bool
-    look_at: int
-    sequences: Sequences
-    lead_at: int
+    def __init__(
+        self,
+        driver: PeerDriver,
+        outbox: Outbox[MemberEffect],
+        processor: Processor,
+        limits: Limits,
+        throttle: RequestThrottle | None,
+        questions: Questions,
+        messages: MemberMessages,
+        serving: Serving,
+        applier: Applier,
+        trees: TreeIntegrity,
+    ) -> None:
+        self._config = processor.state.config
+        self._clock = processor.state.clock
+        self._clients = processor.clients
+        self._sessions = processor.sessions
+        self._metrics = processor.metrics
+        self._driver = driver
+        self._peer = driver.peer
+        self._outbox = outbox
+        self._processor = processor
+        self._limits = limits
+        self._throttle = throttle
+        self._receive = (throttle or processor).receive
+        self._questions = questions
+        self._messages = messages
+        self._serving = serving
+        self._applier = applier
+        self._trees = trees
+        self._look_at = self._clock.now
+        """When the disk is looked at for room again."""
+        self._lead_at = self._clock.now
+        """On a leader, when a session or a znode may be over."""
+        self._sequences = Sequences(self._config.timing.tick_time_ms)
+        self._lacks_configuration = False
+        """This leader has to ask for the first configuration of the history."""
+        self.cleanup: Cleanup | None = None
+        """The leader's."""
 
+    def lead(self) -> None:
+        """This member leads from now on."""
+        self.cleanup = Cleanup(self._config, self._clock.now)
+        self._lead_at = self._clock.now
+        self._lacks_configuration = reconfiguring.lacks_first(self._config, self._peer)
 
-def end_turn(member: Member) -> None:
-    """All of it, in that order."""
-    processor, sessions, limits, now = member.processor, member.sessions, member.limits, member.now
-    if sessions.established:
-        established, sessions.established = sessions.established, []
-        for connection in established:
-            held, connection.held = connection.held, []
-            connection.last_answer = _CREATE_SESSION, 0, member.applied, now, 0
-            if held and not connection.closing:
-                member.receive(connection, held)
-    processor.state.spent = 0
-    if processor.choked or processor.answering or processor.overdue:
-        processor.resume()
-    if member.throttle is not None:
-        member.throttle.turn(now)
-    sums = processor.state.tree.quota_sums
-    if sums.is_due:
-        sums.count_some()
-    if sessions.local.timeouts and now >= sessions.local.next_deadline and (member.serving or sessions.is_read_only):
-        for session in sessions.expire_local(now):
-            member.trace(f"session {session:#x} was silent for its timeout -> it is over; no other member knows it")
-            member.metrics.stale_sessions_expired += 1
-    if member.serving and not member.halted:
-        questions = member.questions
-        has_asked = processor.intake.queue or processor.syncing or sessions.wanted or member.is_stalled
-        if member.peer.state is not LEADING:
-            if has_asked or sessions.revalidations:
-                _follow(member)
-        elif (
-            has_asked
-            or now >= member.lead_at
-            or sessions.doubted
-            or questions.is_any_asked
-            or member.check.undecided is not None
-        ):
-            _lead(member)
-    changes = processor.change_feed
-    if changes.asked and member.serving:
-        for wanted in changes.turn(now, member.peer.history, history_id_of(member.peer.lineage), member.applied):
-            member.want(wanted)
-    is_any_held = limits.loaded or limits.full or limits.large.waiting or member.throttle is not None
-    if member.clients.dirty or processor.state.event_sender.waiting or is_any_held or now >= limits.next_deadline:
-        limits.end_turn(now, processor.outstanding_count, member.is_stalled)
-    if now >= member.look_at and member.config.storage.disk_low_bytes:
-        member.look_at = now + member.config.timing.tick_time_ms
-        member.want(LookAtSpace())
-    nearing, leads = processor.state.tree.nearing, processor.proposing.prepare is not None
-    if nearing and now >= member.sequences.look_at and leads and not member.config.tree.sequence_64_enabled:
-        for text in member.sequences.look(nearing, now):
-            member.want(Warn(text))
-    if member.clients.ending:
-        for connection in member.clients.reap():
-            limits.forget(connection)
-            processor.forget(connection)
-            member.sessions.forget(connection)
-    if processor.leaving:
-        forget_some(processor.state.watches, processor.leaving)
+    def drop_role(self) -> None:
+        """Nothing of it is the next leader's (G2 former roles)."""
+        self.cleanup = None
 
+    def end(self) -> None:
+        """All of it, in that order."""
+        processor, sessions, limits, now = self._processor, self._sessions, self._limits, self._clock.now
+        if sessions.established:
+            for connection in sessions.take_established():
+                held, connection.held = connection.held, []
+                connection.last_answer = _CREATE_SESSION, 0, self._applier.applied, now, 0
+                if held and not connection.closing:
+                    self._receive(connection, held)
+        processor.state.spent = 0
+        if processor.overdue or processor.waiting.choked or processor.waiting.answering:
+            processor.resume()
+        if self._throttle is not None:
+            self._throttle.turn(now)
+        sums = processor.state.tree.quota_sums
+        if sums.is_due:
+            sums.count_some()
+        if sessions.local.timeouts and now >= sessions.local.next_deadline:
+            self._expire_local()
+        if self._serving.is_on and not self._serving.is_halted:
+            questions, intake = self._questions, processor.intake
+            has_asked = intake.queue or processor.waiting.syncing or sessions.wanted or intake.is_stalled
+            if self._peer.state is not LEADING:
+                if has_asked or sessions.revalidations:
+                    self._follow()
+            elif (
+                has_asked
+                or now >= self._lead_at
+                or sessions.doubted
+                or questions.is_any_asked
+                or self._trees.check.undecided is not None
+            ):
+                self._lead()
+        changes = processor.change_feed
+        if changes.asked and self._serving.is_on:
+            history, history_id = self._peer.history, history_id_of(self._peer.lineage)
+            for wanted in changes.turn(now, history, history_id, self._applier.applied):
+                self._outbox.want(wanted)
+        is_any_held = limits.loaded or limits.full or limits.large.waiting or self._throttle is not None
+        if self._clients.dirty or processor.state.event_sender.waiting or is_any_held or now >= limits.next_deadline:
+            limits.end_turn(now, processor.waiting.outstanding_count, processor.intake.is_stalled)
+        if now >= self._look_at and self._config.storage.disk_low_bytes:
+            self._look_at = now + self._config.timing.tick_time_ms
+            self._outbox.want(LookAtSpace())
+        nearing, leads = processor.state.tree.nearing, processor.proposing.prepare is not None
+        if nearing and now >= self._sequences.look_at and leads and not self._config.tree.sequence_64_enabled:
+            for text in self._sequences.look(nearing, now):
+                self._outbox.want(Warn(text))
+        if self._clients.ending:
+            for connection in self._clients.reap():
+                limits.forget(connection)
+                processor.forget(connection)
+                self._sessions.forget(connection)
+        if processor.leaving:
+            forget_some(processor.state.watches, processor.leaving)
 
-def _lead(member: Member) -> None:
-    """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
-    processor, sessions, cleanup = member.processor, member.sessions, member.cleanup
-    questions, intake, proposing = member.questions, processor.intake, processor.proposing
-    assert sessions.tracker is not None
-    proposing.refuses_writes = member.check.undecided is not None
-    if member.now >= sessions.tracker.next_deadline:
-        for session in sessions.expired(member.now):
-            member.trace(f"session {session:#x} was silent for its timeout -> close it")
-            member.metrics.stale_sessions_expired += 1
-            processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
-    if cleanup is not None and member.now >= cleanup.next_turn and not proposing.refuses_writes:
-        for path in cleanup.due(member.tree, member.now):
-            processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
-    if member.lacks_configuration:
-        member.lacks_configuration = not reconfiguring.submit_first(member.config, member.peer, processor)
-    if sessions.wanted:
-        processor.submit_new_sessions()
-    member.is_stalled = False
-    if intake.queue:
-        if proposing.newest_time > member.wall and proposing.is_ahead_of(member.wall):
-            member.trace(
-                f"this wall clock says {member.wall} ms, the newest batch is of {proposing.newest_time} ms "
-                "-> the times of batches go back to the clock"
-            )
-        next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
-        for proposal in proposing.proposals(
-            next_zxid, member.wall, lambda: _in_order(member.peer), member.peer.leading
-        ):
-            member.metrics.proposal_count += 1
-            member.tell(proposal)
-        member.is_stalled = bool(intake.queue) and not proposing.is_due
-        member.passes_small = proposing.passes_small
-    tag = processor.take_sync_tag() if processor.syncing else None
-    if tag is not None:
-        questions.sync(None, tag, intake.arrived_count)
-    if questions.is_any_asked or sessions.doubted:
-        proposed = intake.left_count
-        if sessions.doubted or questions.is_round_due(proposed):
-            doubted, sessions.doubted = sessions.doubted, []
-            member.tell(ev.SyncRequested(questions.begin_round(doubted, proposed)))
-        for route, tag in questions.due_owners(proposed):
-            between_members.answer(member, route, msg.Revalidated(tag, True, member.peer.history.last[0]))
-    due = sessions.tracker.next_deadline
-    member.lead_at = due if cleanup is None else min(due, cleanup.next_turn)
+    def _expire_local(self) -> None:
+        """Sessions that this member alone knows end while it serves."""
+        if self._serving.is_on or self._sessions.is_read_only:
+            for session in self._sessions.expire_local(self._clock.now):
+                told = f"session {session:#x} was silent for its timeout -> it is over; no other member knows it"
+                self._outbox.trace(told)
+                self._metrics.stale_sessions_expired += 1
 
+    def _lead(self) -> None:
+        """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
+        processor, sessions, cleanup = self._processor, self._sessions, self.cleanup
+        questions, intake, proposing = self._questions, processor.intake, processor.proposing
+        assert sessions.tracker is not None
+        refuses_writes = self._trees.check.undecided is not None
+        if self._clock.now >= sessions.tracker.next_deadline:
+            for session in sessions.expired(self._clock.now):
+                self._outbox.trace(f"session {session:#x} was silent for its timeout -> close it")
+                self._metrics.stale_sessions_expired += 1
+                processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
+        if cleanup is not None and self._clock.now >= cleanup.next_turn and not refuses_writes:
+            for path in cleanup.due(self._applier.tree, self._clock.now):
+                processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
+        if self._lacks_configuration:
+            self._lacks_configuration = not reconfiguring.submit_first(self._config, self._peer, processor)
+        if sessions.wanted:
+            processor.submit_new_sessions()
+        if intake.is_stalled:
+            intake.go_on()
+        if intake.queue:
+            if proposing.newest_time > self._clock.wall and proposing.is_ahead_of(self._clock.wall):
+                self._outbox.trace(
+                    f"this wall clock says {self._clock.wall} ms, the newest batch is of {proposing.newest_time} ms "
+                    "-> the times of batches go back to the clock"
+                )
+            next_zxid = self._peer.next_zxid if not self._trees.repair.is_full else lambda: None
+            for proposal in proposing.proposals(
+                *(next_zxid, self._clock.wall, lambda: _in_order(self._peer), self._peer.leading),
+                refuses_writes=refuses_writes,
+            ):
+                self._metrics.proposal_count += 1
+                self._driver.tell(proposal)
+            if intake.queue and not proposing.is_due:
+                intake.stall(passes_small=proposing.passes_small)
+        tag = processor.waiting.take_sync_tag() if processor.waiting.syncing else None
+        if tag is not None:
+            questions.sync(None, tag, intake.arrived_count)
+        if questions.is_any_asked or sessions.doubted:
+            proposed = intake.left_count
+            if sessions.doubted or questions.is_round_due(proposed):
+                self._driver.tell(ev.SyncRequested(questions.begin_round(sessions.take_doubted(), proposed)))
+            for route, tag in questions.due_owners(proposed):
+                self._messages.answer(route, msg.Revalidated(tag, True, self._peer.history.last[0]))
+        due = sessions.tracker.next_deadline
+        self._lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 
-def _follow(member: Member) -> None:
-    """What is to be written goes to the leader as one message; then the questions."""
-    processor, sessions, questions = member.processor, member.sessions, member.questions
-    intake = processor.intake
-    link = member.peer.link_to_leader
-    assert link is not None, "who serves has a link to the leader"
-    if sessions.wanted:
-        processor.submit_new_sessions()
-    for message in processor.forwarded.take(intake) if intake.queue else ():
-        member.send(link, message)
-    member.is_stalled = bool(intake.queue)
-    member.passes_small = processor.forwarded.passes_small
-    tag = processor.take_sync_tag() if processor.syncing else None
-    if tag is not None:
-        questions.sync(None, tag, intake.arrived_count)
-    for _, tag in questions.due_syncs(intake.left_count) if questions.is_any_asked else ():
-        member.send(link, msg.Sync(tag))
-    if sessions.revalidations:
-        # A question goes behind all that older connections of its session have asked for.
-        left = intake.sessions
-        revalidations, sessions.revalidations = sessions.revalidations, []
-        for question in revalidations:
-            if question.session in left:
-                sessions.revalidations.append(question)
-            else:
-                member.send(link, question)
+    def _follow(self) -> None:
+        """What is to be written goes to the leader as one message; then the questions."""
+        processor, sessions, questions = self._processor, self._sessions, self._questions
+        intake = processor.intake
+        link = self._peer.link_to_leader
+        assert link is not None, "who serves has a link to the leader"
+        if sessions.wanted:
+            processor.submit_new_sessions()
+        for message in processor.forwarded.take(intake) if intake.queue else ():
+            self._outbox.send(link, message)
+        if intake.queue:
+            intake.stall(passes_small=processor.forwarded.passes_small)
+        elif intake.is_stalled:
+            intake.go_on()
+        tag = processor.waiting.take_sync_tag() if processor.waiting.syncing else None
+        if tag is not None:
+            questions.sync(None, tag, intake.arrived_count)
+        for _, tag in questions.due_syncs(intake.left_count) if questions.is_any_asked else ():
+            self._outbox.send(link, msg.Sync(tag))
+        if sessions.revalidations:
+            # A question goes behind all that older connections of its session have asked for.
+            for question in sessions.take_revalidations(intake.sessions):
+                self._outbox.send(link, question)
 
 
 def _in_order(peer: Peer) -> set[ServerId]:

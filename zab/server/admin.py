@@ -59,7 +59,7 @@ from zab.host.journal.journal import Journal
 from zab.member.membership.reconfiguring import in_force
 from zab.member.words.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
 from zab.member.words.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all
-from zab.member.words.figures import Inspected
+from zab.member.words.figures import MemberView
 from zab.server.restoring import RestoreError, Restorer
 from zab.server.surroundings import whole_state
 from zab.service.surroundings import Surroundings
@@ -156,7 +156,7 @@ class InTurn(Response):
 class Admin:
     """The commands of one member. `look` looks at its surroundings, in a worker."""
 
-    member: Inspected
+    member: MemberView
     look: Callable[[], Surroundings]
     snapshots: Snapshots
     disk: Disk
@@ -241,8 +241,8 @@ class Admin:
         if command.asks_who and refused is not None:
             return refused
         hidden = () if refused is None else command.hidden
-        self.member.surroundings = await trio.to_thread.run_sync(self.look)
-        told = command.tell(self.member, request.query_params)
+        view = self.member.around(await trio.to_thread.run_sync(self.look))
+        told = command.tell(view, request.query_params)
         while True:
             await whole_state(self.member)
             try:

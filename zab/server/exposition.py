@@ -28,7 +28,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zab.member.state.metrics import Summary, quantiles_of
-from zab.member.words.figures import Inspected, Kind, figures
+from zab.member.words.figures import Kind, MemberView, figures
 from zab.server.surroundings import whole_state
 from zab.service.surroundings import Surroundings
 
@@ -66,15 +66,19 @@ class Recent:
 class Figures:
     """A collector of `prometheus_client`."""
 
-    def __init__(self, member: Inspected, clock: Callable[[], float] = time.monotonic) -> None:
-        self._member = member
+    def __init__(self, member: MemberView, clock: Callable[[], float] = time.monotonic) -> None:
+        self.member = member
         self._clock = clock
         self._recent: defaultdict[tuple[str, str], Recent] = defaultdict(Recent)
+
+    def look(self, surroundings: Surroundings) -> None:
+        """These are around the member from now on."""
+        self.member = self.member.around(surroundings)
 
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
         now = self._clock()
-        for figure in figures(self._member):
+        for figure in figures(self.member):
             if figure.kind is Kind.TEXT:
                 continue
             labels = {"key": figure.key} if figure.key else {}
@@ -98,23 +102,24 @@ class Figures:
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "unknown", Kind.BASIC: "summary", Kind.ADVANCED: "summary"}
 
 
-def registry_of(member: Inspected) -> CollectorRegistry:
-    """Of one member: a process may have several, as in tests."""
+def registry_of(shown: Figures) -> CollectorRegistry:
+    """The registry of one member: a process may have several, as in tests."""
     registry = CollectorRegistry()
-    registry.register(Figures(member))
-    if member.config.metrics.exports_process:
+    registry.register(shown)
+    if shown.member.config.metrics.exports_process:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
     return registry
 
 
-def application(member: Inspected, look: Callable[[], Surroundings]) -> Starlette:
+def application(member: MemberView, look: Callable[[], Surroundings]) -> Starlette:
     """The ASGI application of the port."""
-    registry = registry_of(member)
+    shown = Figures(member)
+    registry = registry_of(shown)
 
     async def metrics(_request: Request) -> Response:
-        member.surroundings = await trio.to_thread.run_sync(look)
+        shown.look(await trio.to_thread.run_sync(look))
         await whole_state(member)
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 

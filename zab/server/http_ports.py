@@ -25,7 +25,7 @@ from zab.host.loop.listener import open_listener
 from zab.member.membership.reconfiguring import in_force
 from zab.member.settings.config import Config
 from zab.member.storage.events import SnapshotAsked
-from zab.member.words.figures import Inspected
+from zab.member.words.figures import MemberView
 from zab.server.being_read import BeingRead
 from zab.service.surroundings import Surroundings
 
@@ -39,7 +39,7 @@ journal = Journal("http")
 class AskedSnapshots:
     """See `zab.server.admin.Snapshots`."""
 
-    member: Inspected
+    member: MemberView
     disk: Disk
     put: Callable[[SnapshotAsked], None]
     being_read: BeingRead
@@ -74,7 +74,7 @@ class HttpPorts:
     def __init__(
         self,
         config: Config,
-        member: Inspected,
+        member: MemberView,
         look: Callable[[], Surroundings],
         disk: Disk,
         snapshots: AskedSnapshots,

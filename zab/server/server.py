@@ -266,10 +266,10 @@ class Server:
         count_max, stall_seconds = config.membership.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
         look = partial(look_around, config, self.clients.handshakes)
-        self._asked = AskedSnapshots(self.member, disk, self.mailbox.put, self.transfers.being_read)
+        self._asked = AskedSnapshots(self.member.view, disk, self.mailbox.put, self.transfers.being_read)
         committed = self.storage.read_committed
         self._http = HttpPorts(
-            config, self.member, look, disk, self._asked, committed, self._begin_anew, files.admin_stores
+            config, self.member.view, look, disk, self._asked, committed, self._begin_anew, files.admin_stores
         )
 
     def _fsynced(self, took_ms: int) -> None:

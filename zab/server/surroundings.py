@@ -20,7 +20,7 @@ import trio
 
 from zab.host.loop.handshakes import Handshakes
 from zab.member.settings.config import Config
-from zab.member.words.figures import Inspected
+from zab.member.words.figures import MemberView
 from zab.service.surroundings import Surroundings
 
 REST_SECONDS = 0.002
@@ -43,7 +43,7 @@ def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
     )
 
 
-async def whole_state(member: Inspected) -> None:
+async def whole_state(member: MemberView) -> None:
     """Wait while a committed batch is applied in part: nobody may look at the tree then."""
     while member.is_between_states:  # noqa: ASYNC110  (the member is pure: it sets no event)
         await trio.sleep(REST_SECONDS)

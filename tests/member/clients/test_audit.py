@@ -285,7 +285,7 @@ def test_write_whose_fate_is_unknown_when_the_role_ends_is_invoked(served: tuple
     ensemble.late.update(other.sid for other in ensemble.others(server))
     client.say(client.set(b"/zookeeper", b"1") + client.create(b"/a", flags=1))
     ensemble.step(server)
-    server.member.stop_serving()
+    server.member.service.stop()
     ensemble.step(server)
     assert said(server, "operation", "znode", "znode_type", "result") == [
         ("setData", "/zookeeper", "", "invoked"),

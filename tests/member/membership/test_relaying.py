@@ -204,13 +204,15 @@ def test_an_observer_whose_own_files_lead_to_no_tree_takes_the_snapshot_of_its_m
 
 def test_what_is_told_of_observers_and_masters() -> None:
     ensemble = begin()
-    told = {sid: {each.name: each.value for each in figures(server.member)} for sid, server in ensemble.servers.items()}
+    told = {
+        sid: {each.name: each.value for each in figures(server.member.view)} for sid, server in ensemble.servers.items()
+    }
     of_master = told[master(ensemble).sid]
     assert of_master["synced_observers"] == 1
     assert "observer_master_id" not in of_master
     assert told[observer(ensemble).sid]["observer_master_id"] == master(ensemble).sid
     assert told[ensemble.leader.sid]["synced_observers"] == 0
-    lags = [each.key for each in figures(master(ensemble).member) if each.name == "learner_lag"]
+    lags = [each.key for each in figures(master(ensemble).member.view) if each.name == "learner_lag"]
     assert lags == [str(observer(ensemble).sid)]
     [follower] = [
         each
@@ -225,7 +227,7 @@ def test_what_is_told_of_observers_and_masters() -> None:
     names = {
         each.name
         for server in without.servers.values()
-        for each in figures(server.member)
+        for each in figures(server.member.view)
         if server is not without.leader
     }
     assert "synced_observers" not in names

@@ -224,7 +224,7 @@ def test_what_waits_is_in_nobodys_way_and_keeps_no_order() -> None:
     ours = [(xid, error) for xid, error, _ in replies if xid > 0]
     assert ours == [(1, 0), (2, 0), (3, 0), (4, 0)]
     assert [xid for xid, _, _ in replies if xid < 0] == [-17]
-    assert ensemble.follower.member.processor.outstanding_count == 0
+    assert ensemble.follower.member.processor.waiting.outstanding_count == 0
 
 
 def test_changes_elsewhere_do_not_end_the_wait_but_move_the_place() -> None:

@@ -52,7 +52,7 @@ def test_what_is_committed_is_applied_in_its_turn_however_many_watch(
     watcher_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each turn of a follower has fifteen changes to apply, and sends to five connections."""
-    for place in ("member.APPLIED_COUNT_MAX", "requests.processor.DELIVERED"):
+    for place in ("requests.applying.APPLIED_COUNT_MAX", "requests.processor.DELIVERED"):
         monkeypatch.setattr(f"zab.member.{place}", 40)
     monkeypatch.setattr("zab.member.requests.event_sending.SENT", 5)
     ensemble = Ensemble(3)

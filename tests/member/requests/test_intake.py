@@ -262,7 +262,7 @@ def test_a_write_waits_as_many_turns_where_others_are_told_of_everything(
 ) -> None:
     """Twelve multis are always under way at the leader. Telling many of the same changes takes little of a turn, so a
     follower with recursive watchers applies as much in each as one without: none of them waits to be applied."""
-    for module, name in (("member", "APPLIED_COUNT_MAX"), ("requests.processor", "DELIVERED")):
+    for module, name in (("requests.applying", "APPLIED_COUNT_MAX"), ("requests.processor", "DELIVERED")):
         monkeypatch.setattr(f"zab.member.{module}.{name}", 220)
     ensemble = Ensemble(3)
     leader, follower = ensemble.leader, ensemble.follower
@@ -286,7 +286,7 @@ def test_a_write_waits_as_many_turns_where_others_are_told_of_everything(
             waited.append(turn + 1 - asked)
             asked = turn + 1
             other.say(other.set(b"/own", b"x"))
-        assert len(follower.member.committed) <= 2
+        assert len(follower.member.applier.committed) <= 2
     assert max(waited) <= 7, waited
     assert all(len(watcher.events()) > 1_000 for watcher in watchers)
 

@@ -135,7 +135,7 @@ def test_answers_before_writes_of_one_batch_come_over_several_turns_and_within_t
     ensemble.settle()
     ensemble.release(server)
     most, had = 0, 0
-    while server.member.processor.outstanding_count or server.answers:
+    while server.member.processor.waiting.outstanding_count or server.answers:
         ensemble.step(server)
         has = sum(client.connection.unsent_bytes for client in clients if not client.is_closed)
         most, had = max(most, has - had), has

@@ -95,11 +95,11 @@ def test_another_tree_has_other_lists(ensemble: Ensemble) -> None:
     state = server.member.state
     assert state.listings._kept
     tree, serving = state.tree, server.member.serving
-    server.member.serving = False
-    server.member.take_tree(DataTree())
+    server.member.service.is_on = False
+    server.member.applier.take_tree(DataTree())
     assert not state.listings._kept
     assert state.listings._bytes == 0
-    state.tree, server.member.serving = tree, serving
+    state.tree, server.member.service.is_on = tree, serving
     assert shown(ensemble, client, b"/p") == expected
 
 

@@ -540,7 +540,7 @@ def test_load_limit_pauses_whoever_waits_and_sends_more() -> None:
     ensemble.settle()
     assert not busy.connection.paused
     assert len(busy.replies()) == 21
-    assert server.member.processor.outstanding_count == 0
+    assert server.member.processor.waiting.outstanding_count == 0
 
 
 def test_learners_share_the_load_limit() -> None:
@@ -583,7 +583,11 @@ def test_disconnected_client_leaves_nothing_behind_but_its_writes() -> None:
     client.close()
     ensemble.settle()
     member = server.member
-    assert (member.processor.outstanding_count, member.state.watches.total_count, len(member.clients.all)) == (0, 0, 0)
+    assert (member.processor.waiting.outstanding_count, member.state.watches.total_count, len(member.clients.all)) == (
+        0,
+        0,
+        0,
+    )
     ensemble.release(server)
     ensemble.settle()
     assert member.tree.get(b"/a") is not None

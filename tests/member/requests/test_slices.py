@@ -14,7 +14,7 @@ from datatree.prepare import Prepare
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetData, SetWatches
 from datatree.slices import PARTS, WATCHES
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from zab.member.member import APPLIED_BYTES_MAX
+from zab.member.requests.applying import APPLIED_BYTES_MAX
 from zab.member.requests.processor import Processor
 from zab.protocol import events as ev
 from zab.protocol import message as msg
@@ -505,7 +505,7 @@ def test_long_answer_comes_in_slices_and_only_its_own_connection_waits(
         assert found == expected
     if opcode == OpCode.SET_WATCHES:
         assert server.member.state.watches.count(client.connection) == 95
-    assert server.member.processor.outstanding_count == 0
+    assert server.member.processor.waiting.outstanding_count == 0
 
 
 def test_listing_is_of_the_moment_it_began_and_writes_of_others_go_on(small: int) -> None:
@@ -537,13 +537,13 @@ def test_long_answers_take_turns_and_one_that_nobody_wants_any_more_is_dropped(s
         each.replies()
         each.say(each.children(b"/p"))
     ensemble.step(server)
-    assert len(server.member.processor.answering) == 3
+    assert len(server.member.processor.waiting.answering) == 3
     other.close()
     ensemble.step(server)
-    assert len(server.member.processor.answering) == 2
+    assert len(server.member.processor.waiting.answering) == 2
     ensemble.settle()
     assert [len(each.replies()) for each in (client, other, third)] == [1, 0, 1]
-    assert server.member.processor.answering == {}
+    assert server.member.processor.waiting.answering == {}
 
 
 def test_setwatches_that_cannot_be_read_to_its_end_watches_nothing(small: int) -> None:
@@ -585,7 +585,8 @@ def test_four_letter_word_is_answered_in_slices(small: int, word: bytes, what: b
 
 def test_large_answers_come_over_several_turns_and_others_are_answered_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred bytes ask for a megabyte: many of them from many clients at once are no turn of a second."""
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 5000)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 5000)
     ensemble = Ensemble(1)
     clients = [ensemble.session() for _ in range(4)]
     ensemble.do(clients[0], clients[0].create(b"/big", b"x" * 1000))
@@ -601,7 +602,7 @@ def test_large_answers_come_over_several_turns_and_others_are_answered_between(m
         assert server.member.has_more or counts[-1] == 120
     assert largest_step(counts) <= 12, "twice the limit: those who waited, and those who came"
     assert all([error for _, error, _ in client.replies()] == [0] * 30 for client in clients)
-    assert server.member.processor.outstanding_count == 0
+    assert server.member.processor.waiting.outstanding_count == 0
     assert not server.member.has_more
 
 

@@ -553,7 +553,7 @@ def test_g2_nothing_of_a_former_role_is_sent_to_the_next_leader() -> None:
     ensemble.sent.clear()
     ensemble.start()
     assert not any(isinstance(message, msg.Request) for _, message in ensemble.sent)
-    assert follower.member.processor.outstanding_count == 0
+    assert follower.member.processor.waiting.outstanding_count == 0
     assert follower.value(b"/a") is None
 
 

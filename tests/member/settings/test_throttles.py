@@ -170,7 +170,7 @@ def test_requests_beyond_the_limit_wait_their_connections_are_not_read_from_and_
     two.say(two.create(b"/b") + two.get(b"/a"))
     step(ensemble)
     processor = ensemble.follower.member.processor
-    assert processor.outstanding_count == 2
+    assert processor.waiting.outstanding_count == 2
     assert one.connection.holds == two.connection.holds == Hold.THROTTLED
     let_answers_come(ensemble)
     assert [(xid, error) for xid, error, _ in one.replies()] == [(number, 0) for number in range(2, 7)]
@@ -278,7 +278,7 @@ def test_nothing_that_waits_goes_to_the_next_leader() -> None:
     one.say(b"".join(one.set(b"/a", b"%d" % number) for number in range(5)))
     step(ensemble)
     member = ensemble.follower.member
-    member.stop_serving()
+    member.service.stop()
     assert member.throttle is not None
     assert not member.throttle._waiting
     step(ensemble)
@@ -294,12 +294,12 @@ def test_turn_takes_so_many_and_is_due_again(monkeypatch: pytest.MonkeyPatch) ->
     assert not two.replies()
     member = ensemble.follower.member
     counts = []
-    member.processor.outstanding_count -= 2
+    member.processor.waiting.outstanding_count -= 2
     for _ in range(4):
         step(ensemble)
         counts.append(len(two.replies()))
         assert member.has_more == (len(counts) < 4)
-    member.processor.outstanding_count += 2
+    member.processor.waiting.outstanding_count += 2
     assert counts == [10, 10, 10, 5]
 
 

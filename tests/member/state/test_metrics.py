@@ -52,7 +52,7 @@ def test_what_is_kept_is_bounded_by_the_size_of_numbers() -> None:
 
 
 def shown(server: Server) -> dict[str, Any]:
-    return {figure.name: figure.value for figure in figures(server.member)}
+    return {figure.name: figure.value for figure in figures(server.member.view)}
 
 
 def test_watch_events_are_counted_by_kind_and_size() -> None:

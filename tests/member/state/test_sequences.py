@@ -58,7 +58,7 @@ def create_late(ensemble: Ensemble, number: int) -> None:
 
 
 def texts(server: Server) -> dict[str, object]:
-    return {figure.name: figure.value for figure in figures(server.member)}
+    return {figure.name: figure.value for figure in figures(server.member.view)}
 
 
 @pytest.mark.parametrize("is_on", [False, True])
@@ -66,14 +66,15 @@ def test_who_leads_tells_the_operator(is_on: bool, monkeypatch: pytest.MonkeyPat
     ensemble = Ensemble(3, sequence64Enabled="true" if is_on else "false")
     told: list[tuple[Server, str]] = []
     for server in ensemble.servers.values():
-        want = server.member.want
+        outbox = server.member._outbox
+        want = outbox.want
 
         def noting(effect: object, server: Server = server, want: object = want) -> None:
             if isinstance(effect, Warn):
                 told.append((server, effect.text))
             want(effect)  # type: ignore[operator]
 
-        monkeypatch.setattr(server.member, "want", noting)
+        monkeypatch.setattr(outbox, "want", noting)
     client = ensemble.session(ensemble.follower)
     ensemble.do(client, client.create(b"/q"))
     assert "sequence_numbers_parent" not in texts(ensemble.leader)

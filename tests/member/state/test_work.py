@@ -55,7 +55,8 @@ ATTACKS: dict[str, Asks] = {
 def test_reads_with_small_answers_come_over_turns_and_nobody_waits_for_them(
     attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", NAMES_A_TURN * NAME_WORK)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", NAMES_A_TURN * NAME_WORK)
     ensemble = Ensemble(1, keeperExtensionsEnabled="true")
     [server] = ensemble.servers.values()
     attackers, innocent = [ensemble.session() for _ in range(3)], ensemble.session()
@@ -80,12 +81,13 @@ def test_reads_with_small_answers_come_over_turns_and_nobody_waits_for_them(
         assert len(counts) < 2 * total
     looked_at = [COUNT * (after - before) for before, after in pairwise(counts)]
     assert max(looked_at) <= 2 * (NAMES_A_TURN + 2 * COUNT), "those who waited, and those who came"
-    assert not server.member.processor.choked
+    assert not server.member.processor.waiting.choked
 
 
 def test_whoever_waits_has_a_share_of_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with long pipelines do not keep another waiting until each has had a turn for itself."""
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 5_000)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 5_000)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     *greedy, other = clients = [ensemble.session() for _ in range(7)]
@@ -183,7 +185,8 @@ def test_word_that_counts_watches_takes_as_many_slices_as_there_are_watches() ->
 @pytest.mark.parametrize("asked", ["ping", "auth"])
 def test_what_is_answered_at_once_is_so_within_the_work_of_a_turn(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nobody waits for the thousands that others have sent, nor is anything overtaken on their connections."""
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 100 * REQUEST_WORK)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 100 * REQUEST_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     attackers, other = [ensemble.session() for _ in range(4)], ensemble.session()
@@ -217,7 +220,8 @@ def test_what_is_answered_at_once_is_so_within_the_work_of_a_turn(asked: str, mo
 
 
 def test_a_write_behind_a_proof_that_waits_is_done_as_whom_it_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 10 * REQUEST_WORK)
     ensemble = Ensemble(1)
     client, other = ensemble.session(), ensemble.session()
     ensemble.do(other, other.create(b"/a", acl=((31, *digest_identity(b"me:x")),)))
@@ -259,7 +263,8 @@ def test_parts_of_a_long_multi_read_are_told_in_slices_and_all_of_one_state(monk
 
 
 def test_proofs_count_with_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * PROOF_WORK)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 10 * PROOF_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client = ensemble.session()
@@ -270,7 +275,8 @@ def test_proofs_count_with_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_comes_while_a_proof_waits_waits_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.member.requests.processor.ANSWERED_BYTES", 10 * REQUEST_WORK)
+    for module in ("processor", "waiting_requests"):
+        monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 10 * REQUEST_WORK)
     ensemble = Ensemble(1)
     [server] = ensemble.servers.values()
     client, other = ensemble.session(), ensemble.session()
@@ -280,6 +286,6 @@ def test_what_comes_while_a_proof_waits_waits_behind_it(monkeypatch: pytest.Monk
     client.say(client.request(OpCode.PING, b"", -2) * 50 + proof)
     ensemble.step(server)
     assert client.connection.held
-    server.member.receive(client.connection, [client.set(b"/a", b"mine")[4:]])
+    server.member.processor.receive(client.connection, [client.set(b"/a", b"mine")[4:]])
     ensemble.settle()
     assert [(xid, error) for xid, error, _ in client.replies()[-2:]] == [(-4, 0), (1, 0)]

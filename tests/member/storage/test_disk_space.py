@@ -240,7 +240,7 @@ def test_without_a_quorum_with_room_writes_are_refused_and_the_rest_goes_on() ->
 
 def gauges(server: Server) -> dict[str, object]:
     names = ("disk_space", "disk_reserve_given_up", "writes_refused_for_room", "members_without_room")
-    return {figure.name: figure.value for figure in figures(server.member) if figure.name in names}
+    return {figure.name: figure.value for figure in figures(server.member.view) if figure.name in names}
 
 
 def test_room_is_seen_in_the_numbers_of_a_member() -> None:
@@ -279,11 +279,11 @@ def test_a_member_that_its_disk_keeps_from_serving_says_so_in_place_of_what_the_
     look(ensemble)
     full = "this member's disk is full, and it takes part in nothing until there is room"
     assert why_not_serving(follower.member.peer) == f"no service: {full}"
-    assert [figure.value for figure in figures(follower.member) if figure.name == "waits_for"] == [full]
+    assert [figure.value for figure in figures(follower.member.view) if figure.name == "waits_for"] == [full]
     leave(follower.disk, 1 << 20)
     look(ensemble)
     ensemble.start()
-    assert not [figure for figure in figures(follower.member) if figure.name == "waits_for"]
+    assert not [figure for figure in figures(follower.member.view) if figure.name == "waits_for"]
 
 
 def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:

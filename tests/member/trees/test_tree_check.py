@@ -1,15 +1,19 @@
 """What a member makes of digests that differ, apart from messages and trees (E6 wrong trees)."""
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from datatree.log.zxid import Zxid
-from zab.member.state.digests import Digests
-from zab.member.trees import wrong_trees
-from zab.member.trees.tree_check import Comparison, Difference, Finding, TreeCheck
+from zab.member.state.digests import Difference, Digests
+from zab.member.state.metrics import Metrics
+from zab.member.state.outbox import Outbox
+from zab.member.state.peer_driver import PeerDriver
+from zab.member.trees.tree_check import Comparison, Finding, TreeCheck
+from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import message as msg
+from zab.protocol.events import Send
 from zab.protocol.states import FOLLOWING
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Majority
@@ -47,28 +51,29 @@ def test_answer_to_another_comparison_is_not_counted(check: TreeCheck, zxid: Zxi
     assert check.told(THREE, Z, 7, is_replay=False) == 7
 
 
-class Learner:
-    """What `wrong_trees` needs of a member here."""
-
-    def __init__(self, check: TreeCheck, *, is_served: bool) -> None:
-        self.check = check
-        self.peer = SimpleNamespace(serving=is_served, state=FOLLOWING, link_to_leader=LINK)
-        self.digests = Digests()
-        self.digests.record(Z, 1)
-        self.applied = Z
-        self.sent: list[tuple[Link, msg.Message]] = []
-
-    def send(self, link: Link, message: msg.Message) -> None:
-        self.sent.append((link, message))
+def integrity_of(check: TreeCheck, *, is_served: bool, outbox: Outbox[object]) -> TreeIntegrity:
+    """The part of a learner that asks."""
+    settings = SimpleNamespace(sid=ONE)
+    peer = SimpleNamespace(
+        quorum=check.quorum, settings=settings, serving=is_served, state=FOLLOWING, link_to_leader=LINK
+    )
+    digests = Digests()
+    digests.record(Z, 1)
+    applier: Any = SimpleNamespace(digests=digests, applied=Z)
+    nobody: Any = SimpleNamespace()
+    integrity = TreeIntegrity(cast(PeerDriver, SimpleNamespace(peer=peer)), outbox, applier, nobody, nobody, Metrics())
+    integrity.check = check
+    return integrity
 
 
 @pytest.mark.parametrize("is_served", [True, False])
 def test_leader_is_asked_once_it_serves_this_member(check: TreeCheck, is_served: bool) -> None:
     """Before UPTODATE a message for the member breaks the protocol, and the link."""
-    learner = Learner(check, is_served=is_served)
+    outbox = Outbox[object]()
+    integrity = integrity_of(check, is_served=is_served, outbox=outbox)
     check.suspect(Difference(Z, 1, 2))
-    wrong_trees.ask(cast(wrong_trees.Member, learner))
-    assert learner.sent == ([(LINK, msg.Suspect(Z, 1))] if is_served else [])
+    integrity.ask()
+    assert outbox.effects == ([Send((LINK,), msg.Suspect(Z, 1))] if is_served else [])
 
 
 def test_tree_is_disputed_until_a_quorum_has_spoken(check: TreeCheck) -> None:
@@ -95,15 +100,12 @@ def test_what_a_member_knew_before_it_was_started_again_still_counts(check: Tree
 def test_who_has_left_is_not_waited_for(check: TreeCheck) -> None:
     comparison = check.compare(Z)
     assert comparison is not None
-    leader = SimpleNamespace(
-        check=check, peer=SimpleNamespace(learners={LINK: TWO, 10: THREE}), send=lambda *sent: None
-    )
-    wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
-    assert comparison.asked == {TWO: LINK, THREE: 10}
+    other = Link(10)
+    assert comparison.ask({LINK: TWO, other: THREE}) == [LINK, other]
+    assert comparison.asked == {TWO: LINK, THREE: other}
     check.told(TWO, Z, 7, is_replay=False)
     assert not comparison.is_answered
-    del leader.peer.learners[10]
-    wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
+    assert comparison.ask({LINK: TWO}) == []
     assert comparison.is_answered
 
 

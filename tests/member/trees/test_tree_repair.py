@@ -150,8 +150,8 @@ def test_leader_that_comes_next_is_asked_when_the_first_one_goes() -> None:
     lost.fetch = lambda effect: None  # type: ignore[method-assign]
     spoil(lost)
     write(ensemble, client, 2)
-    assert lost.member.repair is not None
-    assert lost.member.repair.fetching is not None
+    assert lost.member.trees.repair.under_way is not None
+    assert lost.member.trees.repair.under_way.fetching is not None
     del lost.fetch
     stop(ensemble, first)
     for _ in range(200):
@@ -192,15 +192,15 @@ def test_leader_that_is_in_doubt_itself_offers_nothing() -> None:
 
     def ask() -> list[type[msg.Message]]:
         ensemble.sent.clear()
-        lost.member.asks = True
+        lost.member.trees.check.asks = True
         ensemble.step(lost)
         ensemble.settle()
         kinds = [type(message) for _, message in ensemble.sent]
         return [kind for kind in kinds if kind in (msg.TreeWanted, msg.TreeOffered)]
 
-    leader.member.check.unproven(Zxid(leader.member.applied), leader.member.tree.digest)
+    leader.member.trees.check.unproven(Zxid(leader.member.applied), leader.member.tree.digest)
     assert ask() == [msg.TreeWanted]
-    leader.member.check.suspicion = None
+    leader.member.trees.check.suspicion = None
     assert ask() == [msg.TreeWanted, msg.TreeOffered]
 
 
@@ -224,7 +224,7 @@ def test_leader_whose_own_files_lead_to_no_tree_leaves_its_role_to_one_whose_fil
     assert write(ensemble, ensemble.session(second), 2) == [0, 0]
     ensemble.advance(TICK_MS)
     assert all(is_mended(ensemble, server) for server in ensemble.servers.values())
-    assert not any(server.member.check.is_doubtful for server in ensemble.servers.values())
+    assert not any(server.member.trees.check.is_doubtful for server in ensemble.servers.values())
 
 
 def advance_until_all_serve(ensemble: Ensemble, servers: list[Server]) -> None:

@@ -7,11 +7,11 @@ from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
-from zab.member import between_members
 from zab.member.storage.events import TreeInstalled
-from zab.member.trees import snapshots, tree_repair, wrong_trees
+from zab.member.trees import tree_repair
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.trees.tree_check import Finding, TreeCheck
+from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
@@ -61,7 +61,7 @@ def test_tree_that_takes_long_to_make_is_made_once_and_said_to_be_wrong_once() -
     wrong.keeps_rebuilt = False
     ensemble.advance(TICK_MS)
     assert wrong.member.serving
-    assert not leader.member.check.mending
+    assert not leader.member.trees.check.mending
     # Where it is wrong once more, that is seen once more.
     spoil(wrong)
     write(ensemble, client, 2)
@@ -135,8 +135,8 @@ def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> N
     assert write(ensemble, late, 2) == [0, 0]
     ensemble.advance(TICK_MS)
     assert leader.member.tree.digest == other.member.tree.digest
-    assert not leader.member.check.is_doubtful
-    assert not other.member.check.is_doubtful
+    assert not leader.member.trees.check.is_doubtful
+    assert not other.member.trees.check.is_doubtful
 
 
 @pytest.mark.parametrize("wrong_count", [1, 2])
@@ -178,7 +178,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     asked = [trace for trace in leader.traces if "all make their trees anew from" in trace]
     assert len(asked) == 2, asked
     assert f"{late.sid}: " in asked[1]
-    assert leader.member.check.undecided is not None
+    assert leader.member.trees.check.undecided is not None
     assert ensemble.leader is leader
 
 
@@ -197,7 +197,7 @@ def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
     digest = leader.member.digests.at(rebuilt.rebuild.zxid)
     leader.answers.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
     ensemble.settle()
-    assert leader.member.check.comparison is not None, "one has not answered"
+    assert leader.member.trees.check.comparison is not None, "one has not answered"
     stop(ensemble, silent)
     assert ensemble.leader is leader
     ensemble.advance(TICK_MS)
@@ -232,7 +232,7 @@ def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() 
         ensemble.advance(TICK_MS)
     assert said(leader, f"server {behind.sid}, which is to lead, lacks history that this member has")
     assert ensemble.leader is leader
-    assert not leader.member.check.is_doubtful, "two of three have the digest of its tree"
+    assert not leader.member.trees.check.is_doubtful, "two of three have the digest of its tree"
     assert write(ensemble, ensemble.session(leader), 2) == [0, 0]
     assert behind.member.tree.digest == leader.member.tree.digest
 
@@ -259,7 +259,7 @@ def alarms_of(server: Server) -> list[str]:
 def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     ensemble, client, gone, other = ensemble_without_a_quorum()
     leader = ensemble.leader
-    undecided = leader.member.check.undecided
+    undecided = leader.member.trees.check.undecided
     assert undecided is not None
     wrong_digest = other.member.digests.at(undecided.zxid)
     assert wrong_digest != leader.member.digests.at(undecided.zxid)
@@ -302,7 +302,7 @@ def test_leader_takes_no_snapshot_while_nobody_knows_whose_tree_is_right() -> No
     for _ in range(12):
         ensemble.session(leader)
     assert leader.member.applied > before, "sessions are no writes that are refused"
-    snapshots.take_wanted(leader.member, Zxid(0))
+    leader.member.trees.snapshots.take_wanted(Zxid(0))
     ensemble.step(leader)
     assert finish_snapshots(ensemble, leader) == 0
     other.keeps_rebuilt = False
@@ -317,7 +317,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its leader does not hear of it at once here; the answer to the next ping tells the same."""
-    monkeypatch.setitem(between_members._ON_CHECK, msg.Suspect, lambda *_: None)
+    monkeypatch.setattr(TreeIntegrity, "on_suspect", lambda *_: None)
     ensemble, client = ensemble_of(3, snapCount=4)
     suspect, other = ensemble.others(ensemble.leader)
     at_suspect = ensemble.session(suspect)
@@ -343,11 +343,12 @@ def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.Monk
     suspect = ensemble.follower
     spoil(suspect)
     with monkeypatch.context() as patch:
-        patch.setitem(between_members._ON_CHECK, msg.Suspect, lambda *_: None)
+        for server in ensemble.servers.values():
+            patch.setitem(server.member.messages._on_check, msg.Suspect, lambda *_: None)
         write(ensemble, client, 2)
-        suspicion = suspect.member.check.suspicion
+        suspicion = suspect.member.trees.check.suspicion
         assert suspicion is not None
-        tree_repair.replay(suspect.member, Zxid(suspect.member.applied))
+        suspect.member.trees.repair.replay(Zxid(suspect.member.applied))
         ensemble.step(suspect)
         ensemble.settle()
     assert said(suspect, "the own files give digest")
@@ -369,9 +370,9 @@ def ensemble_with_dropped_batches(patch: pytest.MonkeyPatch) -> tuple[Ensemble, 
     write(ensemble, client, 2)
     for number in range(60):
         ensemble.do(client, client.create(b"/%d" % number))
-    assert len(wrong.member.committed) < 15
-    assert wrong.member.repair is not None
-    assert wrong.member.repair.dropped_to > wrong.member.applied
+    assert len(wrong.member.applier.committed) < 15
+    assert wrong.member.trees.repair.under_way is not None
+    assert wrong.member.trees.repair.under_way.dropped_to > wrong.member.applied
     return ensemble, client, wrong
 
 
@@ -396,15 +397,15 @@ def test_verdict_on_a_tree_that_catches_up_loses_nothing_of_what_was_dropped(mon
     ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
     wrong.answers.append(wrong.rebuilt_held.pop())
     ensemble.settle()
-    assert wrong.member.repair is not None
-    assert wrong.member.repair.purpose is tree_repair.Purpose.CATCH_UP
+    assert wrong.member.trees.repair.under_way is not None
+    assert wrong.member.trees.repair.under_way.purpose is tree_repair.Purpose.CATCH_UP
     wrong.rebuilt_held.clear()
     zxid = Zxid(wrong.member.applied)
     right = wrong.member.digests.at(zxid)
     wrong.member.digests._by_zxid[zxid] ^= 1
-    wrong_trees.judge(wrong.member, zxid, right)
+    wrong.member.trees.judge(zxid, right)
     ensemble.step(wrong)
-    assert wrong.member.repair.purpose is tree_repair.Purpose.MEND
+    assert wrong.member.trees.repair.under_way.purpose is tree_repair.Purpose.MEND
     hand_over(ensemble, wrong)
     assert wrong.halted is None
     assert wrong.member.serving
@@ -426,12 +427,12 @@ def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypa
     for number in range(60):
         ensemble.do(client, client.create(b"/%d" % number))
     assert not client.is_closed, "its clients wait"
-    assert 0 < len(leader.member.committed) < 15
+    assert 0 < len(leader.member.applier.committed) < 15
     assert not client.replies()
     leader.answers += leader.rebuilt_held
     ensemble.settle()
     assert [error for _, error, _ in client.replies()] == [0] * (62 - len(answered))
-    assert leader.member.check.comparison is None
+    assert leader.member.trees.check.comparison is None
     ensemble.advance(TICK_MS)
     assert other.member.serving
     assert leader.member.tree.digest == other.member.tree.digest
@@ -443,11 +444,11 @@ def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pyte
     wrong.answers += wrong.rebuilt_held
     ensemble.settle()
     assert wrong.member.applied == 0, "the tree that was made is of the old one"
-    tree_repair.replay(wrong.member, Zxid(0))
+    wrong.member.trees.repair.replay(Zxid(0))
     ensemble.step(wrong)
     wrong.answers += wrong.rebuilt_held[1:]
     ensemble.step(wrong)
-    assert wrong.member.repair is None
+    assert wrong.member.trees.repair.under_way is None
     assert wrong.halted is None
 
 
@@ -464,7 +465,7 @@ def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
     """The leader asks again: a member that was mended or started again has another digest now."""
     ensemble, client, _, other = ensemble_without_a_quorum()
     leader = ensemble.leader
-    assert leader.member.check.undecided is not None
+    assert leader.member.trees.check.undecided is not None
     tree = other.member.tree
     tree.digest = tree.recompute_digest()  # as after a start
     other.member.digests.clear()
@@ -472,7 +473,7 @@ def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
     ensemble.advance(TICK_MS)
     write(ensemble, client, 2)
     ensemble.advance(TICK_MS)
-    assert leader.member.check.undecided is None
+    assert leader.member.trees.check.undecided is None
     assert write(ensemble, client, 2) == [0, 0]
     assert other.member.serving
 
@@ -481,12 +482,12 @@ def test_whoever_comes_decides_though_nobody_asks() -> None:
     """The one that is wrong was started again, and does not suspect itself; the one that comes knows nothing of it."""
     ensemble, client, gone, other = ensemble_without_a_quorum()
     leader = ensemble.leader
-    other.member.check.suspicion = None
+    other.member.trees.check.suspicion = None
     bring_back(ensemble, gone)
     ensemble.advance(3 * TICK_MS)
     assert ensemble.leader is leader
     assert gone.member.serving
-    assert leader.member.check.undecided is None
+    assert leader.member.trees.check.undecided is None
     assert write(ensemble, client, 2) == [0, 0]
 
 
@@ -517,21 +518,21 @@ def test_who_is_known_to_be_wrong_is_no_evidence(monkeypatch: pytest.MonkeyPatch
     spoil(wrong)
     wrong.keeps_rebuilt = True
     write(ensemble, client, 2)
-    assert wrong.member.check.wrong is not None
+    assert wrong.member.trees.check.wrong is not None
     link, zxid = wrong.member.peer.link_to_leader, Zxid(wrong.member.applied)
     assert link is not None
     answers: list[object] = []
-    monkeypatch.setattr(wrong.member, "send", lambda _link, message: answers.append(message))
-    wrong_trees.on_compare(wrong.member, link, leader.sid, msg.Compare(zxid, is_replay))
+    monkeypatch.setattr(wrong.member._outbox, "send", lambda _link, message: answers.append(message))
+    wrong.member.trees.on_compare(link, leader.sid, msg.Compare(zxid, is_replay))
     assert answers == [msg.Compared(zxid, wrong.member.digests.at(zxid), known=False, replay=is_replay)]
     # Another leader learns it so: it does not ask at each ping.
-    check = leader.member.check
+    check = leader.member.trees.check
     check.mending.clear()
     comparison = check.compare(zxid)
     assert comparison is not None
-    wrong_trees.on_compared(leader.member, link, wrong.sid, msg.Compared(zxid, 0, known=False, replay=False))
+    leader.member.trees.on_compared(link, wrong.sid, msg.Compared(zxid, 0, known=False, replay=False))
     assert not check.mending, "that one does not remember"
-    wrong_trees.on_compared(leader.member, link, wrong.sid, msg.Compared(zxid, 5, known=False, replay=False))
+    leader.member.trees.on_compared(link, wrong.sid, msg.Compared(zxid, 5, known=False, replay=False))
     assert check.mending == {wrong.sid}
     assert comparison.told == {wrong.sid: None}
 
@@ -555,7 +556,7 @@ def test_who_comes_over_another_link_is_asked_again() -> None:
         ensemble.advance(TICK_MS)
     assert late.member.peer.link_to_leader != link
     assert wrong.member.serving
-    assert leader.member.check.comparison is None
+    assert leader.member.trees.check.comparison is None
 
 
 def test_wrong_digest_in_the_log_does_not_stop_who_reads_it_later() -> None:

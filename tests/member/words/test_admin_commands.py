@@ -15,8 +15,7 @@ from zab.member.words.admin_commands import COMMANDS, CommandError
 
 def tell(server: Server, name: str, **parameters: str) -> tuple[dict[str, Any], int]:
     """The answer, and in how many slices it came."""
-    server.member.surroundings = SURROUNDINGS
-    steps = COMMANDS[name].tell(server.member, parameters)
+    steps = COMMANDS[name].tell(server.member.view.around(SURROUNDINGS), parameters)
     slices = 1
     while True:
         try:

@@ -165,6 +165,10 @@ class Heir:
     def tell_later(self, heir: ServerId, zxid: int) -> None:
         self.awaited = heir, zxid
 
+    def drop_role(self) -> None:
+        """A lead that is over is not handed over."""
+        self.awaited = None
+
     def is_due(self, applied: int) -> bool:
         return self.awaited is not None and applied >= self.awaited[1]
 

@@ -68,6 +68,10 @@ class Forwarded:
         self.bytes = 0
         self.passes_small = True
 
+    def came_back(self, count: int) -> None:
+        """So many bytes of these have come back as transactions."""
+        self.bytes -= count
+
     def take(self, intake: Intake) -> Iterator[msg.Request]:
         """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
         rows: list[list[Any]] = []
@@ -101,7 +105,8 @@ class Forwarded:
             size += taken
             self.writes.setdefault(session, deque()).append((cxid, taken))
             self.bytes += taken
-        intake.left_count += passed
+        if passed:
+            intake.passed(passed)
         self.passes_small = self.bytes < FORWARDED_BYTES_MAX
         if intake.queue:
             intake.stay()

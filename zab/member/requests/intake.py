@@ -60,10 +60,14 @@ class Intake:
         """Those that are in no lane: all of them, while no turn leaves any."""
         self.left_count = 0
         """So many of the first ones that ever came have all left."""
+        self.passes_small = False
+        """Those that are left wait because they are large; small ones would not."""
         self.clear()
 
     def clear(self) -> None:
         """The role is over: none of them goes anywhere."""
+        self.is_stalled = False
+        """Writes are left from the last turn, since nothing may leave, or nothing large."""
         self.arrived.clear()
         self.queue = self.arrived
         """Whose first one is next. It leaves with `take`; or, while this is `arrived`, by itself: then whoever takes it
@@ -110,6 +114,19 @@ class Intake:
     def sessions(self) -> set[SessionId | int]:
         """Those of which there are writes."""
         return {*self._lane_of, *(asked[0] for asked, _, _, _ in self.arrived)}
+
+    def passed(self, count: int) -> None:
+        """So many of those in `arrived`, taken by who asked for `queue`, have left."""
+        self.left_count += count
+
+    def stall(self, *, passes_small: bool = False) -> None:
+        """A turn leaves some, since nothing may leave now, or nothing large (`passes_small`)."""
+        self.is_stalled = True
+        self.passes_small = passes_small
+
+    def go_on(self) -> None:
+        """Whatever is in it may leave."""
+        self.is_stalled = False
 
     def stay(self, in_order: Callable[[], Collection[ServerId]] = tuple) -> None:
         """A turn leaves some. If an earlier one left them, too, sessions take turns. `in_order`: the servers that want

@@ -16,10 +16,10 @@ Not here: the sessions themselves (`sessions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
-from typing import Final, Protocol
+from typing import Final
 
 from datatree.creating import EPHEMERAL
 from datatree.jute import JuteError
@@ -30,7 +30,6 @@ from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.clients.long_requests import Cut
 from zab.member.requests.connection_requests import EPHEMERAL_REFUSED, LOCAL_CLOSE, NOT_READ_ONLY
 from zab.member.sessions.sessions import Sessions
-from zab.member.state.metrics import Metrics
 
 PARTS_MAX: Final = 250
 """A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""
@@ -45,18 +44,15 @@ _REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, 
 """In read-only mode."""
 
 
-class Processor(Protocol):
-    """What is needed of a `zab.member.requests.processor.Processor`."""
-
-    metrics: Metrics
-    sessions: Sessions
-
-    def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None: ...
-
-
-def apart(processor: Processor, connection: ClientConnection, frames: Iterable[bytes]) -> Iterator[bytes]:
-    """The frames that are done as any client's; the others have their place, or wait, when this comes to the next."""
-    sessions, op_counts = processor.sessions, processor.metrics.op_counts
+def apart(
+    connection: ClientConnection,
+    frames: Iterable[bytes],
+    sessions: Sessions,
+    op_counts: MutableMapping[int, int],
+    place: Callable[[ClientConnection, int, int, bytes], None],
+) -> Iterator[bytes]:
+    """The frames that are done as any client's; the others have their place (`Processor.place`), or wait, when this
+    comes to the next."""
     for frame in frames:
         if connection.closing:
             return
@@ -82,7 +78,7 @@ def apart(processor: Processor, connection: ClientConnection, frames: Iterable[b
             continue
         if opcode in op_counts:
             op_counts[opcode] += 1
-        processor.place(connection, xid, stand_in, frame)
+        place(connection, xid, stand_in, frame)
 
 
 def makes_ephemerals(opcode: int, frame: bytes) -> bool:

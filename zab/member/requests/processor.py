@@ -31,7 +31,6 @@ keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from struct import Struct
@@ -40,13 +39,12 @@ from struct import error as StructError  # noqa: N812  (it is a class; the modul
 from datatree.errors import ErrorCode
 from datatree.log.batch import HEADER_BYTES, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
-from datatree.outcome import Applied
 from datatree.record import Fields, Txn, decode_fields, decode_in_slices
 from datatree.requests import CreateSession
 from datatree.slices import DELIVERED, ENTRIES_FOR_ONE, RECORD_BYTES, TOLD_FOR_ONE
 from session.identity import SessionId
 from zab.jute.replies import reply
-from zab.member.clients.connection import ClientConnection, Closing, Hold, Stage, Waiting
+from zab.member.clients.connection import ClientConnection, Hold, Stage
 from zab.member.clients.long_requests import Cut
 from zab.member.requests.change_feed import ChangeFeed
 from zab.member.requests.connection_requests import (
@@ -57,21 +55,20 @@ from zab.member.requests.connection_requests import (
     UNKNOWN,
     proven_first,
     switched_off_by,
-    sync_reply,
 )
 from zab.member.requests.forwarding import Forwarded, unknown_to, writes_of
 from zab.member.requests.growing_writes import needs_room
 from zab.member.requests.intake import Intake
 from zab.member.requests.local_session_requests import apart
 from zab.member.requests.proposing import Proposing
-from zab.member.requests.read_state import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
+from zab.member.requests.read_state import UNDECODABLE, ConnectionEnds, ReadState, TakesLonger
+from zab.member.requests.waiting_requests import WaitingRequests
 from zab.member.requests.watch_events import notify
-from zab.member.requests.write_replies import WRITTEN, multi_in_slices, reconfigured
+from zab.member.requests.write_replies import multi_in_slices, reconfigured
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.work import ANSWERED_BYTES, REQUEST_WORK, SHARES
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.protocol import message as msg
-from zab.protocol.features import LOCAL_SESSIONS, SESSION_SERVERS
 from zab.quorum.ids import ServerId
 
 _HEADER = Struct(">ii")
@@ -90,15 +87,14 @@ _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
 
 class Processor:
-    """The requests of this member: those that wait, those that are on their way, and what becomes of them."""
+    """The requests of this member, from their frames to the transactions that answer them."""
 
-    def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule) -> None:
+    def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, newest_time: int) -> None:
         self.state = state
         self.clients = state.clients
         self.metrics = state.metrics
         self.auditor = state.auditor
         self.sessions = sessions
-        state.local_sessions = sessions.local
         self.schedule = schedule
         self.server_id = ServerId(state.config.server_id)
         self.change_feed = ChangeFeed(state)
@@ -108,31 +104,18 @@ class Processor:
         """What is a write when a client of this member asks for it."""
         self.intake = Intake()
         self.forwarded = Forwarded()
-        self.proposing = Proposing(state, sessions, schedule, self.intake)
+        self.proposing = Proposing(state, sessions, schedule, self.intake, newest_time)
         self.delivered = 0  # of the last batch, since its last slice: transactions, and what counts as one
-        self.outstanding_count = 0
-        """Requests that wait, of all connections."""
-        self.answering: dict[ClientConnection, None] = {}
-        """Connections with an answer that takes more than a slice."""
-        self.choked: dict[ClientConnection, None] = {}
-        """Connections whose reads wait for room in their output, or for the next turn."""
+        self.waiting = WaitingRequests(state, sessions)
         self.overdue: dict[ClientConnection, None] = {}
         """Connections with frames of what is answered at once, or after it, for which their turn had no room."""
         self.leaving: dict[ClientConnection, None] = {}
         """Connections that are gone and have watches still."""
-        self.sync_tag = 1
-        """Of the syncs that arrive in this turn; those of one turn are one question to the leader."""
-        self.synced_tag = 0
-        """Syncs up to this tag are done."""
-        self.syncing: deque[tuple[int, ClientConnection]] = deque()
-        self.now = 0
-        """Monotonic ms of the turn."""
 
     def forwards_to(self, features: int) -> None:
         """The leader of this learner has these of `zab.protocol.features`."""
         self._writes = self._own_writes - unknown_to(features)
-        self.sessions.may_be_local = bool(features & LOCAL_SESSIONS)
-        self.sessions.names_server = not features & SESSION_SERVERS
+        self.sessions.follow(features)
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
@@ -141,17 +124,19 @@ class Processor:
         if connection.held:
             connection.held += frames
             return
-        state, pending, out = self.state, connection.pending, connection.out
+        state, waiting, pending, out = self.state, self.waiting, connection.pending, connection.out
         share_end = ANSWERED_BYTES if share is None else state.spent + share
         session, owner, before = connection.session, self.server_id, len(out)
         refused: int | None = None
-        room = full = self._own_room(connection)
+        now, writes_count = state.clock.now, 0
+        # As `WaitingRequests.own_room`, without a call for each connection.
+        room = full = state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         rest = frames = iter(frames)
         if state.authentication.is_required:
             frames = proven_first(state, connection, frames)
         if connection.is_local:
-            frames = apart(self, connection, frames)
+            frames = apart(connection, frames, self.sessions, self.metrics.op_counts, self.place)
         op_counts, answers, arrived = self.metrics.op_counts, self._answers, self.intake.arrived
         leads, is_short = self.proposing.prepare is not None, self.proposing.is_short
         try:
@@ -166,8 +151,8 @@ class Processor:
                             refused = leads and self.sessions.refusal(session, owner, is_local=connection.is_local)
                         asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
                         arrived.append((asked, connection, owner, refused))
-                        pending.append((xid, opcode, b"", self.now))
-                        self.outstanding_count += 1
+                        pending.append((xid, opcode, b"", now))
+                        writes_count += 1
                         if self.auditor is not None:
                             self.auditor.asked(connection, xid, opcode, asked[3])
                         continue
@@ -181,31 +166,28 @@ class Processor:
                     if connection.closing:
                         break
                     if connection.out_bytes != size:
-                        room = full = self._own_room(connection)
+                        room = full = waiting.own_room(connection)
                     continue
                 try:
                     answered = answer(state, connection, xid, frame)
                 except UNDECODABLE:
                     answered = reply(xid, state.tree.applied, ErrorCode.MARSHALLINGERROR)
                 except TakesLonger as longer:
-                    self._begin_long_answer(connection, (xid, opcode, frame, self.now), longer)
+                    waiting.begin_long_answer(connection, (xid, opcode, frame, now), longer)
                     continue
                 out.append(answered)
                 answered_xid, answered_opcode = xid, opcode
                 room -= len(answered)
                 state.spent += len(answered) + REQUEST_WORK
         except ConnectionEnds as end:
-            self._end(connection, end)
+            waiting.end(connection, end)
         except StructError:
             self.clients.close(connection)
+        if writes_count:
+            waiting.added_writes(writes_count)
         connection.out_bytes += full - room
         if len(out) > before:
-            self.metrics.readlatency.add(0, len(out) - before)
-            if not pending:
-                connection.last_answer = answered_opcode, answered_xid, state.tree.applied, self.now, 0
-            connection.answered_count += len(out) - before
-            connection.waited_least_ms = 0
-            self.clients.dirty[connection] = None
+            waiting.answered_at_once(connection, len(out) - before, answered_opcode, answered_xid)
 
     def _put_off(self, connection: ClientConnection, opcode: int, frames: list[bytes]) -> None:
         """The turn has no room for the first of these, which is of this operation: all of them wait for a next one."""
@@ -217,154 +199,20 @@ class Processor:
 
     def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
         """A request that is no write, or for which there is no room, and that may not overtake what waits."""
-        pending = connection.pending
+        now = self.state.clock.now
         prompt = PROMPT.get(opcode)
         if prompt is not None:
-            connection.last_answer = opcode, xid, self.state.tree.applied, self.now, 0
-            self._answer(connection, prompt, xid, frame)
+            connection.last_answer = opcode, xid, self.state.tree.applied, now, 0
+            self.waiting.answer(connection, prompt, xid, frame)
             return
         if opcode == _GET_CHANGES:
-            self.change_feed.ask(connection, xid, frame, self.now)
+            self.change_feed.ask(connection, xid, frame, now)
             return
-        if opcode == _SYNC:
-            connection.sync_tags.append(self.sync_tag)
-            self.syncing.append((self.sync_tag, connection))
-        elif opcode in self._writes:
+        if opcode in self._writes:
             opcode = NO_ROOM
-        elif opcode not in self._answers:
+        elif opcode not in self._answers and opcode != _SYNC:
             opcode = TOO_LARGE if type(frame) is Cut else UNKNOWN
-        pending.append((xid, opcode, frame, self.now))
-        self.outstanding_count += 1
-        if len(pending) == 1:
-            self.answer_waiting(connection)
-
-    def answer_waiting(self, connection: ClientConnection, *, before_write: bool = False) -> None:
-        """Answer what waits, in order, up to the next write, or sync, that is under way, or until the output is full.
-
-        before_write: the next write is committed and about to be applied, so the syncs before it are done, and the
-        reads before it wait for another turn at most; a connection that has no room for them at all is closed.
-        """
-        pending, state = connection.pending, self.state
-        share_end = state.spent + ANSWERED_BYTES // SHARES
-        try:
-            while pending and not connection.closing and connection.answering is None:
-                xid, opcode, frame, since = waiting = pending[0]
-                if not frame:
-                    return
-                if opcode == _SYNC:
-                    if connection.sync_tags[0] > self.synced_tag and not before_write:
-                        return
-                    connection.sync_tags.popleft()
-                elif self._room(connection) < 0 or (state.spent > share_end and not before_write):
-                    if not before_write:
-                        self.choked[connection] = None
-                    elif self._own_room(connection) < -state.config.limits.output_limit_bytes:
-                        self.clients.close(connection)
-                    if not before_write or state.spent > ANSWERED_BYTES:
-                        return
-                pending.popleft()
-                self.outstanding_count -= 1
-                self._note_answer(connection, xid, opcode, since)
-                try:
-                    self._answer(connection, sync_reply if opcode == _SYNC else ANSWERS[opcode], xid, frame)
-                except TakesLonger as longer:
-                    self._begin_long_answer(connection, waiting, longer)
-        except ConnectionEnds as end:
-            self._end(connection, end)
-
-    def _begin_long_answer(self, connection: ClientConnection, waiting: Waiting, longer: TakesLonger) -> None:
-        """What comes after it on its connection waits, and nobody else."""
-        connection.pending.appendleft(waiting)
-        connection.answering_zxid = longer.zxid
-        self.outstanding_count += 1
-        self.answer_in_slices(connection, longer.steps)
-
-    def answer_in_slices(self, connection: ClientConnection, steps: Steps) -> None:
-        """Send what the steps return when they have ended; one of them has been taken."""
-        connection.answering = steps
-        self.answering[connection] = None
-
-    def _go_on_answering(self) -> None:
-        """One slice of one of the long answers; of each in turn."""
-        connection = next(iter(self.answering))
-        del self.answering[connection]
-        self.answering[connection] = None
-        if self._answer_slice(connection):
-            self.answer_waiting(connection)
-
-    def _answer_slice(self, connection: ClientConnection) -> bool:
-        """Whether that was the last one."""
-        assert connection.answering is not None
-        try:
-            next(connection.answering)
-        except StopIteration as end:
-            answered: bytes = end.value
-        except UNDECODABLE:
-            answered = reply(connection.pending[0][0], self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
-        except ConnectionEnds as end:
-            self._drop_answer(connection)
-            self._end(connection, end)
-            return True
-        else:
-            return False
-        self._drop_answer(connection)
-        xid, opcode, _, since = connection.pending.popleft()
-        self.outstanding_count -= 1
-        self._note_answer(connection, xid, opcode, since)
-        self.state.spent += len(answered) + REQUEST_WORK
-        self.clients.send(connection, answered)
-        for frame in connection.later:
-            self.clients.send(connection, frame)
-        connection.later.clear()
-        connection.later_bytes = 0
-        return True
-
-    def _note_answer(self, connection: ClientConnection, xid: int, opcode: int, since: int) -> None:
-        """A read that had to wait is answered."""
-        waited_ms = self.now - since
-        self.metrics.readlatency.add(waited_ms)
-        connection.last_answer = opcode, xid, self.state.tree.applied, self.now, waited_ms
-        connection.answered_count += 1
-        connection.waited_ms += waited_ms
-        connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
-        connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
-
-    def _drop_answer(self, connection: ClientConnection) -> None:
-        connection.answering = None
-        connection.answering_zxid = 0
-        self.answering.pop(connection, None)
-
-    def _answer_before_write(self, connection: ClientConnection) -> Iterator[None]:
-        """The next write of this connection is about to be applied: first all that stands before it is answered."""
-        self.answer_waiting(connection, before_write=True)
-        while connection.pending and connection.pending[0][2] and not connection.closing:
-            if connection.answering is None or not self._answer_slice(connection):
-                yield
-                self.state.spent = 0
-            self.answer_waiting(connection, before_write=True)
-
-    def _answer(self, connection: ClientConnection, answer: Answer, xid: int, frame: bytes) -> None:
-        try:
-            answered = answer(self.state, connection, xid, frame)
-        except UNDECODABLE:
-            answered = reply(xid, self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
-        if answered:  # else it is answered later
-            self.state.spent += len(answered) + REQUEST_WORK
-            self.clients.send(connection, answered)
-
-    def _room(self, connection: ClientConnection) -> int:
-        """Bytes that its output may still take in this turn before its reads wait."""
-        own = self.state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
-        of_turn = ANSWERED_BYTES - self.state.spent
-        return own if own < of_turn else of_turn
-
-    def _own_room(self, connection: ClientConnection) -> int:
-        return self.state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
-
-    def _end(self, connection: ClientConnection, end: ConnectionEnds) -> None:
-        if end.last:
-            self.clients.send(connection, end.last)
-        self.clients.close(connection, Closing.FLUSHED)
+        self.waiting.add(connection, (xid, opcode, frame, now))
 
     # ----------------------------------------------------------------------------------- writes, on their way to quorum
 
@@ -392,10 +240,16 @@ class Processor:
         self.delivered = 0
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
-        decoded, is_large = None, len(batch.raw) > HEADER_BYTES + RECORD_BYTES
-        if is_large and not self.proposing.proposed:
-            decoded = yield from decode_in_slices(batch.body, batch.first, batch.count)
-        txns, connections = self._transactions(batch, decoded)
+        came_back_bytes = 0
+        is_large = len(batch.raw) > HEADER_BYTES + RECORD_BYTES
+        connections: list[ClientConnection | None] | None = None
+        if self.proposing.proposed:
+            own = self.proposing.take_proposed(batch)
+            txns, connections = own.txns, own.connections
+        elif is_large:
+            txns = yield from decode_in_slices(batch.body, batch.first, batch.count)
+        else:
+            txns = decode_fields(batch.body, batch.first, batch.count)
         is_long = is_large and batch.count == 1
         forwarded, prepare = self.forwarded.writes, self.proposing.prepare
         by_session = self.clients.by_session
@@ -407,11 +261,11 @@ class Processor:
                 # One by one, since what is answered first changes who waits for what.
                 connection = self._waiting(connection, txn)
             if forwarded and session in forwarded and forwarded[session][0][0] == cxid:
-                self.forwarded.bytes -= forwarded[session].popleft()[1]
+                came_back_bytes += forwarded[session].popleft()[1]
                 if not forwarded[session]:
                     del forwarded[session]
             if connection is not None and connection.pending and connection.pending[0][2]:
-                yield from self._answer_before_write(connection)
+                yield from self.waiting.answer_before_write(connection)
             answered = None
             if is_long and kind in _PERHAPS_LONG:
                 applied = yield from self.state.tree.apply_in_slices(txn, watches.total_count > 0)
@@ -431,30 +285,21 @@ class Processor:
             if applied[4]:
                 self.delivered += (yield from notify(self.state, applied[4], zxid)) // TOLD_FOR_ONE
             if connection is not None and not connection.closing:
-                waited_ms = self._answer_write(connection, txn, applied, answered)
+                waited_ms = self.waiting.answer_write(connection, txn, applied, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
             if kind < 0:
                 self._session_changed(Txn(*txn))
             if self.delivered >= DELIVERED and index + 1 < len(txns):
                 self.delivered = 0
                 yield
+        if came_back_bytes:
+            self.forwarded.came_back(came_back_bytes)
         for waited_ms, count in waited.items():
             self.metrics.updatelatency.add(waited_ms, count)
         if prepare is not None:
             prepare.applied(batch.zxid)
         else:
-            self.proposing.newest_time = batch.time
-
-    def _transactions(
-        self, batch: Batch, decoded: list[Fields] | None = None
-    ) -> tuple[list[Fields], list[ClientConnection | None] | None]:
-        """Its transactions, and whom each one answers, if this leader proposed them."""
-        if self.proposing.proposed:
-            own = self.proposing.proposed.popleft()
-            assert own.first == batch.first, (own.first, batch.first)
-            assert len(own.txns) == batch.count
-            return own.txns, own.connections
-        return decode_fields(batch.body, batch.first, batch.count) if decoded is None else decoded, None
+            self.proposing.delivered(batch.time)
 
     def _waiting(self, connection: ClientConnection, txn: Fields) -> ClientConnection | None:
         """The connection of the session, if its oldest write under way is this transaction."""
@@ -469,44 +314,6 @@ class Processor:
                 return connection if opcode == asked or asked in LOGGED_AS.get(opcode, ()) else None
         return None
 
-    def _answer_write(self, connection: ClientConnection, txn: Fields, applied: Applied, answered: bytes | None) -> int:
-        """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has
-        waited, in ms."""
-        pending = connection.pending
-        xid, opcode, frame, since = pending.popleft()
-        assert not frame, "a transaction answers a write"
-        zxid, _, _, cxid, _, _, _, _, _ = txn
-        assert xid == cxid
-        self.outstanding_count -= 1
-        error = applied[0]
-        if not error:
-            answered = answered or WRITTEN[opcode](xid, zxid, applied)
-        elif error == _SESSION_MOVED:
-            # Somebody else serves the session now; a reply here could contradict what is answered there.
-            self.clients.close(connection)
-            return self.now - since
-        elif error == _SESSION_EXPIRED and connection.is_local:
-            self.sessions.lost(connection)
-            return self.now - since
-        else:
-            answered = reply(xid, zxid, error)
-        connection.out.append(answered)
-        connection.out_bytes += len(answered)
-        self.clients.dirty[connection] = None
-        waited_ms = self.now - since
-        if self.state.spans is not None:
-            self.state.spans.answered(opcode, connection.session, xid, zxid, error, since, self.now)
-        connection.last_answer = opcode, xid, zxid, self.now, waited_ms
-        connection.answered_count += 1
-        connection.waited_ms += waited_ms
-        connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
-        connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
-        if opcode == _CLOSE_SESSION:
-            self.clients.close(connection, Closing.FLUSHED)
-        elif pending and pending[0][2]:
-            self.answer_waiting(connection)
-        return waited_ms
-
     def _session_changed(self, txn: Txn) -> None:
         """A session was created, or could not be, or was closed; or another write was refused."""
         if txn.type == _CLOSE_SESSION:
@@ -514,59 +321,24 @@ class Processor:
         elif txn.type == _CREATE_SESSION or txn.rest == (_CREATE_SESSION,):
             self.sessions.created(txn, txn.type == _ERROR, self.state.tree.sessions)
 
-    # -------------------------------------------------------------------------------------------------------- syncs
-
-    def take_sync_tag(self) -> int | None:
-        """The tag of the syncs that arrived in this turn, None when there were none; later ones get another."""
-        if not self.syncing or self.syncing[-1][0] < self.sync_tag:
-            return None
-        self.sync_tag += 1
-        return self.sync_tag - 1
-
-    def synced(self, tag: int) -> None:
-        """This member has applied what the syncs up to this tag ask for."""
-        assert tag >= self.synced_tag
-        self.synced_tag = tag
-        while self.syncing and self.syncing[0][0] <= tag:
-            self.answer_waiting(self.syncing.popleft()[1])
-
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def resume(self) -> None:
-        """At the end of a turn: go on with the connections whose output has room again, and with one long answer. Each
-        in turn has a share until the turn's work is done; who had none is first in the next one."""
-        state = self.state
+        """At the end of a turn: go on with the frames for which their turn had no room, and with what waits."""
         for connection in list(islice(self.overdue, SHARES)):
             del self.overdue[connection]
             self.clients.release(connection, Hold.WORK)
             if connection.stage is Stage.SERVED and not connection.closing:
                 frames, connection.held = connection.held, []
                 self.receive(connection, frames, ANSWERED_BYTES // SHARES)
-        going = deque(connection for connection in self.choked if self._own_room(connection) >= 0)
-        while going and state.spent <= ANSWERED_BYTES:
-            connection = going.popleft()
-            self.choked.pop(connection, None)
-            self.answer_waiting(connection)
-            if connection in self.choked and self._own_room(connection) >= 0:
-                going.append(connection)
-        if self.answering:
-            self._go_on_answering()
-        state.spent = 0
-
-    @property
-    def is_any_unchoked(self) -> bool:
-        """Whether somebody waited for this turn's end alone."""
-        return bool(self.choked) and any(self._own_room(connection) >= 0 for connection in self.choked)
+        self.waiting.resume()
+        self.state.spent = 0
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: nothing waits on it any more, and nobody is told of its watches."""
-        self.outstanding_count -= len(connection.pending)
-        connection.pending.clear()
-        connection.sync_tags.clear()
+        self.waiting.forget(connection)
         connection.held.clear()
-        self.choked.pop(connection, None)
         self.overdue.pop(connection, None)
-        self._drop_answer(connection)
         if self.state.watches.count(connection):
             self.leaving[connection] = None
         self.change_feed.forget(connection)
@@ -578,5 +350,5 @@ class Processor:
         self.proposing.drop_role()
         self.intake.clear()
         self.forwarded.clear()
-        self.syncing.clear()
+        self.waiting.drop_role()
         self.schedule.drop_role()

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
-from datatree.log.batch import RECONFIG
+from datatree.log.batch import RECONFIG, Batch
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, encode
@@ -68,7 +68,9 @@ class UnderWay(Protocol):
 class Proposing:
     """The leader's way of the writes in `intake`."""
 
-    def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, intake: Intake) -> None:
+    def __init__(
+        self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, intake: Intake, newest_time: int
+    ) -> None:
         self._state = state
         self._sessions = sessions
         self._schedule = schedule
@@ -85,14 +87,31 @@ class Proposing:
         """Writes are left that can be proposed: the turn was long enough."""
         self.passes_small = False
         """Those that are left wait because they are large; small ones would not."""
-        self.now = 0
-        """Monotonic ms of the turn."""
         self.refuses_writes = False
         """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
         self.is_short = False
         """No quorum has room on its disks (`zab.protocol.disk_space`)."""
-        self.newest_time = 0
+        self.newest_time = newest_time
         """The time of the newest batch known here."""
+
+    def lead(self, prepare: Prepare) -> None:
+        """Writes become transactions from now on."""
+        self.prepare = prepare
+
+    def room_changed(self, *, is_short: bool) -> None:
+        """Whether a quorum has room on its disks."""
+        self.is_short = is_short
+
+    def delivered(self, time: int) -> None:
+        """A batch of another leader was committed."""
+        self.newest_time = time
+
+    def take_proposed(self, batch: Batch) -> Proposed:
+        """What this leader keeps of a batch that it proposed, and that is committed."""
+        own = self.proposed.popleft()
+        assert own.first == batch.first, (own.first, batch.first)
+        assert len(own.txns) == batch.count
+        return own
 
     def drop_role(self) -> None:
         """Nothing of it goes to the next leader (G2 former roles)."""
@@ -106,6 +125,8 @@ class Proposing:
         wall: int,
         in_order: Callable[[], Collection[ServerId]] = tuple,
         under_way: UnderWay | None = None,
+        *,
+        refuses_writes: bool = False,
     ) -> Iterator[Propose]:
         """The writes of the turn as transactions, in batches.
 
@@ -113,6 +134,7 @@ class Proposing:
         `in_order`: see `Intake.stay`.
         """
         self.is_due = self.passes_small = False
+        self.refuses_writes = refuses_writes
         size = self._work = self._refused_bytes = 0
         intake = self._intake
         if intake.turns:
@@ -201,7 +223,8 @@ class Proposing:
             if txn[4] == _RECONFIG:
                 flags = RECONFIG
                 break
-        intake.left_count += passed
+        if passed:
+            intake.passed(passed)
         return self._propose(first, time, txns, connections, b"".join(records), flags)
 
     def _refused_now(self, opcode: int, body: bytes) -> int:
@@ -232,7 +255,7 @@ class Proposing:
     def _prepared(self, txn: Fields, owner: ServerId | None) -> int:
         """What the parts of a transaction count as; if a session begins or ends with it, that is known now."""
         if txn[4] < _ERROR:
-            self._sessions.proposed(Txn(*txn), owner, self.now)
+            self._sessions.proposed(Txn(*txn), owner, self._state.clock.now)
         return len(txn[8] or ()) if txn[4] in _OF_PARTS else 0
 
     def _abandon_long(self) -> None:

@@ -43,6 +43,15 @@ class ReadOnlyMode:
         """It has one, or is it."""
         self.due = None
 
+    def begin(self) -> None:
+        """Clients that ask for it are served from now on."""
+        self.due = None
+        self.is_on = True
+
+    def end(self) -> None:
+        """They are served no longer."""
+        self.is_on = False
+
     def begins(self, now: int) -> bool:
         """Whether it has looked for long enough."""
         return self.due is not None and now >= self.due

@@ -30,6 +30,7 @@ from zab.member.requests.listings import Listings
 from zab.member.sessions.local_sessions import LocalSessions
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
+from zab.member.state.turn_clock import TurnClock
 from zab.service.spans import Spans
 
 BODY_AT = 8
@@ -82,6 +83,8 @@ class ReadState:
     clients: Clients
     metrics: Metrics
     authentication: Authentication
+    clock: TurnClock
+    local_sessions: LocalSessions
     auditor: Auditor | None = None
     """None: nothing is audited."""
     spans: Spans | None = attrs.field(init=False)
@@ -89,7 +92,6 @@ class ReadState:
     spent: int = 0
     """Of this turn: bytes of answers, and the work that counts as such (`work`)."""
     listings: Listings = attrs.field(factory=Listings)
-    local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
     event_sender: EventSender = attrs.field(init=False)
 
     @event_sender.default
@@ -99,6 +101,11 @@ class ReadState:
     @spans.default
     def _spans_of_config(self) -> Spans | None:
         return Spans.of(self.config.tracing.sample_ratio)
+
+    def take_tree(self, tree: DataTree) -> None:
+        """Another state takes the place of this one."""
+        self.tree = tree
+        self.listings.clear()
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""

@@ -9,37 +9,35 @@ Not here: what is relayed (`zab.protocol.observer_master`), and what is asked (`
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from datatree.log.zxid import Zxid
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.digests import Digests
+from zab.member.state.outbox import Outbox
+from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.quorum.ids import Link, Route
 
 
-class Member(Protocol):
-    """What is needed of a `zab.member.member.Member`."""
+class Relay:
+    """Of one member, which may be a master of observers, or the leader of one."""
 
-    peer: Peer
-    digests: Digests
-    sessions: Sessions
+    def __init__(self, peer: Peer, outbox: Outbox[ev.Send], digests: Digests, sessions: Sessions) -> None:
+        self._peer = peer
+        self._outbox = outbox
+        self._digests = digests
+        self._sessions = sessions
 
-    def send(self, link: Link, message: msg.Message) -> None: ...
+    def on_ping(self, link: Link, message: msg.Ping) -> None:
+        """An observer has answered its master's ping."""
+        self._sessions.touched_elsewhere(message.touched)
+        own = self._digests.find(message.applied)
+        if own not in (None, message.digest) and self._peer.link_to_leader is not None:
+            suspicion = msg.Suspect(Zxid(message.applied), message.digest)
+            self._outbox.send(self._peer.link_to_leader, msg.Relayed(link, msg.encode(suspicion)))
 
-
-def on_ping(member: Member, link: Link, message: msg.Ping) -> None:
-    """An observer has answered its master's ping."""
-    member.sessions.touched_elsewhere(message.touched)
-    own = member.digests.find(message.applied)
-    if own not in (None, message.digest) and member.peer.link_to_leader is not None:
-        suspicion = msg.Suspect(Zxid(message.applied), message.digest)
-        member.send(member.peer.link_to_leader, msg.Relayed(link, msg.encode(suspicion)))
-
-
-def answer(member: Member, route: Route, message: msg.Message) -> None:
-    """To an observer, unless it follows in another way meanwhile."""
-    leading = member.peer.leading
-    if leading is not None and route in leading.attached:
-        member.send(route[0], msg.Relayed(route[1], msg.encode(message)))
+    def answer(self, route: Route, message: msg.Message) -> None:
+        """To an observer, unless it follows in another way meanwhile."""
+        leading = self._peer.leading
+        if leading is not None and route in leading.attached:
+            self._outbox.send(route[0], msg.Relayed(route[1], msg.encode(message)))

@@ -72,7 +72,7 @@ class RequestThrottle:
 
     def receive(self, connection: ClientConnection, frames: Sequence[bytes]) -> None:
         """Pass requests on, as far as there is room; the others wait."""
-        now, waiting = self._processor.now, self._waiting
+        now, waiting = self._processor.state.clock.now, self._waiting
         for frame in frames:
             if connection.closing:
                 return
@@ -92,7 +92,7 @@ class RequestThrottle:
 
     @property
     def _is_full(self) -> bool:
-        return 0 < self._settings.max_requests <= self._processor.outstanding_count
+        return 0 < self._settings.max_requests <= self._processor.waiting.outstanding_count
 
     def turn(self, now: int) -> None:
         """Let those go on for which there is room."""

@@ -42,7 +42,7 @@ Not here: the clock of expiry, ids and passwords (`session`), which sessions exi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from datatree.errors import ErrorCode
@@ -59,6 +59,7 @@ from zab.member.sessions.local_sessions import LocalSessions
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
 from zab.protocol import message as msg
+from zab.protocol.features import LOCAL_SESSIONS, SESSION_SERVERS
 from zab.quorum.ids import ServerId
 from zab.wire.frames import frame
 
@@ -83,13 +84,14 @@ class Sessions:
         ids: SessionIds,
         keys: Callable[[], Sequence[bytes]],
         auditor: Auditor | None = None,
+        throttle: ConnectionThrottle | None = None,
     ) -> None:
         """`keys`: passwords are made with the first of them, and those of all are accepted (G5 session keys)."""
         self._config = config
         self._clients = clients
         self._metrics = metrics
         self._auditor = auditor
-        self.throttle: ConnectionThrottle | None = None
+        self.throttle = throttle
         """None: everybody may ask for a session at any time."""
         self._ids = ids
         self._server_id = ServerId(config.server_id)
@@ -122,7 +124,32 @@ class Sessions:
         self.established: list[ClientConnection] = []
         """Connections that have just got their session: what they held back is processed next."""
 
+    def take_established(self) -> list[ClientConnection]:
+        """Those that have got their session since this was asked last."""
+        established, self.established = self.established, []
+        return established
+
+    def take_doubted(self) -> list[ClientConnection]:
+        """Those about whose sessions a quorum is asked from now on."""
+        doubted, self.doubted = self.doubted, []
+        return doubted
+
+    def take_revalidations(self, left: Collection[SessionId | int]) -> list[msg.Revalidate]:
+        """Questions that may be sent now; those about sessions with writes that are left stay."""
+        asked = self.revalidations
+        self.revalidations = [question for question in asked if question.session in left]
+        return [question for question in asked if question.session not in left]
+
     # ----------------------------------------------------------------------------------------------------------- roles
+
+    def follow(self, features: int) -> None:
+        """The leader has these of `zab.protocol.features`."""
+        self.may_be_local = bool(features & LOCAL_SESSIONS)
+        self.names_server = not features & SESSION_SERVERS
+
+    def read_only(self, *, is_on: bool) -> None:
+        """Whether this member serves those who only read, without a quorum."""
+        self.is_read_only = is_on
 
     def lead(self, sessions: Mapping[Any, int], now: int) -> None:
         """Serve as leader: every session of the tree (id -> timeout in ms) has its full timeout from now on."""
@@ -413,6 +440,10 @@ class Sessions:
         rows = list(map(list, self._touches.drain(TOUCHED_COUNT_MAX).items()))
         self.has_untold = bool(self._touches)
         return rows
+
+    def drop_untold(self) -> None:
+        """There is no leader to be told."""
+        self.has_untold = False
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: a verdict on it concerns nobody."""

@@ -12,8 +12,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+import attrs
+
+from datatree.log.zxid import Zxid
+
 KEPT_COUNT = 1024
 """Batch ends that are remembered: more than may be in flight, so a learner that applies late still finds its own."""
+
+
+@attrs.frozen
+class Difference:
+    """Two digests of trees at one batch end."""
+
+    zxid: Zxid
+    own: int
+    said: int
 
 
 class Digests:

@@ -68,6 +68,10 @@ class SnapshotSchedule:
         self.writing = None
         return self.is_late
 
+    def replaced(self) -> None:
+        """Another tree takes the place of the one of which a snapshot was due."""
+        self.is_late = False
+
     def drop_role(self) -> None:
         """Forget what was proposed and not committed: it may never be committed."""
         self._proposed_count = self._proposed_bytes = 0

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from zab.member.state.metrics import Metrics
 from zab.member.storage.events import DamageFound
-from zab.member.trees import snapshots
+from zab.member.trees.snapshots import Snapshots
 
 AGAIN_SECONDS: Final = 60
 
 
-def on_damage_found(member: snapshots.Member, event: DamageFound) -> None:
+def on_damage_found(snapshots: Snapshots, metrics: Metrics, event: DamageFound) -> None:
     """Count it; and take a snapshot, if one is needed and can be taken now."""
-    member.metrics.damage_found += 1
-    is_writing = member.processor.schedule.writing is not None
-    if event.needs and member.applied >= event.needs and not is_writing and member.repair is None:
-        member.trace(f"damaged files up to {event.needs:#x} -> a snapshot of the tree at {member.applied:#x}")
-        snapshots.take_here(member)
+    metrics.damage_found += 1
+    if event.needs:
+        snapshots.take_of_damaged(event.needs)

@@ -1,4 +1,4 @@
-"""When a member takes a snapshot of its tree: functions on a `Member`.
+"""When a member takes a snapshot of its tree.
 
     the log has grown       with the batch that the leader marked: all members take the same ones (E3 same snapshots)
     a learner needs one     no file of this leader helps it
@@ -12,82 +12,95 @@ Not here: how many transactions or bytes make one due (`snapshot_schedule`), and
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from datatree.log.batch import Position
 from datatree.log.zxid import Zxid
-from zab.member.requests.processor import Processor
+from zab.member.requests.applying import Applier
 from zab.member.state.metrics import Metrics
+from zab.member.state.outbox import Outbox
+from zab.member.state.peer_driver import PeerDriver
 from zab.member.storage.events import SnapshotAsked, SnapshotFailed, SnapshotTaken, TakeSnapshot
-from zab.member.trees import tree_repair
+from zab.member.storage.snapshot_schedule import SnapshotSchedule
+from zab.member.trees.tree_repair import TreeRepair
 from zab.protocol import events as ev
 
 
-class Member(tree_repair.Member, Protocol):
-    """What is needed of a `zab.member.member.Member`."""
+class Snapshots:
+    """When one member takes a snapshot."""
 
-    metrics: Metrics
-    processor: Processor
+    def __init__(
+        self,
+        driver: PeerDriver,
+        outbox: Outbox[TakeSnapshot],
+        applier: Applier,
+        schedule: SnapshotSchedule,
+        metrics: Metrics,
+        repair: TreeRepair,
+    ) -> None:
+        self._driver = driver
+        self._peer = driver.peer
+        self._outbox = outbox
+        self._trace = outbox.trace
+        self._applier = applier
+        self.schedule = schedule
+        self._metrics = metrics
+        self._repair = repair
+        self.check = repair.check
 
-    @property
-    def is_between_states(self) -> bool: ...
+    def take_wanted(self, above: Zxid) -> None:
+        """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
+        is_writing = self.schedule.writing is not None
+        if self._applier.applied > above and not is_writing and self._repair.under_way is None:
+            self._trace(f"a learner needs a snapshot above {above:#x}; the tree is at {self._applier.applied:#x}")
+            self.take_here()
 
+    def take_of_damaged(self, needed: Zxid) -> None:
+        """Files up to there are damaged: the tree is to be read from one behind them (`scrubbing`)."""
+        is_writing = self.schedule.writing is not None
+        if self._applier.applied >= needed and not is_writing and self._repair.under_way is None:
+            self._trace(f"damaged files up to {needed:#x} -> a snapshot of the tree at {self._applier.applied:#x}")
+            self.take_here()
 
-def take_wanted(member: Member, above: Zxid) -> None:
-    """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
-    is_writing = member.processor.schedule.writing is not None
-    if member.applied > above and not is_writing and member.repair is None:
-        member.trace(f"a learner needs a snapshot above {above:#x}; the tree is at {member.applied:#x}")
-        take_here(member)
+    def take_asked(self, _event: SnapshotAsked) -> None:
+        """The operator asks for one. Where one is being written, or the tree is between two states, he asks again."""
+        if self.schedule.writing is None and self._repair.under_way is None:
+            self.take_here()
 
+    def take(self, position: Position) -> None:
+        """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
+        if self.check.is_disputed:
+            return  # it may be wrong, and recovery would begin with it
+        if self._peer.is_low:
+            self._trace(f"no snapshot is taken at {position[0]:#x}: the disk is nearly full")
+            return
+        schedule = self.schedule
+        was_late = schedule.is_late
+        if schedule.begin(position[0]):
+            cursor = self._applier.tree.begin_snapshot()
+            assert cursor.zxid == position[0]
+            self._outbox.want(TakeSnapshot(*position, cursor))
+        elif not was_late:
+            self._trace(f"the snapshot due at {position[0]:#x} waits: the one at {schedule.writing:#x} is not finished")
 
-def take_asked(member: Member, _event: SnapshotAsked) -> None:
-    """The operator asks for one. Where one is being written, or the tree is between two states, he asks again."""
-    if member.processor.schedule.writing is None and member.repair is None:
-        take_here(member)
+    def on_taken(self, event: SnapshotTaken) -> None:
+        self._metrics.snap_count += 1
+        self._ended()
 
+    def on_failed(self, event: SnapshotFailed) -> None:
+        self._metrics.snapshot_error_count += 1
+        self._trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
+        self._ended()
 
-def take(member: Member, position: Position) -> None:
-    """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
-    if member.check.is_disputed:
-        return  # it may be wrong, and recovery would begin with it
-    if member.peer.is_low:
-        member.trace(f"no snapshot is taken at {position[0]:#x}: the disk is nearly full")
-        return
-    schedule = member.processor.schedule
-    was_late = schedule.is_late
-    if schedule.begin(position[0]):
-        cursor = member.tree.begin_snapshot()
-        assert cursor.zxid == position[0]
-        member.want(TakeSnapshot(*position, cursor))
-    elif not was_late:
-        member.trace(f"the snapshot due at {position[0]:#x} waits: the one at {schedule.writing:#x} is not finished")
+    def on_nothing_to_offer(self, event: ev.NothingToOffer) -> None:
+        self._driver.tell(event)
+        self.take_wanted(event.above)
 
+    def _ended(self) -> None:
+        if self.schedule.ended():
+            self.take_here()
 
-def on_taken(member: Member, event: SnapshotTaken) -> None:
-    member.metrics.snap_count += 1
-    _ended(member)
-
-
-def on_failed(member: Member, event: SnapshotFailed) -> None:
-    member.metrics.snapshot_error_count += 1
-    member.trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
-    _ended(member)
-
-
-def on_nothing_to_offer(member: Member, event: ev.NothingToOffer) -> None:
-    member.tell(event)
-    take_wanted(member, event.above)
-
-
-def _ended(member: Member) -> None:
-    if member.processor.schedule.ended():
-        take_here(member)
-
-
-def take_here(member: Member) -> None:
-    """Where the tree is now. Between two states the end of the batch takes it, if one is late; a learner asks again.
-    Once a batch is left to the log files, its chain is not known any more: then the next one tells it."""
-    chain = member.peer.history.chain_at(Zxid(member.applied))
-    if chain is not None and not member.is_between_states:
-        take(member, (Zxid(member.applied), chain))
+    def take_here(self) -> None:
+        """Where the tree is now. Between two states the end of the batch takes it, if one is late; learners ask again.
+        Once a batch is left to the log files, its chain is not known any more: then the next one tells it."""
+        chain = self._peer.history.chain_at(Zxid(self._applier.applied))
+        if chain is not None and not self._applier.is_between_states:
+            self.take((Zxid(self._applier.applied), chain))

@@ -24,11 +24,13 @@ Not here: the digests (`digests`), messages and effects (`wrong_trees`), making 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from enum import Enum
 
 import attrs
 
 from datatree.log.zxid import Zxid
+from zab.member.state.digests import Difference
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Quorum
 
@@ -46,15 +48,6 @@ class Finding(Enum):
     """It does not remember that position; or it is known to be wrong, and is being made anew."""
 
 
-@attrs.frozen
-class Difference:
-    """Two digests of trees at one batch end."""
-
-    zxid: Zxid
-    own: int
-    said: int
-
-
 @attrs.define
 class Comparison:
     """The leader asks everybody for the digest at one batch end."""
@@ -66,6 +59,17 @@ class Comparison:
     """Over which link; a question goes with its link."""
     told: dict[ServerId, int | None] = attrs.Factory(dict)
     """None: it does not know."""
+
+    def ask(self, learners: Mapping[Link, ServerId]) -> list[Link]:
+        """The links of these learners that were not asked yet; those that are not there are waited for no longer."""
+        sids = set(learners.values())
+        self.asked = {sid: link for sid, link in self.asked.items() if sid in sids}
+        new: list[Link] = []
+        for link, sid in learners.items():
+            if self.asked.get(sid) != link:
+                self.asked[sid] = link
+                new.append(link)
+        return new
 
     def agreed(self, quorum: Quorum) -> int | None:
         """The digest that a quorum of voters has."""
@@ -96,6 +100,8 @@ class TreeCheck:
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum
         """Of this moment."""
+        self.asks = False
+        """In this turn the leader is asked whose tree is right, should this member have to know."""
         self.suspicion: Difference | None = None
         """The first difference from a leader's tree that no verdict has settled."""
         self.wrong: Difference | None = None
@@ -109,6 +115,13 @@ class TreeCheck:
         self._settled: deque[Zxid] = deque(maxlen=SETTLED_COUNT_MAX)
         self.repaired: set[Zxid] = set()
         """Where this tree was wrong, and was made anew: wrong there once more, it ends the member."""
+
+    def quorum_changed(self, quorum: Quorum) -> None:
+        self.quorum = quorum
+
+    def ask_leader(self, *, wanted: bool = True) -> None:
+        """Ask at the end of what this turn brings."""
+        self.asks = wanted
 
     @property
     def is_doubtful(self) -> bool:
@@ -167,6 +180,10 @@ class TreeCheck:
             return None
         self.comparison = Comparison(zxid)
         return self.comparison
+
+    def end_comparison(self) -> None:
+        """It came to nothing."""
+        self.comparison = None
 
     def told(self, sid: ServerId, zxid: Zxid, digest: int | None, *, is_replay: bool) -> int | None:
         """A member, this one included, has this digest there, or does not know; the digest that a quorum has, if one

@@ -24,7 +24,7 @@ from zab.configuration.dynamic import Role, ServerLine, bracketed
 from zab.member.clients.connection import ClientConnection
 from zab.member.membership.reconfiguring import config_in_force, in_force
 from zab.member.state.metrics import Summary
-from zab.member.words.figures import Inspected, connection_figures, figures, mode
+from zab.member.words.figures import MemberView, connection_figures, figures, mode
 from zab.member.words.four_letter import parts_of
 from zab.protocol.states import BROADCAST, LEADING
 from zab.service.version import shown
@@ -39,12 +39,12 @@ class CommandError(Exception):
     """The command says this in place of an answer."""
 
 
-def _nothing(_member: Inspected, _parameters: Parameters) -> Told:
+def _nothing(_member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {}
 
 
-def _configuration(member: Inspected, _parameters: Parameters) -> Told:
+def _configuration(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     config = config_in_force(member.config, member.peer)
     address = config.client_address
@@ -81,7 +81,7 @@ def _in_slices(found: Iterable[Any]) -> Generator[None, None, list[Any]]:
     return listed
 
 
-def _connections(member: Inspected, _parameters: Parameters) -> Told:
+def _connections(member: MemberView, _parameters: Parameters) -> Told:
     shown = yield from _in_slices(map(_full, list(member.clients.all)))
     return {"connections": shown, "secure_connections": []}
 
@@ -98,7 +98,7 @@ def _brief(connection: ClientConnection) -> dict[str, Any]:
     return {name: getattr(shown, name) for name in _BRIEF}
 
 
-def _connection_stat_reset(member: Inspected, _parameters: Parameters) -> Told:
+def _connection_stat_reset(member: MemberView, _parameters: Parameters) -> Told:
     for number, connection in enumerate(list(member.clients.all)):
         connection.forget_counts()
         if not number % NAMES:
@@ -106,12 +106,12 @@ def _connection_stat_reset(member: Inspected, _parameters: Parameters) -> Told:
     return {}
 
 
-def _dirs(member: Inspected, _parameters: Parameters) -> Told:
+def _dirs(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"datadir_size": member.surroundings.data_bytes, "logdir_size": member.surroundings.log_bytes}
 
 
-def _dump(member: Inspected, _parameters: Parameters) -> Told:
+def _dump(member: MemberView, _parameters: Parameters) -> Told:
     tracker = member.sessions.tracker
     due = {} if tracker is None else {str(when): list(map(_signed, ids)) for when, ids in tracker.sets()}
     yield
@@ -123,23 +123,23 @@ def _dump(member: Inspected, _parameters: Parameters) -> Told:
     return {"expiry_time_to_session_ids": due, "session_id_to_ephemeral_paths": paths}
 
 
-def _environment(member: Inspected, _parameters: Parameters) -> Told:
+def _environment(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"zookeeper.version": shown(), **member.surroundings.properties}
 
 
-def _system_properties(member: Inspected, _parameters: Parameters) -> Told:
+def _system_properties(member: MemberView, _parameters: Parameters) -> Told:
     """Of the process. None of the configuration: it has passwords in it."""
     yield from ()
     return dict(member.surroundings.properties)
 
 
-def _get_trace_mask(member: Inspected, _parameters: Parameters) -> Told:
+def _get_trace_mask(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"tracemask": member.metrics.trace_mask}
 
 
-def _set_trace_mask(member: Inspected, parameters: Parameters) -> Told:
+def _set_trace_mask(member: MemberView, parameters: Parameters) -> Told:
     yield from ()
     try:
         mask = int(parameters["traceMask"])
@@ -151,7 +151,7 @@ def _set_trace_mask(member: Inspected, parameters: Parameters) -> Told:
     return {"tracemask": mask}
 
 
-def _hash(member: Inspected, _parameters: Parameters) -> Told:
+def _hash(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {
         "digests": [
@@ -161,22 +161,22 @@ def _hash(member: Inspected, _parameters: Parameters) -> Told:
     }
 
 
-def _initial_configuration(member: Inspected, _parameters: Parameters) -> Told:
+def _initial_configuration(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"initial_configuration": "" if member.config.is_standalone else str(member.config.ensemble)}
 
 
-def _is_read_only(member: Inspected, _parameters: Parameters) -> Told:
+def _is_read_only(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"read_only": member.read_only.is_on}
 
 
-def _last_snapshot(member: Inspected, _parameters: Parameters) -> Told:
+def _last_snapshot(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     return {"zxid": f"{member.surroundings.snapshot_zxid:x}", "timestamp": member.surroundings.snapshot_at}
 
 
-def _leader(member: Inspected, _parameters: Parameters) -> Told:
+def _leader(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     leader = member.peer.leader
     if member.config.is_standalone or leader is None:
@@ -189,7 +189,7 @@ def _leader(member: Inspected, _parameters: Parameters) -> Told:
     }
 
 
-def _monitor(member: Inspected, _parameters: Parameters) -> Told:
+def _monitor(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     told: dict[str, Any] = {}
     for figure in figures(member):
@@ -201,7 +201,7 @@ def _monitor(member: Inspected, _parameters: Parameters) -> Told:
     return told
 
 
-def _observers(member: Inspected, _parameters: Parameters) -> Told:
+def _observers(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     supplying, observers = member.peer.supplying, member.peer.memberships.in_force.observers
     handlers = [] if supplying is None else [each for each in supplying.handlers.values() if each.sid in observers]
@@ -211,7 +211,7 @@ def _observers(member: Inspected, _parameters: Parameters) -> Told:
     }
 
 
-def _server_stats(member: Inspected, _parameters: Parameters) -> Told:
+def _server_stats(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     metrics = member.metrics
     latency = metrics.latency()
@@ -228,13 +228,13 @@ def _server_stats(member: Inspected, _parameters: Parameters) -> Told:
             "data_dir_size": member.surroundings.data_bytes,
             "log_dir_size": member.surroundings.log_bytes,
             "last_processed_zxid": member.tree.applied,
-            "outstanding_requests": member.processor.outstanding_count,
+            "outstanding_requests": member.processor.waiting.outstanding_count,
             "server_state": mode(member),
             "avg_latency": round(latency.average, 4),
             "max_latency": latency.largest,
             "min_latency": latency.least,
             "num_alive_client_connections": len(member.clients.all),
-            "uptime": member.now - member.times.started_at,
+            "uptime": member.clock.now - member.times.started_at,
             "auth_failed_count": metrics.auth_failed_count,
             "non_mtlsremote_conn_count": 0,
             "non_mtlslocal_conn_count": 0,
@@ -254,20 +254,20 @@ def _server_stats(member: Inspected, _parameters: Parameters) -> Told:
     return told
 
 
-def _stats(member: Inspected, parameters: Parameters) -> Told:
+def _stats(member: MemberView, parameters: Parameters) -> Told:
     told = yield from _server_stats(member, parameters)
     told["connections"] = yield from _in_slices(map(_brief, list(member.clients.all)))
     told["secure_connections"] = []
     return told
 
 
-def _stat_reset(member: Inspected, _parameters: Parameters) -> Told:
+def _stat_reset(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     member.metrics.reset()
     return {}
 
 
-def _voting_view(member: Inspected, _parameters: Parameters) -> Told:
+def _voting_view(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     if member.config.is_standalone:
         return {"current_config": {}}
@@ -286,7 +286,7 @@ def _view(line: ServerLine) -> dict[str, Any]:
     }
 
 
-def _watches(member: Inspected, _parameters: Parameters) -> Told:
+def _watches(member: MemberView, _parameters: Parameters) -> Told:
     watches = member.state.watches
     told = {}
     for connection in watches.holders():
@@ -297,7 +297,7 @@ def _watches(member: Inspected, _parameters: Parameters) -> Told:
     return {"session_id_to_watched_paths": told}
 
 
-def _watches_by_path(member: Inspected, _parameters: Parameters) -> Told:
+def _watches_by_path(member: MemberView, _parameters: Parameters) -> Told:
     watches = member.state.watches
     told = {}
     for number, path in enumerate(watches.data_paths()):
@@ -307,7 +307,7 @@ def _watches_by_path(member: Inspected, _parameters: Parameters) -> Told:
     return {"path_to_session_ids": told}
 
 
-def _watch_summary(member: Inspected, _parameters: Parameters) -> Told:
+def _watch_summary(member: MemberView, _parameters: Parameters) -> Told:
     watches = member.state.watches
     counts = []
     for connection in watches.holders():
@@ -321,7 +321,7 @@ def _watch_summary(member: Inspected, _parameters: Parameters) -> Told:
     }
 
 
-def _zabstate(member: Inspected, _parameters: Parameters) -> Told:
+def _zabstate(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     peer = member.peer
     config = config_in_force(member.config, peer)
@@ -355,7 +355,7 @@ def _text(path: bytes) -> str:
 class Command:
     """How a command is answered."""
 
-    tell: Callable[[Inspected, Parameters], Told]
+    tell: Callable[[MemberView, Parameters], Told]
     aliases: tuple[str, ...] = ()
     always: bool = False
     """Also while no client is served."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -23,15 +23,18 @@ from datatree.tree import DataTree
 from session.identity import NO_SESSION
 from zab.member.clients.connection import ClientConnection, Clients, Stage
 from zab.member.membership.reconfiguring import in_force
+from zab.member.requests.applying import Applier
 from zab.member.requests.processor import Processor
 from zab.member.requests.read_only import ReadOnlyMode
 from zab.member.requests.read_state import ReadState
+from zab.member.requests.serving import Serving
 from zab.member.sessions.sessions import Sessions
 from zab.member.settings.config import Config
 from zab.member.state.digests import Digests
 from zab.member.state.metrics import Metrics, Summary
 from zab.member.state.sequences import nearest
 from zab.member.state.state_times import Times
+from zab.member.state.turn_clock import TurnClock
 from zab.member.state.waiting import reason
 from zab.protocol.peer import Peer
 from zab.protocol.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
@@ -45,8 +48,9 @@ _ROLES = {LEADING: "leading", FOLLOWING: "following", OBSERVING: "observing", LO
 _READ_INTEREST = 1
 
 
-class Inspected(Protocol):
-    """A member, as far as others look at it."""
+@attrs.frozen(eq=False)
+class MemberView:
+    """What others may look at of a member, and what was around its process when they began to look."""
 
     config: Config
     metrics: Metrics
@@ -55,23 +59,46 @@ class Inspected(Protocol):
     sessions: Sessions
     state: ReadState
     processor: Processor
-    digests: Digests
-    surroundings: Surroundings
-    now: int
-    wall: int
-    applied: int
+    applier: Applier
+    service: Serving
     times: Times
-    is_between_states: bool
-    read_only: ReadOnlyMode
+    surroundings: Surroundings = attrs.Factory(Surroundings)
+
+    def around(self, surroundings: Surroundings) -> MemberView:
+        """The same member, with these around its process."""
+        return attrs.evolve(self, surroundings=surroundings)
 
     @property
-    def tree(self) -> DataTree: ...
+    def clock(self) -> TurnClock:
+        return self.state.clock
 
     @property
-    def serving(self) -> bool: ...
+    def tree(self) -> DataTree:
+        return self.state.tree
 
     @property
-    def takes_clients(self) -> bool: ...
+    def digests(self) -> Digests:
+        return self.applier.digests
+
+    @property
+    def applied(self) -> int:
+        return self.applier.applied
+
+    @property
+    def is_between_states(self) -> bool:
+        return self.applier.is_between_states
+
+    @property
+    def serving(self) -> bool:
+        return self.service.is_on
+
+    @property
+    def takes_clients(self) -> bool:
+        return self.service.takes_clients
+
+    @property
+    def read_only(self) -> ReadOnlyMode:
+        return self.service.read_only
 
 
 class Kind(Enum):
@@ -100,14 +127,14 @@ class Figure:
     """Of what in a set; empty: it is in none."""
 
 
-def mode(member: Inspected) -> str:
+def mode(member: MemberView) -> str:
     """leader, follower, observer or standalone; looking, or read-only, while there is no leader."""
     if member.read_only.is_on:
         return "read-only"
     return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
 
 
-def peer_state(member: Inspected) -> str:
+def peer_state(member: MemberView) -> str:
     """As ZooKeeper spells it: `leading - broadcast`."""
     if member.peer.state == LOOKING:
         return "looking"
@@ -115,7 +142,7 @@ def peer_state(member: Inspected) -> str:
     return f"{_ROLES[member.peer.state]} - {phase}"
 
 
-def figures(member: Inspected) -> Iterator[Figure]:
+def figures(member: MemberView) -> Iterator[Figure]:
     """All of them. Between two states those of the tree are of neither; nobody shows them then."""
     yield Figure(Kind.TEXT, "version", shown())
     yield Figure(Kind.TEXT, "server_state", mode(member))
@@ -169,7 +196,7 @@ BASIC_SUMMARIES: Final = (
 ADVANCED_SUMMARIES: Final = ("readlatency", "updatelatency", "propagation_latency")
 
 
-def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
+def _gauges(member: MemberView) -> Iterator[tuple[str, int | float]]:
     metrics, tree, surroundings = member.metrics, member.tree, member.surroundings
     latency = metrics.latency()
     yield "avg_latency", latency.average
@@ -178,8 +205,8 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "packets_received", metrics.packets_received
     yield "packets_sent", metrics.packets_sent
     yield "num_alive_connections", len(member.clients.all)
-    yield "outstanding_requests", member.processor.outstanding_count
-    yield "uptime", member.now - member.times.started_at
+    yield "outstanding_requests", member.processor.waiting.outstanding_count
+    yield "uptime", member.clock.now - member.times.started_at
     yield "znode_count", tree.znode_count
     yield "watch_count", member.state.watches.total_count
     yield "ephemerals_count", sum(map(len, tree.ephemerals.values()))
@@ -204,7 +231,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "writes_refused_for_room", int(member.peer.is_short)
 
 
-def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
+def _leader_gauges(member: MemberView) -> Iterator[tuple[str, int]]:
     metrics, in_force = member.metrics, member.peer.memberships.in_force
     observers = in_force.observers
     learners = member.peer.learners.values()
@@ -213,14 +240,14 @@ def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
     yield "synced_observers", sum(sid in observers for sid in learners)
     yield "synced_non_voting_followers", sum(sid not in in_force.servers for sid in learners)
     yield "members_without_room", member.peer.is_low + member.peer.low_learners_count
-    yield "pending_syncs", len(member.processor.syncing)
-    yield "leader_uptime", member.now - member.times.served_at if member.serving else 0
+    yield "pending_syncs", len(member.processor.waiting.syncing)
+    yield "leader_uptime", member.clock.now - member.times.served_at if member.serving else 0
     yield "last_proposal_size", metrics.last_proposal_size
     yield "max_proposal_size", metrics.proposal_size.largest if metrics.proposal_size.count else -1
     yield "min_proposal_size", metrics.proposal_size.least if metrics.proposal_size.count else -1
 
 
-def _learner_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
+def _learner_gauges(member: MemberView) -> Iterator[tuple[str, int]]:
     """Of observers and their masters."""
     following = member.peer.following
     if member.peer.state == OBSERVING and following is not None:
@@ -229,7 +256,7 @@ def _learner_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
         yield "synced_observers", len(member.peer.learners)
 
 
-def marks(member: Inspected) -> Iterator[Figure]:
+def marks(member: MemberView) -> Iterator[Figure]:
     """Ours: the zxids up to which this member knows that the history is committed, has it on disk, and has applied it;
     on a leader, or a master of observers, how many transactions each learner has not acknowledged."""
     peer = member.peer

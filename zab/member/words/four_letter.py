@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from struct import Struct
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -24,12 +25,13 @@ from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.membership.reconfiguring import config_in_force
 from zab.member.requests.read_state import ConnectionEnds, Steps
 from zab.member.state.metrics import Summary
+from zab.member.state.outbox import Outbox
 from zab.member.state.waiting import why_not_serving
 from zab.member.words.events import LookAround, LookedAround
 from zab.member.words.figures import (
     UNSIGNED,
-    Inspected,
     Kind,
+    MemberView,
     connection_figures,
     figures,
     mode,
@@ -53,100 +55,106 @@ Lines: TypeAlias = Iterator[str]
 """The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
 
 
-class Asked(Inspected, Protocol):
-    """What is needed of a member that answers."""
+class FourLetterWords:
+    """The answers of one member to words."""
 
-    def want(self, effect: LookAround) -> None: ...
+    def __init__(self, view: MemberView, outbox: Outbox[LookAround]) -> None:
+        self._view = view
+        self._outbox = outbox
+
+    def on_word(self, connection: ClientConnection, word: bytes) -> bool:
+        """Begin to answer what a connection began with; False: it is none of the words."""
+        found = WORDS.get(word)
+        if found is None:
+            return False
+        rest = connection.frames.rest()[len(word) :]
+        if word == _STMK and len(rest) < _MASK.size:
+            return True  # the rest of it comes
+        member = self._view
+        member.metrics.packets_received += 1
+        connection.received_count += 1
+        name = word.decode("ascii")
+        text = found.text
+        if not member.config.allows_word(name):
+            text = partial(_only, f"{name} is not executed because it is not in the whitelist.\n")
+        elif not (member.serving or member.read_only.is_on or found.always):
+            text = partial(_only, NOT_SERVING, f"{why_not_serving(member.peer)}\n")
+        else:
+            if word == _STMK:
+                (member.metrics.trace_mask,) = _MASK.unpack_from(rest)
+            if found.looks_around:
+                connection.answering = self._said(text)
+                member.clients.waiting_words.append(connection)
+                if len(member.clients.waiting_words) == 1:
+                    self._outbox.want(LookAround())
+                return True
+        member.processor.waiting.answer_in_slices(connection, self._said(text))
+        return True
+
+    def on_looked_around(self, event: LookedAround) -> None:
+        """Begin what has waited for that."""
+        member = self._view = self._view.around(event.surroundings)
+        for connection in member.clients.waiting_words:
+            if connection.answering is not None and not connection.closing:
+                member.processor.waiting.answer_in_slices(connection, connection.answering)
+        member.clients.waiting_words.clear()
+
+    def _said(self, text: Callable[[MemberView], Lines]) -> Steps:
+        """The text of what there is when its turn has come."""
+        said: list[str] = []
+        for line in text(self._view):
+            said.append(line)
+            if not len(said) % NAMES:
+                yield
+        raise ConnectionEnds("".join(said).encode())
 
 
-def on_word(member: Asked, connection: ClientConnection, word: bytes) -> bool:
-    """Begin to answer what a connection began with; False: it is none of the words."""
-    found = WORDS.get(word)
-    if found is None:
-        return False
-    rest = connection.frames.rest()[len(word) :]
-    if word == _STMK and len(rest) < _MASK.size:
-        return True  # the rest of it comes
-    member.metrics.packets_received += 1
-    connection.received_count += 1
-    name = word.decode("ascii")
-    if not member.config.allows_word(name):
-        lines: Iterable[str] = (f"{name} is not executed because it is not in the whitelist.\n",)
-    elif not (member.serving or member.read_only.is_on or found.always):
-        lines = (NOT_SERVING, f"{why_not_serving(member.peer)}\n")
-    else:
-        if word == _STMK:
-            (member.metrics.trace_mask,) = _MASK.unpack_from(rest)
-        lines = found.text(member)
-        if found.looks_around:
-            connection.answering = _said(lines)
-            member.clients.waiting_words.append(connection)
-            if len(member.clients.waiting_words) == 1:
-                member.want(LookAround())
-            return True
-    member.processor.answer_in_slices(connection, _said(lines))
-    return True
+def _only(*lines_and_member: Any) -> Lines:
+    """These lines, whatever there is."""
+    yield from lines_and_member[:-1]
 
 
-def on_looked_around(member: Asked, event: LookedAround) -> None:
-    """Begin what has waited for that."""
-    member.surroundings = event.surroundings
-    for connection in member.clients.waiting_words:
-        if connection.answering is not None and not connection.closing:
-            member.processor.answer_in_slices(connection, connection.answering)
-    member.clients.waiting_words.clear()
-
-
-def _said(lines: Iterable[str]) -> Steps:
-    said: list[str] = []
-    for line in lines:
-        said.append(line)
-        if not len(said) % NAMES:
-            yield
-    raise ConnectionEnds("".join(said).encode())
-
-
-def _ruok(_member: Inspected) -> Lines:
+def _ruok(_member: MemberView) -> Lines:
     """Are you OK?"""
     yield "imok"
 
 
-def _isro(member: Inspected) -> Lines:
+def _isro(member: MemberView) -> Lines:
     """Are you read-only? `null` while no client is served."""
     yield "ro" if member.read_only.is_on else "rw" if member.takes_clients else "null"
 
 
-def _envi(member: Inspected) -> Lines:
+def _envi(member: MemberView) -> Lines:
     """The version, which some clients look for here, and the machine."""
     yield f"Environment:\nzookeeper.version={shown()}\n"
     for name, value in member.surroundings.properties.items():
         yield f"{name}={value}\n"
 
 
-def _dirs(member: Inspected) -> Lines:
+def _dirs(member: MemberView) -> Lines:
     """How large the two directories are."""
     yield f"datadir_size: {member.surroundings.data_bytes}\nlogdir_size: {member.surroundings.log_bytes}\n"
 
 
-def _hash(member: Inspected) -> Lines:
+def _hash(member: MemberView) -> Lines:
     """The digests of the tree at the last batch ends."""
     for zxid, digest in member.digests.remembered():
         yield f"{zxid:x}: {digest}\n"
 
 
-def _mask(member: Inspected) -> Lines:
+def _mask(member: MemberView) -> Lines:
     """The trace mask, which traces nothing."""
     yield str(member.metrics.trace_mask)
 
 
-def _srvr(member: Inspected) -> Lines:
+def _srvr(member: MemberView) -> Lines:
     """Version, latencies, counts, zxid, mode, number of znodes; in read-only mode, why it is in it."""
     yield _version(member) + _numbers(member)
     if member.read_only.is_on:
         yield f"{why_not_serving(member.peer, reads=True)}\n"
 
 
-def _stat(member: Inspected) -> Lines:
+def _stat(member: MemberView) -> Lines:
     """As `srvr`, with a line for each connection."""
     yield f"{_version(member)}Clients:\n"
     for connection in list(member.clients.all):
@@ -154,12 +162,12 @@ def _stat(member: Inspected) -> Lines:
     yield "\n" + _numbers(member)
 
 
-def _version(member: Inspected) -> str:
+def _version(member: MemberView) -> str:
     mode = "READ-ONLY mode; serving only read-only clients\n" if member.read_only.is_on else ""
     return f"Zookeeper version: {shown()}\n{mode}"
 
 
-def _numbers(member: Inspected) -> str:
+def _numbers(member: MemberView) -> str:
     metrics = member.metrics
     latency = metrics.latency()
     text = (
@@ -167,7 +175,7 @@ def _numbers(member: Inspected) -> str:
         f"Received: {metrics.packets_received}\n"
         f"Sent: {metrics.packets_sent}\n"
         f"Connections: {len(member.clients.all)}\n"
-        f"Outstanding: {member.processor.outstanding_count}\n"
+        f"Outstanding: {member.processor.waiting.outstanding_count}\n"
         f"Zxid: {member.tree.applied:#x}\n"
         f"Mode: {mode(member)}\n"
         f"Node count: {member.tree.znode_count}\n"
@@ -187,7 +195,7 @@ def _brief(connection: ClientConnection) -> str:
     )
 
 
-def _cons(member: Inspected) -> Lines:
+def _cons(member: MemberView) -> Lines:
     """A line for each connection, with its session and what it did last."""
     for connection in list(member.clients.all):
         text = _brief(connection)
@@ -204,20 +212,20 @@ def _cons(member: Inspected) -> Lines:
     yield "\n"
 
 
-def _crst(member: Inspected) -> Lines:
+def _crst(member: MemberView) -> Lines:
     """Reset the connections' counts."""
     for connection in member.clients.all:
         connection.forget_counts()
     yield "Connection stats reset.\n"
 
 
-def _srst(member: Inspected) -> Lines:
+def _srst(member: MemberView) -> Lines:
     """Reset the server's counts."""
     member.metrics.reset()
     yield "Server stats reset.\n"
 
 
-def _wchs(member: Inspected) -> Lines:
+def _wchs(member: MemberView) -> Lines:
     """How many watches of data there are. A path that a connection watches in several ways is watched once."""
     watches = member.state.watches
     connections = watches_count = paths_count = 0
@@ -232,7 +240,7 @@ def _wchs(member: Inspected) -> Lines:
     yield f"{connections} connections watching {paths_count} paths\nTotal watches:{watches_count}\n"
 
 
-def _wchc(member: Inspected) -> Lines:
+def _wchc(member: MemberView) -> Lines:
     """The watches, by connection."""
     watches = member.state.watches
     for connection in watches.holders():
@@ -244,7 +252,7 @@ def _wchc(member: Inspected) -> Lines:
     yield "\n"
 
 
-def _wchp(member: Inspected) -> Lines:
+def _wchp(member: MemberView) -> Lines:
     """The watches, by path."""
     watches = member.state.watches
     for path in watches.data_paths():
@@ -254,7 +262,7 @@ def _wchp(member: Inspected) -> Lines:
     yield "\n"
 
 
-def _dump(member: Inspected) -> Lines:
+def _dump(member: MemberView) -> Lines:
     """Sessions, their ephemerals, and connections."""
     tree, tracker = member.tree, member.sessions.tracker
     has_local = member.config.has_local_sessions or member.read_only.is_on
@@ -278,7 +286,7 @@ def _dump(member: Inspected) -> Lines:
     yield from _dump_connections(member)
 
 
-def _dump_sessions(member: Inspected, due: Iterable[tuple[int, list[SessionId]]]) -> Lines:
+def _dump_sessions(member: MemberView, due: Iterable[tuple[int, list[SessionId]]]) -> Lines:
     sets = list(due)
     yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
     for when, ids in sets:
@@ -287,7 +295,7 @@ def _dump_sessions(member: Inspected, due: Iterable[tuple[int, list[SessionId]]]
             yield f"\t{id_ & UNSIGNED:#x}\n"
 
 
-def _dump_connections(member: Inspected) -> Lines:
+def _dump_connections(member: MemberView) -> Lines:
     due: dict[int, list[ClientConnection]] = {}
     for connection in list(member.clients.all):
         due.setdefault(silent_until(member, connection), []).append(connection)
@@ -300,18 +308,18 @@ def _dump_connections(member: Inspected) -> Lines:
             yield f"\tip: {address} sessionId: {connection.session & UNSIGNED:#x}\n"
 
 
-def silent_until(member: Inspected, connection: ClientConnection) -> int:
+def silent_until(member: MemberView, connection: ClientConnection) -> int:
     """When a connection is closed if nothing comes until then (monotonic ms, a multiple of the tick)."""
     config = member.config
     is_served = connection.stage is Stage.SERVED
     limit_ms = connection.timeout_ms if is_served else config.sessions.sessionless_timeout_ms
-    ticks = member.now // config.timing.tick_time_ms + 2 - connection.idle_ticks
+    ticks = member.clock.now // config.timing.tick_time_ms + 2 - connection.idle_ticks
     return (ticks + -(-limit_ms // config.timing.tick_time_ms)) * config.timing.tick_time_ms
 
 
-def date(member: Inspected, when: int) -> str:
+def date(member: MemberView, when: int) -> str:
     """A moment of the monotonic clock (ms), as Java prints a date in UTC."""
-    moment = datetime.fromtimestamp((member.wall + when - member.now) // 1000, UTC)
+    moment = datetime.fromtimestamp((member.clock.wall + when - member.clock.now) // 1000, UTC)
     return f"{_DAYS[moment.weekday()]} {_MONTHS[moment.month - 1]} {moment:%d %H:%M:%S} UTC {moment.year}"
 
 
@@ -320,7 +328,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 """Java's, whatever the language of this process."""
 
 
-def _conf(member: Inspected) -> Lines:
+def _conf(member: MemberView) -> Lines:
     """The configuration, and the ensemble."""
     config = config_in_force(member.config, member.peer)
     host_port = config.client_address
@@ -352,7 +360,7 @@ def _conf(member: Inspected) -> Lines:
     yield text if member.config.is_standalone else f"{text}membership: \n{config.ensemble}"
 
 
-def _mntr(member: Inspected) -> Lines:
+def _mntr(member: MemberView) -> Lines:
     """All figures: `zk_<name>` TAB value."""
     for figure in figures(member):
         key = f"{figure.key}_" if figure.key else ""
@@ -391,7 +399,7 @@ def _text(path: bytes) -> str:
 class Word:
     """How a word is answered."""
 
-    text: Callable[[Inspected], Lines]
+    text: Callable[[MemberView], Lines]
     always: bool = False
     """Also while no client is served."""
     looks_around: bool = False

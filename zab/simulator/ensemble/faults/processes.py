@@ -45,7 +45,7 @@ def wrong_tree(context: EnsembleFaultContext) -> bool:
 
 def _may_become_wrong(context: EnsembleFaultContext, process: MemberProcess) -> bool:
     tree = process.member.tree
-    again = tree.applied in process.member.check.repaired  # that is the end of a member, by its own rules
+    again = tree.applied in process.member.trees.check.repaired  # that is the end of a member, by its own rules
     may = not again and not is_spoiled(tree) and tree.cursor is None
     return may and context.losses.may_be_wrong(process.machine)
 
