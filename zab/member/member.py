@@ -177,12 +177,12 @@ class Member:
 
     @property
     def now(self) -> int:
-        """Of the last turn: monotonic ms."""
+        """When the last turn began: monotonic ms."""
         return self.clock.now
 
     @property
     def wall(self) -> int:
-        """Of the last turn: ms since 1970."""
+        """When the last turn began: ms since 1970."""
         return self.clock.wall
 
     @property

@@ -20,7 +20,7 @@ from zab.quorum.ids import Link, Route
 
 
 class Relay:
-    """Of one member, which may be a master of observers, or the leader of one."""
+    """This side of one member, which may be a master of observers, or the leader of one."""
 
     def __init__(self, peer: Peer, outbox: Outbox[ev.Send], digests: Digests, sessions: Sessions) -> None:
         self._peer = peer

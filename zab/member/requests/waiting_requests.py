@@ -37,7 +37,7 @@ _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
 
 class WaitingRequests:
-    """Of all connections. Everything without an underscore may be looked at."""
+    """The waiting requests of all connections. Everything without an underscore may be looked at."""
 
     def __init__(self, state: ReadState, sessions: Sessions) -> None:
         self._state = state

@@ -7,7 +7,7 @@ import attrs
 
 @attrs.define(eq=False)
 class TurnClock:
-    """Of the last turn."""
+    """When the last turn began."""
 
     now: int
     """Monotonic ms."""

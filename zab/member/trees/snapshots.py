@@ -54,7 +54,7 @@ class Snapshots:
             self.take_here()
 
     def take_of_damaged(self, needed: Zxid) -> None:
-        """Files up to there are damaged: the tree is to be read from one behind them (`scrubbing`)."""
+        """Files up to there are damaged: the tree is to be read from a later one (`scrubbing`)."""
         is_writing = self.schedule.writing is not None
         if self._applier.applied >= needed and not is_writing and self._repair.under_way is None:
             self._trace(f"damaged files up to {needed:#x} -> a snapshot of the tree at {self._applier.applied:#x}")

@@ -73,7 +73,7 @@ class Repair:
 
 
 class TreeRepair:
-    """Of one member. Everything without an underscore may be looked at."""
+    """Makes the tree of one member again. Everything without an underscore may be looked at."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class TreeRepair:
             self._trace(f"snapshot {event.fetch.zxid:#x} cannot be fetched: {event.reason}")
 
     def drop_role(self) -> None:
-        """Whoever leads next is asked anew."""
+        """The next leader is asked again."""
         if self.under_way is not None:
             self.under_way.fetching = None
 

@@ -129,7 +129,7 @@ class TreeIntegrity:
         self.told(self._server_id, zxid, self._applier.digests.find(zxid), is_replay=False)
 
     def _ask_learners(self) -> None:
-        """Whoever is served by now and was not asked yet."""
+        """Each learner that is served by now and was not asked yet."""
         comparison = self.check.comparison
         if comparison is None:
             return
