@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from datatree.log.zxid import Epoch, Zxid
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
-from tests.host.loop import test_links
+from tests.host.loop.link_server import Server as LinkServer
 from tests.host.loop.service import Server as ClientService
 from tests.host.loop.service import give, running
 from zab.member.storage.storage import Storage
@@ -139,7 +139,7 @@ def readable(sock: socket.socket) -> None:
 
 def test_a_message_between_members() -> None:
     """With a secret, so with its seal."""
-    with running(test_links.Server()) as server:
+    with running(LinkServer()) as server:
         other, link = server.linked()
         ours = server.links._links[link]
         counts: Counter[str] = Counter()

@@ -12,7 +12,7 @@ import pytest
 from bench.curves import __main__ as curves
 from bench.curves.figures import SIDES, THEMES, Curve, Figures, Series, save
 from bench.curves.page import PAGE, page
-from tests.bench.test_curves import connections, shares, starts
+from tests.bench.short_runs import connections, shares, starts
 
 pytestmark = pytest.mark.slow
 

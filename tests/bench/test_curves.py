@@ -12,39 +12,11 @@ import pytest
 
 from bench.curves import __main__ as curves
 from bench.curves.field import LOG_LINES, Field
-from bench.curves.figures import SIDES, THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
+from bench.curves.figures import SIDES, THEMES, Curve, Figures, Point, load, save
 from bench.curves.page import PAGE, TARGET, page, sentence
 from bench.process_tree import ran_seconds, resident_mib, running_ns, user_and_system_seconds
+from tests.bench.short_runs import connections, shares, starts
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
-
-RUN = ["2 cores", "commit 1234567"]
-
-
-def connections() -> Curve:
-    curve = Curve("connections", "Connections", "connections", [Series("set", "operations a second")], RUN)
-    for x, theirs, mine in ((1, 100.0, 50.0), (1_000, 400.0, 800.0), (10, 200.0, 199.0)):
-        for factor in (1, 2, 3):
-            curve.add("set", x, "zookeeper", theirs * factor)
-            curve.add("set", x, "zab", mine * factor)
-    return curve
-
-
-def starts() -> Curve:
-    series = [Series("start", "s", more_is_better=False), Series("memory", "B", more_is_better=False)]
-    curve = Curve("znodes", "Znodes", "znodes", series, RUN)
-    for name, x, theirs, mine in (
-        ("start", 1_000, 2.0, 1.0),
-        ("start", 100_000, 2.1, 0.5),
-        ("memory", 100_000, 800, 200),
-    ):
-        curve.add(name, x, "zookeeper", theirs)
-        curve.add(name, x, "zab", mine)
-    return curve
-
-
-def shares() -> Shares:
-    cost = Cost("set", "zab", "leader", [500.0, 700.0], [100.0, 100.0], [200.0, 200.0], [1.0, 1.0])
-    return Shares(RUN, [cost], [Latency("set", [100.0, 100.0], [200.0, 300.0], [400.0, 500.0])])
 
 
 def figures() -> Figures:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.chaos import SECONDS_A_KILL_MAX, Report, run
+from tests.chaos.patience import TICK, TRIES
 from tests.chaos.records import judged
 from tests.chaos.survival import tree_of
 from tests.rigs.zab_server import zab_servers
@@ -19,8 +20,6 @@ from tests.rigs.zookeeper_server import ZooKeeperError
 pytestmark = pytest.mark.long
 
 SHORT_SECONDS = 3.0
-TRIES = 5
-TICK = {"tickTime": 500}
 
 
 def violations_in_history(report: Report, path: Path) -> list[str]:

@@ -15,9 +15,9 @@ import pytest
 
 from datatree.recovery.recover import examine
 from tests.chaos.chaos import SECONDS_A_KILL_MAX, ChaosError, Report, TreeOf, run
+from tests.chaos.patience import TICK, TRIES
 from tests.chaos.recorded import machine_of
 from tests.chaos.survival import tree_of
-from tests.chaos.test_kill import TICK, TRIES
 from tests.rigs.power_cut import build_recorder, needs_recorder
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperError, ZooKeeperMember

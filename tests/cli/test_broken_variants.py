@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 import trio
 
-from tests.cli.pipeline.test_interrupts import Collected, Context, interrupt, spark
-from tests.cli.test_data_command import VALUED
+from tests.cli.pipeline.interrupts import Collected, Context, interrupt, spark
+from tests.cli.valued_options import VALUED
 from zab.cli import data_command, terminal
 from zab.cli.pipeline.interrupts import Interrupts
 from zab.cli.znodes import caller

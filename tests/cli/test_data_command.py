@@ -2,9 +2,8 @@
 
 import pytest
 
+from tests.cli.valued_options import VALUED
 from zab.cli.data_command import numbers_last
-
-VALUED = {"-v", "--version", "-t", "--ttl", "--file"}
 
 
 @pytest.mark.parametrize(

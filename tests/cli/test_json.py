@@ -19,13 +19,13 @@ import typer
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, encode_record
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.cli.files.test_inspect import RARE
-from tests.cli.files.test_recover import lived
-from tests.cli.servers.test_server import client_port
+from tests.cli.files.damaged_files import lived
+from tests.cli.files.member_files import RARE
+from tests.cli.json_page import FIELDS, PAGE, check, check_values, table
+from tests.cli.servers.journal_lines import client_port
 from tests.client.running import running
 from tests.datatree.histories import snapshot
 from tests.datatree.zookeeper.histories import history
-from tests.tidy.sources import ROOT
 from zab.cli.commands import COMMANDS
 from zab.cli.json_form import acl_entry, data_fields, hexadecimal, owner_or_none, time_text
 from zab.cli.servers.local_ensemble import LocalEnsemble
@@ -35,7 +35,6 @@ from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["run"]
 
-PAGE = (ROOT / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
 
 WITHOUT = {
     "shell": "its commands have it",
@@ -85,20 +84,6 @@ ZNODES = {
 """In their order, in which each finds what it wants. FILE is an export, LINES are operations."""
 
 
-def table(section: str) -> dict[str, list[str]]:
-    """The rows of a section's table: the fields by what stands in the first column."""
-    text = PAGE.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
-    found = {}
-    for line in text.splitlines():
-        if line.startswith("| `"):
-            first, fields = line.strip("|").split("|")[:2]
-            for name in re.findall(r"`([^`]+)`", first):
-                found[name.removeprefix("zab ")] = [field.strip() for field in fields.split(",")]
-    return found
-
-
-FIELDS = table("Commands")
-OBJECTS = table("Objects")
 SNAPSHOT_LINES = table("Lines of `zab snapshot`")
 LOG_LINES = table("Lines of `zab log`")
 
@@ -128,26 +113,6 @@ def test_each_command_has_a_row_or_a_reason(name: str) -> None:
 def hosts() -> Iterator[str]:
     with running("zab", 1, {}) as servers:
         yield servers.hosts
-
-
-def check(name: str, value: dict[str, Any]) -> None:
-    """The fields of a line, and of the objects in it, with what they are."""
-    assert list(value) == FIELDS[name]
-    check_values(value)
-
-
-def check_values(value: dict[str, Any]) -> None:
-    for field, content in value.items():
-        if field in OBJECTS:
-            for each in content if isinstance(content, list) else [content] if content is not None else []:
-                assert list(each) == OBJECTS[field]
-                check_values(each)
-        elif field.endswith("zxid") or field in ("session", "ephemeral_owner", "digest"):
-            assert content is None or re.fullmatch("0x[0-9a-f]{1,16}", content)
-        elif field in ("time", "ctime", "mtime"):
-            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", content)
-        elif field == "encoding":
-            assert content in ("utf-8", "base64", None)
 
 
 def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from datatree.opcodes import OpCode
 from datatree.request_decoding import decode
 from datatree.requests import GetChanges
 from datatree.txn_changes import WHOLE
+from tests.client.connection_frames import frames, get, opened
 from tests.client.scripted import ConnectionEndedError, Peer, ScriptedServers
-from tests.client.test_connection import frames, get, opened
 from zab.client import (
     BadArgumentsError,
     Change,

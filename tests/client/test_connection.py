@@ -3,53 +3,14 @@
 import pytest
 
 from datatree.opcodes import OpCode
-from datatree.requests import PathOnly, PathWatch
-from zab.client.core.connection import XID_MAX, Connection, Phase
+from datatree.requests import PathOnly
+from tests.client.connection_frames import PASSWORD, STAT, frames, fresh, get, greeting, opened, welcome
+from zab.client.core.connection import XID_MAX, Phase
 from zab.client.core.exceptions import LongReplyError, PeerProtocolError
 from zab.client.core.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
-from zab.jute.handshake import ConnectRequest, ConnectResponse
-from zab.jute.replies import data_reply, decode_body, notification, reply
+from zab.jute.handshake import ConnectResponse
+from zab.jute.replies import data_reply, notification, reply
 from zab.wire.frames import frame
-
-PASSWORD = b"p" * 16
-STAT = bytes(68)
-
-
-def greeting() -> ConnectRequest:
-    return ConnectRequest(last_zxid=0, timeout_ms=9000, session_id=0, password=bytes(16))
-
-
-def welcome(timeout_ms: int = 9000) -> bytes:
-    return frame(ConnectResponse(timeout_ms, 0x77, PASSWORD).encode())
-
-
-def fresh(now: int = 0) -> Connection:
-    return Connection(greeting(), now=now, answer_ms=1000, frame_bytes_max=10_000)
-
-
-def opened(now: int = 0) -> Connection:
-    connection = fresh(now)
-    connection.take(now)
-    list(connection.receive(welcome(), now))
-    return connection
-
-
-def get(path: bytes = b"/a") -> ClientRequest[object]:
-    def decode(payload: bytes, offset: int) -> object:
-        return decode_body(OpCode.GET_DATA, payload, offset)
-
-    return ClientRequest(OpCode.GET_DATA, PathWatch(path, False).encode(), decode)
-
-
-def frames(data: bytes) -> list[tuple[int, int, bytes]]:
-    """(xid, opcode, body) of each request in what a connection wants to send."""
-    found = []
-    while data:
-        length = int.from_bytes(data[:4], "big")
-        payload, data = data[4 : 4 + length], data[4 + length :]
-        xid, opcode = (int.from_bytes(payload[at : at + 4], "big", signed=True) for at in (0, 4))
-        found.append((xid, opcode, payload[8:]))
-    return found
 
 
 def test_the_greeting_is_the_first_thing_sent() -> None:

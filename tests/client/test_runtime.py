@@ -1,7 +1,5 @@
 """The running client against scripted servers: reconnects, expiry, garbage, limits. All time is virtual."""
 
-from random import Random
-
 import pytest
 import trio
 import trio.testing
@@ -11,6 +9,7 @@ from datatree.opcodes import OpCode
 from datatree.request_decoding import decode
 from datatree.requests import PathWatch, SetWatches
 from tests.client.scripted import PASSWORD, SESSION, Peer, ScriptedServers
+from tests.client.scripted_client import HOSTS, STAT, answer, client, well_behaved
 from zab.client import (
     AuthFailedError,
     BadArgumentsError,
@@ -24,34 +23,9 @@ from zab.client import (
     ThrottledError,
     WatchEvent,
     WatchOverflowError,
-    connect,
 )
 from zab.client.client import Client
-from zab.jute.replies import data_reply, notification, path_body, reply
-
-HOSTS = "one:1,two:1,three:1"
-STAT = bytes(68)
-
-
-def client(servers: ScriptedServers, hosts: str = HOSTS, **options):
-    settings = Settings(session_timeout_ms=9000, **options.pop("settings", {}))
-    return connect(hosts, settings=settings, dial=servers.dial, random=Random(1), **options)
-
-
-def answer(xid: int, opcode: int, body: bytes) -> bytes | None:
-    """Data for get, the path for create, nothing for all else."""
-    if opcode == OpCode.GET_DATA:
-        return data_reply(xid, 5, b"data", STAT)
-    if opcode == OpCode.CREATE2:
-        return reply(xid, 5, 0, path_body(b"/a", STAT))
-    if opcode == OpCode.SYNC:
-        return reply(xid, 5, 0, path_body(b"/"))
-    return None
-
-
-async def well_behaved(peer: Peer) -> None:
-    await peer.welcome()
-    await peer.serve(answer)
+from zab.jute.replies import data_reply, notification, reply
 
 
 async def test_the_block_opens_a_session_and_closes_it(autojump_clock: MockClock, nursery: trio.Nursery) -> None:

@@ -8,7 +8,7 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.request_decoding import decode
 from datatree.requests import AddAuth, PathWatch, SetWatches
-from tests.client.test_connection import PASSWORD, STAT, frames, get, welcome
+from tests.client.connection_frames import PASSWORD, STAT, frames, get, welcome
 from zab.client.core.exceptions import (
     AuthFailedError,
     ConnectionLossError,

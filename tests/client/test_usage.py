@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.client.test_runtime import ScriptedServers, client, well_behaved
+from tests.client.scripted import ScriptedServers
+from tests.client.scripted_client import client, well_behaved
 from zab.client import Client, connect
 
 TEXT: Any = "text"

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import java_command, tool_options
-from tests.server.test_admin import SUPER_DIGEST
+from tests.server.admin_facts import SUPER_DIGEST
 from zab.member.words.admin_commands import NAMES_OF, NOT_SERVING
 from zab.server.admin import LOG, MORE
 from zab.testing.ports import free_ports

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -27,7 +27,7 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType
 from kazoo.recipe.barrier import Barrier, DoubleBarrier
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from kazoo.recipe.counter import Counter
@@ -40,6 +40,7 @@ from kazoo.recipe.queue import LockingQueue, Queue
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
+from tests.conformance.kazoo_client import PATIENCE_SECONDS, Recorder, client, until
 from tests.conformance.wire import (
     CLOSE_SESSION,
     ConnectionClosedError,
@@ -52,20 +53,7 @@ from tests.conformance.wire import (
 )
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
-PATIENCE_SECONDS = 60.0
 CREATED, DELETED = 1, 2
-
-
-@contextlib.contextmanager
-def client(hosts: str, **options: object) -> Iterator[KazooClient]:
-    """A started client, which is stopped in any case."""
-    kazoo = KazooClient(hosts=hosts, **{"timeout": 30.0, **options})
-    kazoo.start(PATIENCE_SECONDS)
-    try:
-        yield kazoo
-    finally:
-        kazoo.stop()
-        kazoo.close()
 
 
 @pytest.fixture
@@ -87,28 +75,6 @@ def zk(root: str) -> Iterator[KazooClient]:
 def other(root: str) -> Iterator[KazooClient]:
     with client(root) as kazoo:
         yield kazoo
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not become true"
-        time.sleep(0.005)
-
-
-class Recorder:
-    """A watch function that keeps the events; `wait` returns when there are so many."""
-
-    def __init__(self) -> None:
-        self.events: list[WatchedEvent] = []
-
-    def __call__(self, event: WatchedEvent) -> None:
-        self.events.append(event)
-
-    def wait(self, count: int = 1) -> list[tuple[str, str]]:
-        until(lambda: len(self.events) >= count)
-        return [(event.type, event.path) for event in self.events]
 
 
 def test_the_version_of_the_server_is_zookeepers(zk: KazooClient) -> None:

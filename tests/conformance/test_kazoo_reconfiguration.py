@@ -10,7 +10,7 @@ from kazoo.exceptions import BadArgumentsError, BadVersionError, NoAuthError
 from kazoo.protocol.states import EventType
 
 from datatree.acl import digest_identity
-from tests.conformance.test_kazoo import Recorder, client
+from tests.conformance.kazoo_client import Recorder, client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.testing.ports import free_ports

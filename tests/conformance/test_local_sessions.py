@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.conformance.wire import CLOSE, PING, Wire, connect_request, create, delete, exists, get, i32, multi, set_data
+from tests.conformance.reattaching import EPHEMERAL, EPHEMERAL_SEQUENTIAL, reattached
+from tests.conformance.wire import CLOSE, PING, Wire, create, delete, exists, get, i32, multi, set_data
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word, zookeeper
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-EPHEMERAL, EPHEMERAL_SEQUENTIAL = 1, 3
 MULTI = 14
 
 
@@ -78,13 +78,6 @@ def settled(member: ZooKeeperMember, wanted: tuple[str, str], wire: Wire | None 
             wire.ask(PING, b"")
         time.sleep(0.02)
     return found
-
-
-def reattached(member: ZooKeeperMember, wire: Wire) -> tuple[int, bool]:
-    """The timeout that the session has there, 0 if it is over; whether it is the same one."""
-    with Wire(member.client_port, greet=False) as other:
-        _, timeout_ms, _, _ = other.greet(connect_request(session=wire.session, password=wire.password))
-        return timeout_ms, other.session == wire.session
 
 
 def czxid(wire: Wire, path: str) -> int:

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.conformance.test_local_sessions import EPHEMERAL, reattached
+from tests.conformance.reattaching import EPHEMERAL, reattached
 from tests.conformance.wire import Wire, create
 from tests.rigs.growing import SESSION_MS, Growing, growing
 from tests.rigs.waiting import until

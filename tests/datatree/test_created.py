@@ -15,7 +15,7 @@ from datatree.requests import OPEN_ACL, Create, CreateSession, Multi, PathLimit,
 from datatree.slices import PARTS
 from datatree.tree import DataTree
 from datatree.write_request import WriteRequest
-from tests.datatree.test_prepare import Leader, S
+from tests.datatree.leading import Leader, S
 
 PATHS = [b"/a", b"/a/1", b"/a/2", b"/a/3", b"/a/1/x", b"/c", b"/c/1"]
 

@@ -26,7 +26,8 @@ from datatree.snapshot import (
     verify_snapshot,
 )
 from datatree.tree import DataTree
-from datatree.znode import ACL_ID, HEAD, stat_of
+from datatree.znode import HEAD, stat_of
+from tests.datatree.full_tree import everything
 from tests.datatree.histories import LINEAGE, Author, fresh_log, reopened, snapshot, synchronized
 from zab.simulator.world.disk import FaultyDisk, FaultyFile, PowerLossError
 
@@ -58,21 +59,6 @@ def grown(znode_count: int = 50, data_bytes: int = 30, seed: int = 0) -> DataTre
         apply(5, 5, number + 1, b"/" + name, b"changed", None)
     apply(5, 2, 0, b"/" + paths[1], None, None)
     return tree
-
-
-def everything(tree: DataTree) -> dict[bytes, object]:
-    """All state of a tree, with lists in the place of their ids."""
-    znodes = {path: (tree.acl(znode), znode[ACL_ID.size :]) for shard in tree.shards for path, znode in shard.items()}
-    return {
-        "znodes": znodes,
-        "large": tree.large,
-        "sessions": tree.sessions,
-        "children": {path: set(tree.child_names(path)) for path in znodes},
-        "ephemerals": tree.ephemerals,
-        "containers": tree.containers,
-        "ttls": tree.ttls,
-        "counts": (tree.applied, tree.digest, tree.znode_count, tree.data_bytes, tree.path_bytes, len(tree.acls)),
-    }
 
 
 @pytest.mark.parametrize("znode_count", [3, 50, 3000])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_monitoring_page import steps
+from tests.docs.page_steps import steps
 from tests.rigs.processes import ServerProcess, ended
 from tests.tidy.sources import ROOT
 from zab.testing.ports import free_ports

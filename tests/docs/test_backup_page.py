@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_monitoring_page import steps
-from tests.docs.test_status_page import ensemble, told
+from tests.docs.page_steps import steps
+from tests.docs.status_commands import ensemble, told
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import LocalEnsemble
 

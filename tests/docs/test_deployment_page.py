@@ -12,11 +12,11 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
+from tests.docs.manifests import DEPLOY, PAGE, one
 from tests.rigs.waiting import until
 from tests.tidy.sources import ROOT
 from zab.configuration.fields import settings_of
@@ -27,18 +27,10 @@ from zab.server.__main__ import _options
 from zab.service.version import VERSION
 from zab.testing.ports import free_ports
 
-DEPLOY = ROOT / "docs" / "deploy"
-PAGE = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
 COMPOSE_TEXT = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load(COMPOSE_TEXT)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def one(kind: str, name: str = "zab") -> dict[str, Any]:
-    [found] = [each for each in MANIFESTS if each["kind"] == kind and each["metadata"]["name"] == name]
-    return found  # type: ignore[no-any-return]
 
 
 POD = one("StatefulSet")["spec"]["template"]["spec"]

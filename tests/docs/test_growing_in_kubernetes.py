@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_deployment_page import PAGE, one
+from tests.docs.manifests import PAGE, one
 from tests.rigs.processes import ServerProcess, ended
 from zab.testing.ports import free_ports
 

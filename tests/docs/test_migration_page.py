@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.wire import Wire
-from tests.docs.test_monitoring_page import steps
+from tests.docs.page_steps import steps
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper
 from tests.tidy.sources import ROOT

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.direct.members import Ensemble
-from tests.server.test_admin import facts
+from tests.docs.page_steps import steps
+from tests.server.admin_facts import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.member.words.admin_commands import NAMES_OF
@@ -37,12 +38,6 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnsemble
         yield found
     finally:
         found.stop()
-
-
-def steps(text: str) -> list[tuple[str, str]]:
-    """(command, what it prints), of all console blocks."""
-    blocks = re.findall(r"```console\n(.*?)```", text, re.S)
-    return [step for block in blocks for step in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")

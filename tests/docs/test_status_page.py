@@ -7,39 +7,20 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trio
 
-from tests.docs.test_monitoring_page import steps
+from tests.docs.page_steps import steps
+from tests.docs.status_commands import ensemble, told
 from tests.tidy.sources import ROOT
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
+from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.operations.verdicts.answers import Answer, Figures, of_srvr
 from zab.operations.verdicts.status import status_of
-from zab.testing.ports import free_ports_in_a_row
+
+__all__ = ["ensemble"]
 
 PAGE = (ROOT / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnsemble]:
-    first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
-    found = LocalEnsemble(3, tmp_path_factory.mktemp("ensemble"), first)
-    try:
-        found.start()
-        assert trio.run(found._wait_until_serving) is None
-        yield found
-    finally:
-        found.stop()
-
-
-def told(text: str, ensemble: LocalEnsemble) -> str:
-    """With the ports of this ensemble."""
-    for at, member in enumerate(ensemble.members):
-        text = text.replace(f":{2181 + at}", f":{member.client_port}").replace(f":{8081 + at}", f":{member.admin_port}")
-    return text.replace("data/superuser", str(ensemble.superuser_path))
 
 
 @pytest.mark.long

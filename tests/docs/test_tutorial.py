@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from tests.docs.test_monitoring_page import steps
+from tests.docs.page_steps import steps
 from tests.tidy.sources import ROOT
 from zab.cli.main import main
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble

@@ -36,12 +36,12 @@ from datatree.snapshot import SnapshotError, guarded_znodes, load_snapshot, snap
 from datatree.zookeeper.files import ZooKeeperFileError
 from datatree.zookeeper.log import LogReader, decode_payload, encode_record
 from datatree.zookeeper.snapshot import SnapshotReader, uncompressed
+from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
-from tests.datatree.test_record import TXNS
-from tests.datatree.test_requests import TABLE as REQUESTS_TABLE
+from tests.datatree.request_table import TABLE as REQUESTS_TABLE
 from tests.direct.members import Ensemble
-from tests.protocol.test_message import EXAMPLES
+from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.jute.change_pages import read_page

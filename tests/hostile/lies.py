@@ -9,7 +9,7 @@ import attrs
 
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble, Server
-from tests.protocol.test_message import EXAMPLES
+from tests.protocol.example_messages import EXAMPLES
 from zab.protocol import message as msg
 from zab.wire.records import MessageError
 

@@ -20,7 +20,7 @@ from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble, Server
 from tests.hostile.places import PLACES, Kept, Place
 from tests.protocol.alone import HISTORY, LINEAGE, OTHER_LINEAGE
-from tests.protocol.test_message import EXAMPLES
+from tests.protocol.example_messages import EXAMPLES
 from zab.member.settings.zoo_cfg import Config, parse
 from zab.protocol import events as ev
 from zab.protocol import message as msg

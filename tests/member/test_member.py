@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from datatree.log.batch import RECONFIG, SNAPSHOT, Batch, build
+from datatree.log.batch import RECONFIG, SNAPSHOT, build
 from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
@@ -14,6 +14,7 @@ from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
 from session.identity import NO_SESSION
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
+from tests.member.batches import CONFIG, batch_of
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.requests.proposing import TIME_AHEAD_MS_MAX
@@ -30,7 +31,6 @@ from zab.protocol.states import LEADING
 from zab.quorum.ids import Link
 from zab.simulator.world.disk import FaultyDisk
 
-CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
 YEAR_MS = 365 * 86_400_000
 
 
@@ -255,13 +255,6 @@ def test_leader_takes_a_snapshot_for_a_learner_that_nothing_leads_on() -> None:
     ensemble.settle()
     assert len(leader.snapshots) == 1, "nobody waits for another one"
     assert nothing_above(applied) == 2
-
-
-def batch_of(count: int, flags: int = 0, size: int = 50) -> Batch:
-    return build(
-        bytes(16), epoch=1, first=1 << 32 | 1, count=count, time=1, flags=flags, mark=0, applied=0, digest=0,
-        body=bytes(size)
-    )  # fmt: skip
 
 
 def test_snapshot_schedule_counts_what_is_in_flight_and_flags_once() -> None:

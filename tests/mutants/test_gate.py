@@ -13,8 +13,8 @@ import yaml
 
 from tests.mutants.gate import Verdict, Workbench
 from tests.mutants.mutant import DIRECTORY, SIMULATED, Edit, Mutant, MutantError, mutants, read
+from tests.tidy.rules import RULES
 from tests.tidy.sources import ROOT
-from tests.tidy.test_rules_page import RULES
 
 COUNT_MIN = 120
 MUTANTS = mutants()

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from tests.direct.peers import Ensemble
-from tests.protocol.test_message import EXAMPLES
+from tests.protocol.example_messages import EXAMPLES
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.handlers import HANDLERS, IGNORED, PHASES

@@ -10,16 +10,11 @@ from datatree.log.batch import build, genesis
 from datatree.log.zxid import make_zxid
 from datatree.recovery.recover import examine
 from tests.direct.peers import Ensemble, histories
+from tests.protocol.histories import established, rejoining_with_held_storage
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import Vote, total_order
 from zab.protocol.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING
-
-
-def established(size: int = 3, **settings: int) -> tuple[Ensemble, int]:
-    ensemble = Ensemble(size, **settings)
-    ensemble.start()
-    return ensemble, ensemble.elect()
 
 
 def sent_to_leader(ensemble: Ensemble, sid: int, kind: type) -> list[msg.Message]:
@@ -30,19 +25,6 @@ def sent_to_leader(ensemble: Ensemble, sid: int, kind: type) -> list[msg.Message
         for message in wire
         if sid in ensemble.links[link] and receiver != sid and isinstance(message, kind)
     ]
-
-
-def rejoining_with_held_storage(kind: type) -> tuple[Ensemble, int, int]:
-    """A follower comes back, lacks a batch, and its storage stands still at effects of this kind."""
-    ensemble, leader = established()
-    follower = next(sid for sid in ensemble.servers if sid != leader)
-    ensemble.crash(follower)
-    ensemble.propose(leader)
-    ensemble.run(20)
-    ensemble.servers[follower].held.add(kind)
-    ensemble.start(follower)
-    ensemble.run(100)
-    return ensemble, leader, follower
 
 
 @pytest.mark.parametrize("ticket", [3911, 4646, 3023])

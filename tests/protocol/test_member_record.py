@@ -9,8 +9,8 @@ import pytest
 
 from datatree.log.zxid import make_zxid
 from tests.direct.peers import Ensemble
-from tests.protocol.test_known_bugs import rejoining_with_held_storage
-from tests.protocol.test_rules import two_histories, until
+from tests.protocol.histories import rejoining_with_held_storage
+from tests.protocol.learners import two_histories, until
 from zab.protocol import events as ev
 from zab.protocol import learner_synchronization
 from zab.protocol import message as msg

@@ -6,52 +6,9 @@ import attrs
 import cbor2
 import pytest
 
+from tests.protocol.example_messages import EXAMPLES
 from zab.protocol import message as msg
 from zab.wire.records import MessageError
-
-CHAIN = bytes(range(16))
-
-EXAMPLES: list[msg.Message] = [
-    msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True, False),
-    msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False, False),
-    msg.FollowerInfo(4, CHAIN, 1, False, True, False, False),
-    msg.ObserverInfo(3, 4, CHAIN, 1, False, False),
-    msg.LeaderInfo(5, CHAIN),
-    msg.AckEpoch(-1, 0x400000001, CHAIN),
-    msg.Diff(0x400000001),
-    msg.Trunc(0x400000001, CHAIN, True),
-    msg.Snap(0x400000001, CHAIN, False),
-    msg.Installed(0x400000001),
-    msg.Proposal([b"one", b"two"]),
-    msg.NewLeader(5, 0x400000001, False),
-    msg.Suspect(0x400000001, 1 << 63),
-    msg.Compare(0x400000001, True),
-    msg.Compared(0x400000001, 0, False, False),
-    msg.Verdict(0x400000001, 7),
-    msg.TreeWanted(0x400000001),
-    msg.TreeOffered(0x400000001, bytes(16)),
-    msg.SessionKeys([[bytes(8), bytes(32)], [bytes(8), bytes(range(32))]]),
-    msg.Readmit(3),
-    msg.Readmitted(3),
-    msg.Ack(5, 0x500000000),
-    msg.UpToDate(0x400000001),
-    msg.Commit(0x500000001),
-    msg.Ping(0x500000001, 0x500000001, (1 << 64) - 1, [[-5, 30000], [7, 4000]], False),
-    msg.Confirm(9),
-    msg.Confirmed(9),
-    msg.Refused("another ensemble"),
-    msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
-    msg.Revalidate(7, -3, 4000),
-    msg.Revalidated(7, True, 0x500000001),
-    msg.Sync(12),
-    msg.Synced(12, 0x500000001),
-    msg.HandOver(2),
-    msg.Attach(12, 4),
-    msg.Attached(12),
-    msg.Detach(12),
-    msg.Relayed(12, msg.encode(msg.Sync(12))),
-    msg.Config(b"server.1=localhost:2888:3888:participant\nversion=100000001", b""),
-]
 
 
 def test_there_is_an_example_of_every_message() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.direct.peers import Ensemble
-from tests.protocol.test_rules import followers, left_behind, until
+from tests.protocol.learners import followers, left_behind, until
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.roles import Stage

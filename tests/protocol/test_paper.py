@@ -10,7 +10,7 @@ from datatree.log.batch import Batch
 from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from tests.direct.lone_peer import transactions
 from tests.direct.peers import Ensemble, histories
-from tests.protocol.test_random_faults import disturb
+from tests.protocol.random_faults import disturb
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datatree.log.zxid import Epoch, Zxid
 from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.alone import Alone, config, restored
-from tests.protocol.test_random_reconfigurations import propose_configuration
+from tests.protocol.reconfigurations import propose_configuration
 from zab.member.membership.reconfiguring import READER
 from zab.protocol import events as ev
 from zab.protocol import reconfiguration

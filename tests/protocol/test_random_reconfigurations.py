@@ -8,33 +8,16 @@ from random import Random
 
 import pytest
 
-from datatree.digest import DIGEST_VERSION
-from datatree.log.batch import RECONFIG
-from datatree.log.zxid import Zxid
-from datatree.opcodes import OpCode
-from datatree.paths import CONFIG
-from datatree.record import Txn, encode
 from tests.direct.peers import Ensemble
-from tests.protocol.test_random_faults import check, disturb, recover
-from zab.configuration.dynamic import Ensemble as Configuration
-from zab.configuration.dynamic import Role, ServerLine
+from tests.protocol.random_faults import check, disturb, recover
+from tests.protocol.reconfigurations import propose_configuration
 from zab.member.membership.reconfiguring import READER
-from zab.protocol import events as ev
 from zab.protocol import reconfiguration
 from zab.protocol.membership import Memberships
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority, Quorum
 
 SERVERS = [ServerId(sid) for sid in (1, 2, 3, 4, 5)]
-
-
-def text_of(version: int, voters: set[ServerId], observers: set[ServerId]) -> bytes:
-    lines = {
-        sid: ServerLine(sid, f"host{sid}", 2888, 3888, role, "0.0.0.0", 2181)
-        for sids, role in ((voters, Role.PARTICIPANT), (observers, Role.OBSERVER))
-        for sid in sids
-    }
-    return str(Configuration(lines, version=version)).encode()
 
 
 def reconfigure(ensemble: Ensemble, leader: ServerId, rng: Random) -> bool:
@@ -45,24 +28,6 @@ def reconfigure(ensemble: Ensemble, leader: ServerId, rng: Random) -> bool:
     voters = set(rng.sample(SERVERS, rng.randint(1, 5)))
     observers = {sid for sid in SERVERS if sid not in voters and rng.random() < 0.5}
     return bool(propose_configuration(ensemble, leader, voters, observers))
-
-
-def propose_configuration(
-    ensemble: Ensemble, leader: ServerId, voters: set[ServerId], observers: set[ServerId]
-) -> Zxid | None:
-    """Let this leader propose these, if a quorum of them follows; its version, if it did."""
-    peer = ensemble.peer(leader)
-    zxid = peer.next_zxid()
-    assert zxid is not None
-    text = text_of(zxid, voters, observers)
-    if not reconfiguration.has_quorum_of(peer, READER.of_text(text)):
-        return None
-    body = encode(Txn(zxid, 0, 0, 0, int(OpCode.RECONFIG), -1, CONFIG, text, None))
-    process = ensemble.servers[leader].process
-    assert process is not None
-    applied, digest = peer.delivered, process.alone.tree.digest
-    ensemble.step(leader, ev.Propose(body, 1, 0, RECONFIG, applied, digest, DIGEST_VERSION))
-    return zxid
 
 
 def run(seed: int) -> int:

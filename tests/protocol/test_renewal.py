@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.direct.peers import Ensemble
-from tests.protocol.test_known_bugs import established
+from tests.protocol.histories import established
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.direct.peers import TICK_MS, Ensemble
-from tests.protocol.test_random_reconfigurations import propose_configuration
+from tests.protocol.reconfigurations import propose_configuration
 from zab.member.membership.reconfiguring import READER
 from zab.protocol import events as ev
 from zab.protocol.states import LEADING

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.quorum.test_quorums import QUORUMS
+from tests.quorum.quorum_kinds import QUORUMS
 from zab.quorum.high_water_mark import high_water_mark
 from zab.quorum.quorums import AckQuorum, InSync, Majority, Quorum
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Run, run
-from tests.cli.test_json import table
+from tests.cli.json_page import table
 from zab.host.process.failure import ServerFailedError
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.config_check import check

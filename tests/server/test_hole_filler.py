@@ -15,7 +15,7 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.holes import Hole, read_history
 from datatree.recovery.recover import recover
 from tests.datatree.histories import LINEAGE, Author
-from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, lost, twin
+from tests.datatree.recovery.holes import PIECE_BYTES, damage, files, lived, lost, twin
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import Conversation, meet
 from zab.host.loop.dial import Address

@@ -17,8 +17,9 @@ import trio
 
 from datatree.log.transaction_log import TransactionLog
 from tests.datatree.histories import Author, fresh_log, synchronized
+from tests.member.storage.storage_setup import LINEAGE
 from tests.rigs.certificates import Certificates, client_store_lines
-from tests.server.test_tasks import LINEAGE, running, transfers_from, until
+from tests.server.scripted_server import running, transfers_from, until
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import add_secret, make_secret_file, read_secrets
 from zab.host.files.watched import Watched

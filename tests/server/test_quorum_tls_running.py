@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.rigs.processes import Ensemble, ServerProcess
+from tests.server.leaders import handshake, leader_of
 from tests.server.quorum_tls import HOSTS, add, give, make_certificates, members_on_hosts, start, store_lines
-from tests.server.test_secrets import handshake, leader_of
-from tests.server.test_server import SMALL_LOGS, check_that_a_snapshot_is_fetched
+from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched
 from tests.server.writer import Writer, restart
 from zab.cli.servers.certificate_files import QUORUM_TRUST_STORE
 from zab.testing.ports import free_ports

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from datatree.recovery.restoring import take_staged
 from datatree.snapshot import CHUNK_BYTES, HEADER_BYTES, SYNC_BYTES
 from tests.datatree.histories import LINEAGE, Author, snapshot
-from tests.datatree.recovery.test_restoring import lived
+from tests.datatree.recovery.restoring import lived
 from zab.server.restoring import NOT_IN_FILES, RECONFIGURED, Before, RestoreError, Restorer
 from zab.simulator.world.disk import FaultyDisk
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.cli.commands import call
-from tests.server.test_admin import Running
-from tests.server.test_restoring_running import AUTHORIZATION, kazoo, modes, restore, running, snapshot_of, until
+from tests.server.admin_facts import Running
+from tests.server.restoring import AUTHORIZATION, kazoo, modes, restore, running, snapshot_of, until
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 
 from datatree.snapshot import HEADER_BYTES, parse_snapshot_header, snapshot_path
 from tests.rigs.waiting import until
-from tests.server.test_admin import Running, lines_of
-from tests.server.test_full_disk import SmallDisks, needs_namespaces, on_small_disks
-from tests.server.test_restoring_running import AUTHORIZATION, kazoo, restore, snapshot_of
+from tests.server.admin_facts import Running, lines_of
+from tests.server.restoring import AUTHORIZATION, kazoo, restore, snapshot_of
+from tests.server.small_disks import SmallDisks, needs_namespaces, on_small_disks
 from zab.testing.ports import free_ports
 
 pytestmark = [pytest.mark.slow, needs_namespaces]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.rigs.growing import SESSION_MS, Growing, growing
 from tests.rigs.waiting import until
-from tests.server.test_admin import lines_of
-from tests.server.test_restoring_running import AUTHORIZATION
+from tests.server.admin_facts import lines_of
+from tests.server.restoring import AUTHORIZATION
 from zab.client.sync import connect
 from zab.server.restoring import NOT_IN_FILES
 from zab.testing.ports import free_ports

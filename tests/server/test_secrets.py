@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.rigs.processes import Ensemble, ServerProcess, servers, unstarted
+from tests.server.leaders import handshake, leader_of
 from tests.server.writer import Writer, restart
 from zab.host.files.secret_file import add_secret, keep_newest, make_secret_file
-from zab.jute.handshake import ConnectRequest, ConnectResponse
-from zab.wire.frames import frame
 
 pytestmark = pytest.mark.slow
-
-
-def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
-    """Of a client that goes away without a word; its session lives."""
-    with socket.create_connection(("127.0.0.1", member.client_port)) as sock:
-        sock.settimeout(60)
-        sock.sendall(frame(ConnectRequest(0, 40_000, session, password).encode()))
-        data = b""
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            piece = sock.recv(1000)
-            assert piece, "closed"
-            data += piece
-        return ConnectResponse.decode(data[4:])
 
 
 def is_proven(member: ServerProcess) -> bool:
@@ -84,15 +69,6 @@ def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_pat
             assert leader.mode == "leader"
             assert leader.log().count("-> elect") == elections, "it never lost its quorum"
             assert leader.log().count("by=secret") >= 4
-
-
-def leader_of(ensemble: Ensemble) -> ServerProcess:
-    """Links that a secret proved end with it: there is a leader once they are made again."""
-    while True:
-        ensemble.wait_until_serving()
-        leaders: list[ServerProcess] = ensemble.with_mode("leader")
-        if len(leaders) == 1:
-            return leaders[0]
 
 
 @pytest.mark.long

@@ -15,24 +15,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
-from tests.rigs.waiting import until
+from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched, create, kazoo
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow
-
-
-@contextlib.contextmanager
-def kazoo(hosts, timeout=30.0):
-    client = KazooClient(
-        hosts=hosts, timeout=timeout, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    )
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def write_until_acknowledged(client, path, data, patience_seconds=60):
@@ -289,33 +276,3 @@ def test_without_a_quorum_nobody_is_served_and_with_one_again_everybody_is(tmp_p
 def test_member_that_lost_its_data_is_given_a_snapshot_over_a_connection_of_its_own(tmp_path):
     with servers(tmp_path, 3, *SMALL_LOGS) as ensemble:
         check_that_a_snapshot_is_fetched(ensemble)
-
-
-SMALL_LOGS = ("snapCount=50", "maxBatchBytes=1000", "maxRecentBytes=2000")
-
-
-def check_that_a_snapshot_is_fetched(ensemble):
-    [leader] = ensemble.with_mode("leader")
-    lost = ensemble.with_mode("follower")[0]
-    with kazoo(f"127.0.0.1:{leader.client_port}") as client:
-        lost.kill()
-        for taken_count in range(1, 6):
-            create(client, range(60 * (taken_count - 1), 60 * taken_count))
-            until(lambda count=taken_count: leader.log().count("snapshot is written") >= count)
-        until(lambda: "removed old files" in leader.log())
-        shutil.rmtree(lost.directory / "version-1")
-        lost.start()
-        ensemble.wait_until_serving()
-        assert "snapshot is fetched" in lost.log(), "the log of the leader reached back to the beginning"
-        create(client, range(300, 320))
-    with kazoo(f"127.0.0.1:{lost.client_port}") as client:
-        client.sync("/")
-        assert len([name for name in client.get_children("/") if name.startswith("n")]) == 320
-    lost.kill()
-    lost.start()
-    ensemble.wait_until_serving()
-
-
-def create(client, numbers):
-    for pending in [client.create_async(f"/n{number}", bytes(100)) for number in numbers]:
-        pending.get(timeout=60)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.host.tls.holders import certificates, holder, member
-from tests.host.tls.test_tls import FAR, Client, shake
+from tests.host.tls.tls_client import FAR, Client, shake
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.java_key_stores import with_java_stores
 from zab.configuration.blocks.cipher_suites import TLS_1_2, TLS_1_3

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.tidy.import_closure import closure
 from tests.tidy.sources import MODULES, ROOT, SOURCES, at, imports, module_of, modules_imported, parsed, report, within
 
 PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
@@ -69,17 +70,6 @@ ROOMS = rooms()
 def room_of(module: str) -> Room:
     """The innermost room."""
     return max((room for room in ROOMS if within(module, {room.package})), key=lambda room: len(room.package))
-
-
-@cache
-def closure(module: str) -> frozenset[str]:
-    """A module and everything of this project that it imports, at whatever remove."""
-    found, pending = {module}, [module]
-    while pending:
-        new = modules_imported(MODULES[pending.pop()]) - found
-        found |= new
-        pending += new
-    return frozenset(found)
 
 
 def test_every_source_is_in_a_room_and_every_room_has_sources() -> None:

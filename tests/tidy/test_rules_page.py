@@ -5,31 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import attrs
-
+from tests.tidy.rules import RULES
 from tests.tidy.sources import ROOT, SOURCES, at, report, text_of
 
-PAGE = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 CITED = re.compile(r"(?<![\w\"-])([A-CE-HOS]\d{1,2})(?![\w.])((?:\s+\w+){0,3})")
-
-
-@attrs.frozen
-class Rule:
-    name: str
-    where: str
-    test: str
-
-
-def rules() -> dict[str, Rule]:
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| ")
-    ]
-    found = {row[0]: Rule(row[1], row[4].strip("`"), row[5].strip("`")) for row in rows if row[0] != "id"}
-    assert len(found) == sum(row[0] != "id" for row in rows), "an id stands twice"
-    return found
-
-
-RULES = rules()
 
 
 def cited(path: Path) -> list[tuple[int, str, str]]:

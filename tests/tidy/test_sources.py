@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import ROOT, SOURCES, TESTS, at, parsed, report, text_of
+from tests.tidy.sources import ROOT, SOURCES, TESTS, at, imports, parsed, report, text_of
 
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
@@ -97,6 +97,16 @@ def test_no_test_changes_the_time_of_other_threads() -> None:
         for number, line in enumerate(text_of(path).splitlines(), 1):
             if changes.search(line):
                 found.append(f"{at(path, number)}: replace the name `time` of the module that is tested")
+    report(found)
+
+
+def test_no_test_imports_another() -> None:
+    """What several tests use is in a file that is named after what it is. Those of the pipeline still do."""
+    found = []
+    for path in TESTS:
+        for line, name in imports(parsed(path)):
+            if re.search(r"^tests\..*\btest_", name) and path.relative_to(ROOT).parts[1] != "pipeline":
+                found.append(f"{at(path, line)}: {name} is of a test, move it to a file of its own")
     report(found)
 
 

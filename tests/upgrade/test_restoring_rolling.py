@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.test_admin import lines_of
-from tests.upgrade.test_rolling import Rolling, before, rolling
+from tests.server.admin_facts import lines_of
+from tests.upgrade.rolling_upgrade import Rolling, before, rolling
 from zab.client.sync import connect
 from zab.testing.ports import free_ports
 

@@ -15,7 +15,7 @@ from datatree.recovery.recover import recover
 from datatree.recovery.restoring import RESTORED, stage, take_staged
 from datatree.snapshot import SnapshotError, snapshot_path
 from tests.cli.commands import Result, call
-from tests.cli.files.test_recover import below, cut_short, damaged, lived
+from tests.cli.files.damaged_files import below, cut_short, damaged, lived
 from tests.datatree.histories import LINEAGE, snapshot
 from tests.tidy.sources import ROOT
 from zab.host.storage.disk import RealDisk

@@ -12,7 +12,7 @@ from datatree.log.segment import SegmentHeader, log_path
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import recover
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.cli.files.test_inspect import Member, member
+from tests.cli.files.member_files import Member, member
 from zab.host.storage.disk import RealDisk
 
 __all__ = ["member", "run"]

@@ -12,8 +12,8 @@ import pytest
 from datatree.log.segment import SEGMENT_HEADER_BYTES, iterate
 from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
 from tests.cli.commands import Result, call
-from tests.cli.files.test_inspect import Member
-from tests.cli.test_json import FIELDS
+from tests.cli.files.member_files import Member
+from tests.cli.json_page import FIELDS
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_server import log_toolkit, run_tool
 from tests.tidy.sources import ROOT

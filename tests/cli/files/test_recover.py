@@ -15,19 +15,14 @@ from datatree.log.epochs import (
     load_epochs,
     load_member,
     save_epochs,
-    save_mark,
-    save_member,
 )
-from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.recovery.recover import recover
 from tests.cli.commands import Result, call
-from tests.datatree.histories import LINEAGE, START, Author
+from tests.cli.files.damaged_files import below, cut_short, damaged, lived
+from tests.datatree.histories import LINEAGE
 from zab.cli.files import recover as command
 from zab.cli.main import main
 from zab.host.storage.disk import RealDisk
-
-TXNS = 5
-"""Batches of the history; the last is after the known high-water mark."""
 
 
 @pytest.fixture
@@ -36,25 +31,6 @@ def zab(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "400")
 
     return lambda *words: call(capsys, "recover", *words)
-
-
-def lived(directory: Path, log_directory: Path | None = None, *, clean: bool = True) -> Author:
-    """The directory of member 3, which has stopped."""
-    disk, author = RealDisk(str(directory), str(log_directory or directory)), Author(epoch=2)
-    save_epochs(disk, 4, 2)
-    save_member(disk, MemberRecord(LINEAGE, 3))
-    log = TransactionLog(disk, LogContents(LINEAGE, [], START, 0))
-    for batch in author.write(TXNS):
-        log.append([batch])
-    if clean:
-        log.close()
-    disk.close()
-    (directory / "myid").write_text("3\n")
-    return author
-
-
-def below(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_without_force_it_says_what_would_be_and_changes_nothing(zab: Callable[..., Result], tmp_path: Path) -> None:
@@ -174,21 +150,6 @@ def without_a_record(directory: Path) -> None:
 def without_epochs(directory: Path) -> None:
     lived(directory)
     (directory / "version-1" / "currentEpoch").write_text("2\n")
-
-
-def damaged(directory: Path) -> None:
-    author = lived(directory)
-    file = directory / "version-1" / f"log.{author.batches[0].first:x}"
-    data = bytearray(file.read_bytes())
-    data[200] ^= 1
-    file.write_bytes(data)
-
-
-def cut_short(directory: Path) -> None:
-    author = lived(directory)
-    disk = RealDisk(str(directory))
-    save_mark(disk, LINEAGE, author.last[0] + 1)
-    disk.close()
 
 
 def after_an_attempt(directory: Path) -> None:

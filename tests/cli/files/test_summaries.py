@@ -12,10 +12,11 @@ import pytest
 from datatree.record import Txn
 from datatree.tree import DataTree
 from tests.cli.commands import Result, call
-from tests.cli.files.test_inspect import _made, from_cursor, write_directory
-from tests.cli.test_json import table
+from tests.cli.files.member_files import _made
+from tests.cli.json_page import table
 from tests.datatree.histories import snapshot
 from tests.datatree.zookeeper.histories import history
+from tests.rigs.zookeeper_directory import from_cursor, write_directory
 from tests.rigs.zookeeper_server import run_tool
 from tests.tidy.sources import ROOT
 from zab.host.storage.disk import RealDisk

@@ -5,53 +5,24 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 from kazoo.client import KazooClient
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.cli.test_json import table
+from tests.cli.json_page import table
+from tests.cli.operations.running_member import Running, running
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from tests.server.test_admin import lines_of
+from tests.server.admin_facts import lines_of
 from zab.cli.operations.durations import duration_ms
 from zab.operations.admin_client import AdminError, admin_port
 from zab.testing.ports import free_ports
 
-__all__ = ["run"]
+__all__ = ["run", "running"]
 
 FIELDS = table("Lines of `zab backup`")
-
-
-@attrs.define
-class Running:
-    servers: ZooKeeperEnsemble
-    client: KazooClient
-    admin: list[int]
-    auth: str
-
-    def words(self, command: str, *more: object, members: int = 3) -> list[object]:
-        ports = [word for port in self.admin[:members] for word in ("--admin", f"127.0.0.1:{port}")]
-        return ["--auth", f"@{self.auth}", "backup", command, *more, *ports]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    auth = tmp_path_factory.mktemp("auth") / "auth"
-    auth.write_text("digest:super:wire\n")
-    auth.chmod(0o600)
-    ports = free_ports(6)
-    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
-    with zab_servers(3, each=each) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
-        yield Running(servers, client, ports[:3], str(auth))
-        client.stop()
-        client.close()
 
 
 def lines(out: str) -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Run, run
-from tests.cli.test_json import FIELDS
+from tests.cli.json_page import FIELDS
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.java_key_stores import with_java_stores
 from tests.rigs.zab_server import zab_servers
-from tests.server.test_admin import lines_of
+from tests.server.admin_facts import lines_of
 from zab.operations.probes import days_of, measured
 from zab.testing.ports import free_ports
 

@@ -16,7 +16,7 @@ import pytest
 
 from datatree.snapshot import load_snapshot, snapshot_path
 from tests.cli.commands import Result, call
-from tests.cli.operations.test_restore import RESTORED, TREE, backup
+from tests.cli.operations.restorable import RESTORED, TREE, backup
 from zab.simulator.world.disk import FaultyDisk
 from zab.testing.ports import free_ports
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.cli.test_json import table
+from tests.cli.json_page import table
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls, zab_servers
-from tests.server.test_admin import lines_of
+from tests.server.admin_facts import lines_of
 from zab.testing.ports import free_ports
 
 __all__ = ["run"]

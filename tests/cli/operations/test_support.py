@@ -8,10 +8,10 @@ import tarfile
 from pathlib import Path
 
 from tests.cli.commands import Run, run
-from tests.cli.test_json import FIELDS
+from tests.cli.json_page import FIELDS
 from tests.rigs.certificates import Certificates, quorum_store_lines
 from tests.rigs.zab_server import zab_servers
-from tests.server.test_admin import lines_of
+from tests.server.admin_facts import lines_of
 from zab.testing.ports import free_ports
 
 __all__ = ["run"]

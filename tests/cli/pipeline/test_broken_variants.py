@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.cli.pipeline.test_job_file import Session, interrupted, jobs, refused
+from tests.cli.pipeline.job_files import Session, interrupted, jobs, refused
 from zab.cli.pipeline import job_file
 from zab.cli.pipeline.call import Call
 from zab.cli.pipeline.driver import Driver, SparkOptions

@@ -1,50 +1,15 @@
 """Ctrl-C during a job, with what stands for Spark's context; the real command is in `test_commands`."""
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from py4j.protocol import Py4JError
 
+from tests.cli.pipeline.interrupts import Collected, Context, interrupt, spark
 from zab.cli.pipeline.interrupts import Interrupts
 
 PATIENCE_SECONDS = 60
-
-
-class Context:
-    """Counts cancellations; `cancelled` is set by the one of that number."""
-
-    def __init__(self, number: int = 1, fails: bool = False) -> None:
-        self.count = 0
-        self.cancelled = threading.Event()
-        self._number = number
-        self._fails = fails
-
-    def cancelAllJobs(self) -> None:  # noqa: N802  (it is PySpark's name)
-        self.count += 1
-        if self.count >= self._number:
-            self.cancelled.set()
-        if self._fails:
-            raise Py4JError("the session is being stopped")
-
-
-@contextlib.contextmanager
-def spark(interrupts: Interrupts, context: Context) -> Any:
-    """As PySpark, which has a handler of its own."""
-
-    def raises(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, raises)
-    with interrupts.cancelling(cast("Any", context)):
-        yield
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def test_an_interrupt_while_java_starts_ends_what_comes_after() -> None:
@@ -79,16 +44,6 @@ def test_jobs_are_cancelled_until_the_block_ends(fails: bool) -> None:
         run()
     assert isinstance(ending.value.__cause__, OSError)
     assert set(threading.enumerate()) <= threads, "a thread of this block is left"
-
-
-class Collected:
-    """Calls it when it is collected, where exceptions are ignored."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def __del__(self) -> None:
-        self._call()
 
 
 def test_an_interrupt_where_exceptions_are_ignored_is_not_lost() -> None:

@@ -12,24 +12,19 @@ import pytest
 import typer
 
 from tests.cli.commands import Run
-from zab.cli.exits import fail
+from tests.cli.pipeline.job_files import Session, interrupted, jobs, refused, run
 from zab.cli.pipeline import job_file
 from zab.cli.pipeline.call import Call
 from zab.cli.pipeline.driver import Driver, SparkOptions
-from zab.cli.pipeline.job_file import JobFile, Line
-from zab.cli.pipeline.jobs import JOBS, Job
-from zab.cli.pipeline.options import Range
+from zab.cli.pipeline.jobs import JOBS
 from zab.cli.pipeline.run import Run as JobRun
+
+__all__ = ["run"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.pipeline.rigs.ensembles import Directories
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    return Run(capfd)
 
 
 @pytest.fixture
@@ -98,20 +93,6 @@ def test_jobs_share_one_session(
     assert summary == "zab: 2 jobs done; ended: line 4 with 1, line 6 with 2"
 
 
-def call_of(function: Callable[[JobRun], Any]) -> Call:
-    job = Job(function, takes_range=False, gives_rows=False)
-    return Call(job, {}, [], Range(), False, None, SparkOptions())
-
-
-def jobs(*functions: Callable[[JobRun], Any], keep_going: bool = False) -> JobFile:
-    lines = [Line(number, "job", call_of(function)) for number, function in enumerate(functions, 1)]
-    return JobFile(lines, keep_going, SparkOptions())
-
-
-def refused(_run: JobRun) -> None:
-    fail("it cannot be used")
-
-
 def gone(_run: JobRun) -> None:
     raise FileNotFoundError(2, "No such file", "/x")
 
@@ -150,20 +131,6 @@ def test_the_first_that_fails_ends_the_file(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-class Context:
-    """What stands for Spark's: nothing runs in it, or has to be cancelled."""
-
-    def cancelAllJobs(self) -> None:  # noqa: N802
-        """It is PySpark's name."""
-
-    def statusTracker(self) -> None:  # noqa: N802
-        """Nobody looks at what runs."""
-
-
-class Session:
-    sparkContext = Context()  # noqa: N815 - Spark's name
-
-
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What becomes of the session that stands for Spark's."""
@@ -191,11 +158,6 @@ def test_spark_starts_with_the_first_job_that_needs_it(no_spark: list[str]) -> N
         jobs(without, within, within, without).run_in(driver)
         assert no_spark == ["without", "started", "with", "with", "without"]
     assert no_spark[-1] == "stopped"
-
-
-def interrupted(run: JobRun) -> None:
-    assert run.spark is not None
-    signal.raise_signal(signal.SIGINT)
 
 
 def test_an_interrupt_ends_all(no_spark: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.cli.files.test_recover import damaged
+from tests.cli.files.damaged_files import damaged
+from tests.cli.servers.journal_lines import client_port
 from tests.rigs.processes import is_open
-from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble
+from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.client.sync import connect
 from zab.server.config_file import load
-from zab.testing.ports import free_ports_in_a_row
 
 pytestmark = pytest.mark.slow
 
@@ -35,11 +35,6 @@ def command(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]
     return subprocess.Popen(
         [sys.executable, *options, "-c", COMMANDS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-
-
-def client_port(count: int) -> int:
-    """The first of an ensemble's client ports; its other ports are where it derives them from these."""
-    return free_ports_in_a_row(count, span=ELECTION_OFFSET + count - 1)
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:

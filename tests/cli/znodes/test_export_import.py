@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.cli.commands import Run, run, standard_input
-from tests.cli.znodes.test_copying import ADMIN, MASKED, all_of, does, exists, hosts, make_app, make_many, servers
+from tests.cli.znodes.copies import ADMIN, MASKED, all_of, does, exists, hosts, make_app, make_many, servers
 from zab.cli.znodes import importing
 from zab.cli.znodes.subtree_directory import directory_entries
 from zab.cli.znodes.subtree_lines import SubtreeFileError, entries_of, line_bytes_max

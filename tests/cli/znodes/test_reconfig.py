@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Run, run
-from tests.cli.test_json import check
+from tests.cli.json_page import check
 from tests.client.running import running
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, UnimplementedError

@@ -16,25 +16,13 @@ from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import recover
 from datatree.recovery.recovered import Recovered
 from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
+from tests.datatree.recovery.damaged_log import damaged
 from zab.host.storage.disk import RealDisk
 from zab.member.storage.storage import Storage
 from zab.protocol.events import ResetLog
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 BESIDE = "version-1.damaged"
-
-
-def damaged(seed: int = 1) -> FaultyDisk:
-    """A member whose log has a hole in its first file."""
-    disk, author = FaultyDisk(), Author(seed=seed)
-    synchronized(disk)
-    log = fresh_log(disk, segment_bytes=900)
-    for _ in range(12):
-        log.append(author.write(2))
-    log.close()
-    path = log.segments[0].path
-    disk.flip(path, 8 * (disk.size(path) // 2))
-    return disk
 
 
 def storage_of(disk: FaultyDisk) -> tuple[Recovered, Storage]:

@@ -17,29 +17,9 @@ from datatree.recovery.holes import Hole, HoleError, fill, find_hole, read_histo
 from datatree.recovery.recover import recover
 from datatree.recovery.recovered import Recovered
 from datatree.snapshot import snapshot_files, snapshot_path
-from tests.datatree.histories import LINEAGE, Author, fresh_log, held, snapshot, synchronized
+from tests.datatree.histories import LINEAGE, Author, fresh_log, held, synchronized
+from tests.datatree.recovery.holes import PIECE_BYTES, damage, files, lived, lost, twin
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
-
-PIECE_BYTES = 300
-
-
-def lived(seed: int = 1, *, snapshot_at: int | None = None, segment_bytes: int = 900) -> tuple[FaultyDisk, Author]:
-    """A member with several files, all of it known to be durable; with a snapshot at that append, if one is named."""
-    disk, author = FaultyDisk(), Author(seed=seed)
-    synchronized(disk)
-    log = fresh_log(disk, segment_bytes=segment_bytes)
-    for number in range(12):
-        log.append(author.write(2))
-        if number == snapshot_at:
-            snapshot(disk, author.tree, author.last[1])
-    log.close()
-    return disk, author
-
-
-def twin(disk: FaultyDisk) -> FaultyDisk:
-    other = FaultyDisk()
-    other.restore(disk.image())
-    return other
 
 
 def hole_of(disk: FaultyDisk) -> Hole | None:
@@ -81,24 +61,6 @@ def assert_whole(disk: FaultyDisk, recovered: Recovered, author: Author) -> None
     log.close()
     again = recover(disk)
     assert (again.last, again.damage) == (author.last, [])
-
-
-def damage(disk: FaultyDisk, path: str, *at: int) -> FaultyDisk:
-    for place in at:
-        disk.flip(path, 8 * place)
-    return disk
-
-
-def lost(disk: FaultyDisk, *batches: Batch) -> FaultyDisk:
-    """These batches of it cannot be read any more."""
-    for batch in batches:
-        [(path, at)] = [(path, at) for path in files(disk) if (at := disk.read(path).find(batch.raw)) >= 0]
-        damage(disk, path, at + len(batch.raw) - 1)
-    return disk
-
-
-def files(disk: FaultyDisk) -> list[str]:
-    return [log_path(first) for first in log_files(disk)]
 
 
 def used_bytes(disk: FaultyDisk, path: str) -> int:

@@ -22,7 +22,7 @@ from datatree.recovery.retention import purge
 from datatree.recovery.stale import set_aside_snapshots
 from datatree.snapshot import SnapshotHeader, SnapshotWriter, install_snapshot, snapshot_files, snapshot_path
 from tests.datatree.histories import LINEAGE, Author, fresh_log, held, raws, reopened, snapshot, synchronized
-from tests.datatree.recovery.test_retention import aged
+from tests.datatree.recovery.aged_files import aged
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 OTHER_LINEAGE = b"another lineage!"

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from datatree.log.epochs import MemberRecord, load_epochs, load_member, load_record, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, load_epochs, load_member, load_record, save_member
 from datatree.log.zxid import EPOCH_MAX
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
@@ -28,55 +28,10 @@ from datatree.recovery.restoring import (
 )
 from datatree.snapshot import SnapshotError, SnapshotHeader, SnapshotWriter, load_snapshot, snapshot_path
 from datatree.tree import DataTree
-from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
+from tests.datatree.histories import LINEAGE, Author, snapshot, synchronized
+from tests.datatree.recovery.restoring import given, is_old, lineage_of, lived, received, sent, start
 from zab.host.storage.disk import RealDisk
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
-
-SENT = "version-1/snapshot.{:x}.restore.tmp"
-
-
-def sent(disk: FaultyDisk | RealDisk, author: Author) -> str:
-    """The file that comes over the wire, of the state that the author has reached."""
-    other = FaultyDisk()
-    path = snapshot(other, author.tree, author.last[1])
-    return received(disk, other.read(path), author.last[0])
-
-
-def received(disk: FaultyDisk | RealDisk, data: bytes, zxid: int) -> str:
-    path = SENT.format(zxid)
-    file = disk.open_append(path, create=True)
-    file.write(data)
-    file.sync()
-    file.close()
-    return path
-
-
-def lived(author: Author, *, accepted: int = 3) -> FaultyDisk:
-    """A member with a history of several files and a snapshot, which has accepted an epoch that it never had."""
-    disk = FaultyDisk()
-    synchronized(disk)
-    log = fresh_log(disk, segment_bytes=600)
-    for number in range(8):
-        log.append(author.write(2))
-        if number == 4:
-            snapshot(disk, author.tree, author.last[1])
-    log.close()
-    save_epochs(disk, accepted, 1)
-    return disk
-
-
-def given(author: Author, **options: int) -> tuple[FaultyDisk, str]:
-    """A member that has gone past a state, and that state, as it is sent to it."""
-    early = Author(seed=9)
-    early.write(3)
-    disk = lived(author, **options)
-    return disk, sent(disk, early)
-
-
-def lineage_of(disk: FaultyDisk) -> bytes:
-    member = load_member(disk)
-    assert member is not None
-    return member.lineage
 
 
 def restored(disk: FaultyDisk, path: str) -> tuple[SnapshotHeader, Taken]:
@@ -313,17 +268,6 @@ def test_what_is_staged_is_for_the_history_that_is_here() -> None:
 
 
 # Power cuts.
-
-
-def start(disk: FaultyDisk) -> Taken | None:
-    assert not drop_foreign(disk)
-    return take_staged(disk, 1)
-
-
-def is_old(disk: FaultyDisk, author: Author) -> bool:
-    recovered = recover(disk, 1)
-    assert (recovered.amnesiac, recovered.damage) == (False, [])
-    return recovered.last == author.last
 
 
 def test_a_power_cut_while_it_is_staged_leaves_the_one_or_the_other() -> None:

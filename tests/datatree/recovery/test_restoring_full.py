@@ -12,7 +12,7 @@ from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
 from datatree.recovery.restoring import BEFORE, RESTORED, drop_foreign, stage, take_staged
 from tests.datatree.histories import LINEAGE, Author
-from tests.datatree.recovery.test_restoring import given, is_old, lineage_of, start
+from tests.datatree.recovery.restoring import given, is_old, lineage_of, start
 from zab.simulator.world.disk import FaultyDisk
 
 

@@ -8,8 +8,9 @@ from datatree.log.segment import log_files, log_path
 from datatree.recovery.recover import recover
 from datatree.recovery.retention import given_up, purge, removable
 from datatree.snapshot import snapshot_files, snapshot_path
-from tests.datatree.histories import Author, fresh_log, held, raws, snapshot
-from zab.simulator.world.disk import FaultyDisk, PowerLossError
+from tests.datatree.histories import held, raws
+from tests.datatree.recovery.aged_files import aged
+from zab.simulator.world.disk import PowerLossError
 
 
 def test_rule_of_autopurge():
@@ -107,19 +108,6 @@ def test_what_stays_can_always_be_recovered(valid, invalid, logs, keep_count, us
     assert not gone & {log_path(zxid) for zxid in used}
     if len(valid) < keep_count:
         assert not gone
-
-
-def aged(segment_bytes: int = 900) -> tuple[FaultyDisk, Author, object]:
-    """A member with five snapshots, the second newest of them damaged."""
-    disk, author = FaultyDisk(), Author()
-    log = fresh_log(disk, segment_bytes=segment_bytes)
-    for number in range(60):
-        log.append(author.write(1))
-        if number % 12 == 11:
-            log.set_mark(author.last[0])
-            snapshot(disk, author.tree, author.last[1])
-    disk.flip(snapshot_path(snapshot_files(disk)[3]), 8 * 100)
-    return disk, author, log
 
 
 def test_purge_removes_files_and_the_log_forgets_them():

@@ -15,7 +15,7 @@ from datatree.snapshot import SnapshotError
 from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, ttl_owner, visible_cversion, visible_owner
 from tests.datatree.histories import LINEAGE, Author, snapshot
-from tests.datatree.recovery.test_restoring import lived, received
+from tests.datatree.recovery.restoring import lived, received
 from zab.simulator.world.disk import FaultyDisk
 
 ZXID = 0x1_0000_0005

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
-from tests.host.loop.test_links import Server
 from zab.protocol.events import QuorumLinkDown
 from zab.protocol.message import Ack, Commit, Proposal, Request
 

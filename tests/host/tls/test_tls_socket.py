@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.host.tls.holders import certificates, holder, member
-from tests.host.tls.test_tls import Client, shake
+from tests.host.tls.tls_client import Client, shake
 from tests.rigs.certificates import server_context
 from zab.host.tls.engine import RECORD_BYTES_MAX, TlsSide
 from zab.host.tls.tls_socket import SEAL_BYTES_MAX, SealedFrames

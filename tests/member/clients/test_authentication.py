@@ -11,6 +11,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, PathOnly, Sasl, SetAcl
 from tests.direct.members import Client, Ensemble, Server
+from tests.member.clients.asking import ask, who
 from zab.member.clients.connection import IDENTITIES_BYTES_MAX
 from zab.member.clients.events import UsersRead
 from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, Response, key_of, respond
@@ -56,17 +57,6 @@ def log_in(ensemble: Ensemble, client: Client, user: str = "bob") -> None:
     error, last = token(ensemble, client, said.message)
     assert error == 0
     assert said.is_answered_by(last)
-
-
-def who(ensemble: Ensemble, client: Client) -> list[tuple[bytes, bytes]]:
-    [(_, error, body)] = ensemble.do(client, client.request(OpCode.WHO_AM_I))
-    assert error == 0
-    return list(body)
-
-
-def ask(ensemble: Ensemble, client: Client, opcode: int, body: bytes) -> tuple[int, Any]:
-    [(_, error, answered)] = ensemble.do(client, client.request(opcode, body))
-    return error, answered
 
 
 def test_user_logs_in_and_is_known_by_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datatree.recovery.recover import recover
-from tests.datatree.recovery.test_damage_set_aside import damaged
+from tests.datatree.recovery.damaged_log import damaged
 from zab.member.membership.damage import is_alone
 from zab.member.membership.restore import restored_of
 from zab.member.settings.zoo_cfg import parse

@@ -9,6 +9,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
+from tests.member.membership.reconfigurable import line, reconfigurable
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.states import FOLLOWING, LEADING, OBSERVING
@@ -19,17 +20,9 @@ SUPER = b"root:secret"
 CONFIG = b"/zookeeper/config"
 
 
-def line(sid: int, role: str = "participant") -> str:
-    return f"server.{sid}=127.0.0.1:{2000 + sid}:{3000 + sid}:{role};127.0.0.1:{4000 + sid}"
-
-
 @pytest.fixture
 def ensemble() -> Ensemble:
     return reconfigurable()
-
-
-def reconfigurable(size: int = 3, **lines: object) -> Ensemble:
-    return Ensemble(size, reconfigEnabled="true", skipACL="yes", **lines)
 
 
 def ask(

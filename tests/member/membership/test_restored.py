@@ -5,33 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from datatree.recovery.restoring import stage, take_staged
-from datatree.snapshot import SnapshotWriter, snapshot_path
-from tests.direct.members import Ensemble, Server
+from tests.direct.members import Ensemble
+from tests.member.membership.restoring import restore, serving, state_of
 from zab.member.state.waiting import why_not_serving
 from zab.protocol.states import LOOKING
 from zab.quorum.ids import ServerId
-from zab.simulator.world.disk import FaultyDisk
-
-
-def state_of(server: Server) -> tuple[bytes, int]:
-    """The file of its state as it is, and the zxid."""
-    disk, tree = FaultyDisk(), server.member.tree
-    writer = SnapshotWriter(disk, tree.begin_snapshot(), server.member.peer.lineage, bytes(16))
-    writer.write()
-    return disk.read(writer.path), tree.applied
-
-
-def restore(ensemble: Ensemble, sid: int, state: tuple[bytes, int]) -> None:
-    """As a server does it: the member ends, and begins anew."""
-    data, zxid = state
-    server = ensemble.servers[ServerId(sid)]
-    path = f"{snapshot_path(zxid)}.restore.tmp"
-    server.disk.replace(path, data)
-    stage(server.disk, path, server.member.peer.lineage)
-    assert take_staged(server.disk, sid) is not None
-    ensemble.restart(sid)
-    ensemble.settle()
 
 
 @pytest.fixture
@@ -43,10 +21,6 @@ def lived() -> tuple[Ensemble, tuple[bytes, int], int]:
     state = state_of(ensemble.leader)
     ensemble.do(client, client.create(b"/gone"), client.create(b"/gone/too"))
     return ensemble, state, ensemble.leader.member.tree.applied
-
-
-def serving(ensemble: Ensemble) -> set[int]:
-    return {int(sid) for sid, server in ensemble.servers.items() if server.member.serving}
 
 
 def test_who_serves_nobody_says_whose_history_is_another_one(lived: tuple[Ensemble, tuple[bytes, int], int]) -> None:

@@ -7,24 +7,14 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Multi, NoBody, PathWatch, SetWatches
 from session.identity import SessionId, local_key, password
-from tests.direct.members import Client, Ensemble, Server
-from zab.jute.handshake import ConnectRequest
+from tests.direct.members import Ensemble, Server
+from tests.member.requests.asking_read_only import LINES, asking, ensemble
 from zab.member.state.waiting import WAITING_MS_MAX
 from zab.protocol import events as ev
 from zab.protocol.session_keys import keys_of
 from zab.protocol.states import LOOKING
-from zab.wire.frames import frame
 
-LINES = {"readonlymode__enabled": "true", "4lw__commands__whitelist": "*"}
-
-
-def asking(ensemble: Ensemble, server: Server, *, read_only: bool = True, **wishes: object) -> Client:
-    """A client that has asked for a session, one that may be read-only unless said otherwise."""
-    client = ensemble.client(server)
-    wanted = {"last_zxid": 0, "timeout_ms": 10_000, "session_id": 0, "password": bytes(16), **wishes}
-    client.say(frame(ConnectRequest(**wanted, read_only=read_only).encode()))
-    ensemble.settle()
-    return client
+__all__ = ["ensemble"]
 
 
 def said(ensemble: Ensemble, server: Server, word: bytes) -> str:
@@ -54,14 +44,6 @@ def together(ensemble: Ensemble) -> None:
         if all(server.member.serving for server in ensemble.servers.values()):
             return
     raise AssertionError
-
-
-@pytest.fixture
-def ensemble() -> Ensemble:
-    ensemble = Ensemble(3, **LINES)
-    client = ensemble.session(ensemble.follower)
-    assert ensemble.do(client, client.create(b"/a", b"kept")) == [(1, 0, b"/a")]
-    return ensemble
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])

@@ -9,7 +9,7 @@ from datatree.log.aside import DAMAGED, set_aside, set_aside_logs
 from datatree.log.epochs import forget_member
 from datatree.recovery.holes import Hole, HoleError, find_hole
 from datatree.recovery.recover import recover
-from tests.datatree.recovery.test_holes import PIECE_BYTES, damage, files, lived, twin
+from tests.datatree.recovery.holes import PIECE_BYTES, damage, files, lived, twin
 from zab.member.storage import hole_fill, snapshot_request
 from zab.member.storage.hole_fill import find, put, request, should_ask, take
 from zab.member.storage.snapshot_request import REQUESTS, RefusedError, history_of

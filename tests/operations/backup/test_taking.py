@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,49 +12,16 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from datatree.snapshot import HEADER_BYTES, parse_snapshot_header
-from tests.rigs.zab_server import zab_servers
-from tests.server.test_admin import lines_of
+from tests.operations.backup.growing_member import grow, member, source_at, whole
 from zab.cli.operations.backup import _Member
-from zab.cli.progress import Told
-from zab.operations.admin_client import AdminError, AdminPort, admin_port
+from zab.operations.admin_client import AdminError
 from zab.operations.backup import taking
 from zab.operations.backup.stores import LocalStore, StoreUnusableError
 from zab.operations.backup.taking import BackupError, LogPage, LogTooYoungError, catalogue_of, take
 from zab.operations.backup.verifying import checked_files, fault_of, restored
-from zab.operations.verdicts.catalogue import CATALOGUE, Catalogue
-from zab.testing.ports import free_ports
+from zab.operations.verdicts.catalogue import CATALOGUE
 
-SUPER = "super:wire"
-
-
-def source_at(port: AdminPort) -> _Member:
-    return _Member(port, Told("read", "byte", is_shown=False))
-
-
-@pytest.fixture(scope="module")
-def member() -> Iterator[tuple[_Member, KazooClient]]:
-    ports = free_ports(2)
-    with zab_servers(1, configuration=lines_of(*ports)) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
-        yield source_at(admin_port(f"127.0.0.1:{ports[0]}", authorization=SUPER)), client
-        client.stop()
-        client.close()
-
-
-def grow(client: KazooClient, count: int = 3) -> None:
-    for _ in range(count):
-        client.create("/n", os.urandom(500), sequence=True)
-
-
-def whole(store: Any) -> Catalogue:
-    """Every backup of the catalogue comes to the state that it was."""
-    catalogue = catalogue_of(store)
-    assert catalogue is not None
-    assert list(checked_files(store, catalogue.files)) == []
-    for backup in catalogue.backups:
-        assert fault_of(restored(store, catalogue, backup), backup) is None
-    return catalogue
+__all__ = ["member"]
 
 
 def test_the_first_is_a_snapshot_and_the_next_only_what_has_happened_since(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.checker import Held, Operation, Replica
+from tests.chaos.good_runs import good_history, good_replicas, with_operation, with_znode
 from tests.chaos.records import judged
-from tests.chaos.test_checker import good_history, good_replicas, with_operation, with_znode
 from tests.pipeline.rigs.recording import record
 from zab.pipeline.history.files import read_history
 from zab.pipeline.jobs.history import check_table

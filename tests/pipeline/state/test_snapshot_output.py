@@ -16,7 +16,7 @@ from datatree.snapshot import CHUNK_BYTES, SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
 from datatree.zookeeper.snapshot import SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
-from tests.datatree.test_snapshot import everything
+from tests.datatree.full_tree import everything
 from tests.datatree.zookeeper.histories import history, states
 from tests.pipeline.rigs.trees import as_state, as_znodes
 from tests.pipeline.rigs.txn_rows import znode_frame

@@ -18,10 +18,10 @@ from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.outstanding import Outstanding
 from datatree.recovery.recover import _Recovery
-from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
 from tests.protocol.dispatch import handle_with
+from tests.simulator.ensemble.broken_variants import Patch, apply_twice, sync_without_asking_the_quorum
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
 from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.events import Answer
@@ -32,7 +32,7 @@ from zab.member.requests.read_state import ReadState
 from zab.member.sessions.sessions import Sessions
 from zab.member.storage.events import StorageEffect
 from zab.member.storage.storage import Storage
-from zab.protocol import broadcast, confirmation, learner_synchronization, synchronization
+from zab.protocol import broadcast, learner_synchronization, synchronization
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -42,7 +42,6 @@ from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread
 
 SEEDS = 400
-Patch = pytest.MonkeyPatch
 
 
 def acknowledge_before_durable(patch: Patch) -> None:
@@ -159,10 +158,6 @@ def count_an_amnesiac(patch: Patch) -> None:
     patch.setattr(FaultyDisk, "lose_everything", forgetful)
 
 
-def sync_without_asking_the_quorum(patch: Patch) -> None:
-    patch.setattr(confirmation, "is_confirmed", lambda peer, leading, number: True)
-
-
 def lose_a_watch(patch: Patch) -> None:
     """A watch on children does not hear of a deletion."""
     trigger = WatchTable.trigger
@@ -199,21 +194,6 @@ def tell_of_events_late(patch: Patch) -> None:
     waiting: deque[Any] = deque()
     patch.setattr(processor_module, "notify", postponed)
     patch.setattr(Processor, "deliver", late)
-
-
-def apply_twice(patch: Patch) -> None:
-    """What was applied before a restart is applied again: versions grow once more."""
-    apply = DataTree.apply
-
-    def again(tree: DataTree, txn: Any, *how: bool) -> Any:
-        outcome = apply(tree, txn, *how)
-        zxid, time, session, cxid, kind, number, path, data, rest = txn
-        if kind == 5 and zxid % 16 == 0:
-            tree.applied -= 1
-            outcome = apply(tree, (zxid, time, session, cxid, kind, number + 1, path, data, rest), *how)
-        return outcome
-
-    patch.setattr(DataTree, "apply", again)
 
 
 def apply_what_the_clock_says(patch: Patch) -> None:

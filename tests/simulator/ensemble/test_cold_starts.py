@@ -9,47 +9,22 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-import attrs
 import pytest
 
+from tests.simulator.ensemble.start_profile import TICK_MS, profile
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.described import described
 from zab.simulator.ensemble.members.ensemble import Ensemble
 from zab.simulator.ensemble.members.observer import Observer
-from zab.simulator.ensemble.members.profile import Profile, draw
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 
 SEEDS: Final = 120
 RESTARTS: Final = 4
-TICK_MS: Final = 2_000
 APART_US: Final = 400 * MS
 """Members start within so much of each other, as processes do."""
 PATIENCE_US: Final = 3 * TICK_MS * MS
 LOOK_US: Final = 10 * MS
-
-
-def profile(seed: int, rng: Random) -> Profile:
-    """Three voters, or five, of which nothing goes wrong."""
-    return attrs.evolve(
-        draw(seed, Random(f"{seed}/profile")),
-        voters=rng.choice((3, 5)),
-        observers=0,
-        groups=(),
-        weightless=frozenset(),
-        markers=frozenset(),
-        faults={},
-        focus="",
-        tick_ms=TICK_MS,
-        init_limit=10,
-        sync_limit=5,
-        counter_limit=0xFFF00000,
-        latency_us=rng.choice((50, 200, 2_000)),
-        jitter_us=rng.choice((50, 2_000, 20_000)),
-        disk_us=rng.choice((200, 3_000)),
-        turn_us=rng.choice((50, 1_000, 20_000)),
-        drift_ppm=200,
-    )
 
 
 def serving_after_us(ensemble: Ensemble) -> int:

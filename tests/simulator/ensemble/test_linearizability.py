@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from attrs import evolve
 
-from tests.simulator.ensemble.test_broken_variants import apply_twice, sync_without_asking_the_quorum
+from tests.simulator.ensemble.broken_variants import apply_twice, sync_without_asking_the_quorum
+from tests.tidy.import_closure import closure
 from tests.tidy.sources import MODULES
-from tests.tidy.test_rooms import closure
 from zab.cli.servers.simulate import SAFETY, UNDECIDED, attempt
 from zab.simulator.ensemble.judges import linearizability
 from zab.simulator.ensemble.judges.linearizability import Finding, judge

@@ -14,7 +14,7 @@ import pytest
 from datatree.log.frame import Frame, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.recovery.recovered import Recovered
-from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
+from tests.simulator.ensemble.start_profile import TICK_MS, profile
 from zab.member.membership import restore
 from zab.protocol.states import BATCHES, NOTHING, Holds
 from zab.simulator.ensemble.clients.client import Client

@@ -1,0 +1,3 @@
+"""Options that take a value."""
+
+VALUED = {"-v", "--version", "-t", "--ttl", "--file"}
