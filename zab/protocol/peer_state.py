@@ -47,6 +47,15 @@ REASON_CHARACTERS_MAX = 200
 """How many characters of a reason go into a REFUSED."""
 
 
+def _history_of(restored: Restored, bytes_max: int) -> tuple[History, Zxid]:
+    """The history, and up to where it is known to be committed.
+
+    The history on an amnesiac's disk proves nothing; it is kept until a leader replaces it."""
+    if restored.amnesiac:
+        return History(beginning(restored.lineage), [], bytes_max), BEFORE_ALL
+    return History(restored.base, restored.batches, bytes_max), restored.mark
+
+
 class PeerState:
     """One member: its role, its history and promises, and the effects of the current step."""
 
@@ -91,13 +100,7 @@ class PeerState:
         """The name of the newest secret by which members prove who they are."""
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
-        if restored.amnesiac:
-            # The history on an amnesiac's disk proves nothing; it is kept until a leader replaces it.
-            self.history = History(beginning(restored.lineage), [], settings.recent_bytes_max)
-            self.committed = BEFORE_ALL
-        else:
-            self.history = History(restored.base, restored.batches, settings.recent_bytes_max)
-            self.committed = restored.mark
+        self.history, self.committed = _history_of(restored, settings.recent_bytes_max)
         self.delivered = self.committed
         self.durable = self.history.last[0]
         self.awaits_durable = True
