@@ -33,15 +33,15 @@ RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/direct", "zab/simulator"
 GENERATED = "<attrs generated"
 
 ON_LEADER, ON_FOLLOWER, FOLLOWS = 97, 84, 51
-"""Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
-follower does; and at a follower whose clients ask for nothing."""
+"""Calls for one write, without those of the host: at the leader, when its own client asks and when a follower's client
+does; and at a follower whose clients ask for nothing."""
 MANY = {"setData": (20_400, 9_240), "create": (29_390, 12_230)}
-"""Of three thousand writes at once, a third of them asked for by clients of each member, without what the host takes in
-and sends: at the leader, and at a follower."""
+"""Calls for three thousand writes at once, a third of them from clients of each member, without those of the host: at
+the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 17, 16, 14
-"""Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
+"""Calls in the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
 SCRAPE = 635
-"""Of the figures of a leader, as Prometheus reads them; what they cost in time says `make bench-scrape`."""
+"""Calls for the metrics of a leader, as Prometheus reads them. `make bench-scrape` measures their time."""
 MORE, FEWER = 1.02, 0.9
 """A call more in each turn is too many. Far fewer are to be written down here."""
 
