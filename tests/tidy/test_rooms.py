@@ -28,7 +28,7 @@ OUTSIDE = frozenset(
 
 
 def package_of(name: str) -> str:
-    """Of a directory, of the files directly in one, or of one file."""
+    """The package of a directory, of the files directly in one, or of one file."""
     return name.removesuffix("/*.py").removesuffix(".py").replace("/", ".")
 
 
@@ -123,7 +123,7 @@ def test_the_table_names_no_arrow_that_nobody_uses() -> None:
             used[room.package] |= {module, room_of(module).package}
     for room in ROOMS:
         unused = {name for name in room.ours if package_of(name) not in used[room.package]}
-        assert not unused, f"{room.name} imports nothing of {sorted(unused)}"
+        assert not unused, f"{room.name} does not import {sorted(unused)}"
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
