@@ -39,7 +39,7 @@ MANY = {"setData": (20_400, 9_240), "create": (29_390, 12_230)}
 """Calls for three thousand writes at once, a third of them from clients of each member, without those of the host: at
 the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 17, 16, 14
-"""Calls in the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
+"""Calls in the host: for a message that comes on a link, for one that leaves, for a request with its answer."""
 SCRAPE = 635
 """Calls for the metrics of a leader, as Prometheus reads them. `make bench-scrape` measures their time."""
 MORE, FEWER = 1.02, 0.9
