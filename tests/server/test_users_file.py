@@ -149,7 +149,7 @@ def test_a_jaas_file_that_others_may_read_is_refused_once_there_is_something_in_
     path = tmp_path / "jaas"
     path.write_text("Server { a.B required; };")
     path.chmod(0o644)
-    with pytest.raises(PrivateFileError, match="users other than its owner may use it"):
+    with pytest.raises(PrivateFileError, match="users other than its owner can use it"):
         watched(f"java.security.auth.login.config={path}")
     path.unlink()
     with pytest.raises(PrivateFileError, match="it cannot be read"):

@@ -115,9 +115,9 @@ def test_diff_as_rows_and_as_commands(zab: Zab, zab_directories: Directories, tm
     ("words", "code", "reason"),
     [
         (["state", "--at", "never"], 2, "'never' is no time"),
-        (["state", "--as", "snapshot"], 2, "--to goes with --as snapshot"),
-        (["state", "--to", "{tmp}/new"], 2, "--to goes with --as snapshot"),
-        (["state", "--as", "snapshot", "--to", "{tmp}/new", "--out", "{tmp}/x"], 2, "does not go with --to"),
+        (["state", "--as", "snapshot"], 2, "--to and --as snapshot"),
+        (["state", "--to", "{tmp}/new"], 2, "--to and --as snapshot"),
+        (["state", "--as", "snapshot", "--to", "{tmp}/new", "--out", "{tmp}/x"], 2, "it cannot be used with --to"),
         (["diff"], 2, "--from"),
         (["diff", "--from", "x"], 2, "'x' is no time"),
         (["state", "--at", "0x7000000000000000"], 1, "beyond the end"),

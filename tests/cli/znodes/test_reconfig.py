@@ -218,9 +218,9 @@ def test_a_leader_of_a_version_without_the_hand_over_is_told_from_a_standalone_s
     monkeypatch.setattr(Client, "hand_over", refused)
     assert run("-s", hosts, "lead", "1") == 1
     assert run.err.startswith(
-        "zab: UNIMPLEMENTED /zookeeper/config: the leader, or the server that was asked, is of a "
+        "zab: UNIMPLEMENTED /zookeeper/config: the leader, or the server that was asked, has a version "
     )
-    assert run.err.endswith("as ZooKeeper is: end the leader instead, and another one leads\n")
+    assert run.err.endswith("like ZooKeeper: end the leader instead, and another one leads\n")
     alone = ensemble_of(b"server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nversion=0")
 
     async def one(_zk: Client) -> Ensemble:

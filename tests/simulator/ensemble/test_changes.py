@@ -169,7 +169,7 @@ class FollowedSimulation(Simulation):
     def _fall_silent(self) -> None:
         """First the followers catch up."""
         history = self.observer.history
-        self._until(
+        self.until(
             lambda: all(follower.place == (history.end, WHOLE) for follower in self.followers),
             CATCH_UP_TICKS,
             lambda: f"followers are at {[hex(follower.place[0]) for follower in self.followers]}, {self._state()}",

@@ -19,6 +19,7 @@ from datatree.log.disk import Disk
 from datatree.log.epochs import load_epochs
 from datatree.log.frame import Scan, scan
 from datatree.log.transaction_log import TransactionLog
+from datatree.recovery import found_file
 from datatree.recovery import recover as recovery
 from tests.protocol.dispatch import handle_with
 from zab.cli.servers.simulate import Attempt, attempt
@@ -43,7 +44,7 @@ def take_damage_for_torn(patch: Patch) -> None:
     def forgetful(data: bytes, first: int, start: int) -> Scan:
         return attrs.evolve(scan(data, first, start), synced=0)
 
-    patch.setattr(recovery, "scan", forgetful)
+    patch.setattr(found_file, "scan", forgetful)
     patch.setattr(recovery, "load_mark", lambda disk: None)
 
 
