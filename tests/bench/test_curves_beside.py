@@ -103,7 +103,7 @@ def test_a_command_puts_its_figures_to_the_others_and_draws_all(
     save(Figures([other]), tmp_path / "curves.json")
     assert curves.main(["--quick", "--curves", "sessions"]) == 0
     out = capsys.readouterr().out
-    assert out.index("### Sessions that come and go") < out.index("### Idle sessions") < out.index("- another run")
+    assert out.index("## Sessions that come and go") < out.index("## Idle sessions") < out.index("- another run")
     assert {path.name for path in (tmp_path / "curves").iterdir()} == {
         f"{name}-{theme}.png" for name in ("idle", "sessions") for theme in ("light", "dark")
     }

@@ -125,6 +125,14 @@ def test_a_server_that_connects_during_a_dial_is_dialled_once_more_without_waiti
     assert isinstance(links.refused(TWO, 2)[-1], Wait)
 
 
+def test_a_dial_that_was_given_up_may_still_lead_to_a_connection_and_nothing_waits_then() -> None:
+    links = started(TWO)
+    links.refused(TWO, 1)
+    assert links.reached(TWO, 1, "out", LIFE, 5) == [Tell(ElectionLinkUp(TWO, 5))]
+    assert links.admitted(TWO, "in", LIFE) == []
+    assert links.waited(TWO, 1) == []
+
+
 def test_what_an_abandoned_dial_leads_to_is_ignored() -> None:
     links = started(TWO)
     assert links.meet({TWO: THERE}) == [Abandon(1), Dial(TWO, 2)]

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from tests.simulator.ensemble.broken_variants import apply_twice, sync_without_asking_the_quorum
+from tests.simulator.ensemble.hunting import only
 from tests.tidy.import_closure import closure
 from tests.tidy.sources import MODULES
 from zab.cli.servers.simulate import SAFETY, UNDECIDED, attempt
@@ -116,13 +117,23 @@ def test_a_sync_without_a_reply_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "seed"), [(apply_twice, 23), (sync_without_asking_the_quorum, 210)], ids=["apply", "sync"]
+    ("variant", "faults", "focus", "seed"),
+    [
+        (apply_twice, {"kill": 3, "power": 1}, "", 0),
+        (sync_without_asking_the_quorum, {"depose": 4, "partition": 2}, "deposing", 84),
+    ],
+    ids=["apply", "sync"],
 )
 @pytest.mark.hunt
 @pytest.mark.slow
 def test_what_clients_of_a_broken_service_were_told_is_refused(
-    variant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+    variant: Callable[[pytest.MonkeyPatch], None],
+    faults: dict[str, int],
+    focus: str,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    only(faults, focus, monkeypatch)
     variant(monkeypatch)
     for each in (seed, *range(200)):
         recorder = Recorder()

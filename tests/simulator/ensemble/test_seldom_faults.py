@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import attrs
@@ -22,15 +21,15 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery import found_file
 from datatree.recovery import recover as recovery
 from tests.protocol.dispatch import handle_with
+from tests.simulator.ensemble.hunting import only
 from zab.cli.servers.simulate import Attempt, attempt
 from zab.member.membership.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
 from zab.protocol import discovery, heartbeat, roles
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, Leading, LearnerHandler
-from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.members.greeter import Greeter
-from zab.simulator.ensemble.members.profile import ASKED_FOR, SELDOM, Profile, draw
+from zab.simulator.ensemble.members.profile import ASKED_FOR, SELDOM
 from zab.wire import handshake
 from zab.wire.handshake import NONCE_BYTES, Listening
 
@@ -137,7 +136,7 @@ def promise_before_it_is_durable(patch: Patch) -> None:
 Variant = Callable[[Patch], None]
 
 VARIANTS: dict[Variant, tuple[dict[str, int], str, int]] = {
-    take_damage_for_torn: ({"misdirected_write": 3, "kill": 1}, "", 366),
+    take_damage_for_torn: ({"misdirected_write": 3, "kill": 1}, "", 397),
     guess_a_promise: ({"bit_flip": 3, "kill": 1}, "", 2),
     believe_who_reports_less: ({"rollback": 3, "kill": 1}, "", 6),
     go_on_with_a_full_disk: ({"full_disk": 3, "kill": 1}, "", 0),
@@ -149,15 +148,6 @@ VARIANTS: dict[Variant, tuple[dict[str, int], str, int]] = {
     promise_before_it_is_durable: ({"race": 1}, "racing", 6),
 }
 """Each with the faults and the focus of its runs, and a seed that finds it."""
-
-
-def only(faults: dict[str, int], focus: str, patch: Patch) -> None:
-    """From here on runs have these faults, and this focus."""
-
-    def drawn(seed: int, rng: Random) -> Profile:
-        return attrs.evolve(draw(seed, rng), faults=faults, focus=focus)
-
-    patch.setattr(simulation, "draw", drawn)
 
 
 def found(seeds: Any) -> Attempt | None:

@@ -223,11 +223,13 @@ class ElectionConnections(Generic[Connection]):
     def reached(
         self, sid: ServerId, attempt: int, connection: Connection, life: bytes, round_trip_ms: int
     ) -> list[Effect[Connection]]:
-        """A dial has led to this connection, at whose other end is a process of this life."""
+        """A dial has led to this connection, at whose other end is a process of this life. The dial may have been given
+        up before."""
         other = self._attempting(sid, attempt)
         if other is None:
             return [Close(connection)]
         other.attempt, other.told, other.wait_ms = None, None, REDIAL_MS_MIN
+        other.is_waiting = False
         other.outbox.connection = connection
         self._sids[connection] = sid
         effects: list[Effect[Connection]] = [Tell(ElectionLinkUp(sid, round_trip_ms))]
