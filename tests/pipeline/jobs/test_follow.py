@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = ["zxid", "part", "checksum"]
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 
 def rows_in(out: Path) -> list[tuple[int, int | None, int]]:
