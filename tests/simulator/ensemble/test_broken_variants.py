@@ -8,15 +8,17 @@ change of the code have moved the failure to another seed, the search goes on fr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from datatree.cursor import SnapshotCursor
+from datatree.cursor import _TAKEN, SnapshotCursor
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.log.transaction_log import TransactionLog
+from datatree.outcome import NODE_CHILDREN_CHANGED
 from datatree.outstanding import Outstanding
+from datatree.record import Txn
 from datatree.recovery.recover import _Recovery
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
@@ -42,6 +44,7 @@ from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread
 
 SEEDS = 400
+_CXID = Txn._fields.index("cxid")
 
 
 def acknowledge_before_durable(patch: Patch) -> None:
@@ -163,7 +166,8 @@ def lose_a_watch(patch: Patch) -> None:
     trigger = WatchTable.trigger
 
     def deaf(table: WatchTable, what: Any, may_read: Any = None) -> Any:
-        return [told for told in trigger(table, what, may_read) if told[1] != 4 or what[1] != b"/a"]
+        _, path, kind, _ = what
+        return () if kind == NODE_CHILDREN_CHANGED and path == b"/a" else trigger(table, what, may_read)
 
     patch.setattr(WatchTable, "trigger", deaf)
 
@@ -182,9 +186,10 @@ def tell_of_events_late(patch: Patch) -> None:
     """A1: the events of a transaction come behind its replies."""
     notify, deliver = processor_module.notify, Processor.deliver
 
-    def postponed(state: ReadState, triggers: Iterable[Any], zxid: int) -> Iterable[None]:
+    def postponed(state: ReadState, triggers: Iterable[Any], zxid: int) -> Generator[None, None, int]:
         waiting.append((state, list(triggers), zxid))
-        return ()
+        yield from ()
+        return 0
 
     def late(processor: Processor, batch: Any) -> Iterator[None]:
         yield from deliver(processor, batch)
@@ -213,8 +218,8 @@ def snapshot_while_writing(patch: Patch) -> None:
     """Snapshots are not exact: what is written while one is begun gets in."""
 
     def late(cursor: SnapshotCursor, index: int, shard: Any) -> None:
-        if cursor._taken.get(index) != ((), ()):
-            cursor._taken[index] = (tuple(shard), tuple(shard.values()))
+        if cursor._taken.get(index) is not _TAKEN:
+            cursor._taken[index] = shard.copy()
 
     patch.setattr(SnapshotCursor, "take", late)
 
@@ -251,7 +256,7 @@ def read_before_own_write(patch: Patch) -> None:
 
 def let_moved_sessions_write(patch: Patch) -> None:
     """Who owns a session is not looked at: what its client left behind elsewhere is done after what it asks now."""
-    patch.setattr(Sessions, "refusal", lambda sessions, session, opcode, owner: 0)
+    patch.setattr(Sessions, "refusal", lambda sessions, session, owner, *, is_local=False: 0)
 
 
 def take_requests_to_the_next_leader(patch: Patch) -> None:
@@ -272,7 +277,7 @@ def answer_an_older_connection(patch: Patch) -> None:
 
     def forgetful(processor: Processor, connection: Any, txn: Any) -> Any:
         if connection.pending and not connection.closing:
-            connection.pending[0] = (txn.cxid, *connection.pending[0][1:])
+            connection.pending[0] = (txn[_CXID], *connection.pending[0][1:])
         return waiting(processor, connection, txn)
 
     patch.setattr(Processor, "_waiting", forgetful)
