@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from datatree.log.batch import Batch
 from zab.member.storage.events import StorageAnswer, StorageEffect
 from zab.member.storage.storage import Storage
-from zab.protocol.events import AppendBatches, Durable
+from zab.protocol.effects import AppendBatches
+from zab.protocol.events import Durable
 from zab.server.__main__ import main
 
 DELAY_SECONDS = 0.3

@@ -50,6 +50,7 @@ from zab.member.storage.events import (
 from zab.member.storage.storage import Storage
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.turn import Turn
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -62,7 +63,7 @@ LOG_READ_BYTES_MAX: Final = 300
 _WALL: Final = 1_700_000_000_000
 _NEVER: Final = 1 << 62
 
-Task: TypeAlias = ev.FetchSnapshot | ev.ReadLog | ev.OfferSnapshot
+Task: TypeAlias = fx.FetchSnapshot | fx.ReadLog | fx.OfferSnapshot
 
 
 def transactions(first: int, count: int, data: bytes) -> bytes:
@@ -80,7 +81,7 @@ class World(Protocol):
 
     def send(self, sid: ServerId, links: Iterable[Link], message: msg.Message) -> None: ...
 
-    def vote(self, sid: ServerId, vote: ev.SendNotification) -> None: ...
+    def vote(self, sid: ServerId, vote: fx.SendNotification) -> None: ...
 
     def close(self, link: Link, by: ServerId | None) -> None: ...
 
@@ -108,7 +109,7 @@ class Server:
         """Everything that was delivered, by this process or known as committed at its start."""
         self.synced: list[tuple[int, Zxid]] = []
         """(token, mark) of each `SyncConfirmed`."""
-        self.member_messages: list[ev.MemberMessage] = []
+        self.member_messages: list[fx.MemberMessage] = []
         """What came for the member, not for the protocol."""
         self.inbox: deque[ev.Event] = deque()
         """What happened to it while it was paused."""
@@ -251,22 +252,22 @@ class LonePeer:
             self.peer.invariants()
         return effects
 
-    def _keep(self, effect: ev.Effect) -> list[ev.Effect]:
+    def _keep(self, effect: fx.Effect) -> list[fx.Effect]:
         """What is left of an effect for the turn."""
         server = self._server
-        if isinstance(effect, ev.Deliver):
+        if isinstance(effect, fx.Deliver):
             for batch in effect.batches:
                 for txn in decode_fields(batch.body, batch.first, batch.count):
                     self.tree.apply(txn)
             server.applied += effect.batches
-        elif isinstance(effect, ev.SyncConfirmed):
+        elif isinstance(effect, fx.SyncConfirmed):
             server.synced.append((effect.token, effect.zxid))
-        elif isinstance(effect, ev.MemberMessage):
+        elif isinstance(effect, fx.MemberMessage):
             server.member_messages.append(effect)
-        elif isinstance(effect, ev.AnswerPing):
-            return [ev.Send((effect.link,), msg.Ping(0, 0, 0, [], False))]
-        elif not isinstance(effect, ev.LearnerDropped):  # there are no sessions
-            if isinstance(effect, ev.ResetLog):
+        elif isinstance(effect, fx.AnswerPing):
+            return [fx.Send((effect.link,), msg.Ping(0, 0, 0, [], False))]
+        elif not isinstance(effect, fx.LearnerDropped):  # there are no sessions
+            if isinstance(effect, fx.ResetLog):
                 assert not self.peer.serving, "no tree is replaced under clients"
                 self.tree, server.applied = DataTree(), []
                 self._start = self.peer.history.base
@@ -315,7 +316,7 @@ class Process(DirectClients):
 
     def perform(self, effect: StorageEffect) -> None:
         """Carry out one storage effect."""
-        if isinstance(effect, ev.AppendBatches):
+        if isinstance(effect, fx.AppendBatches):
             assert self.storage.log.lineage == self.alone.peer.lineage, "a history begins with its lineage"
         answers = self.storage.perform([effect])
         self._note_mark()
@@ -325,9 +326,9 @@ class Process(DirectClients):
 
     def do(self, task: Task, source: Disk | None) -> None:
         """Do what waited; `source` is the disk of the server that a snapshot is fetched from, None when it is down."""
-        if isinstance(task, ev.ReadLog):
+        if isinstance(task, fx.ReadLog):
             self.take(self.storage.read_log(attrs.evolve(task, bytes_max=LOG_READ_BYTES_MAX)))
-        elif isinstance(task, ev.OfferSnapshot):
+        elif isinstance(task, fx.OfferSnapshot):
             self.take(self.storage.offer_snapshot(task))
         elif source is None or not source.exists(snapshot_path(task.zxid)):
             self.take(FetchFailed(task, "it is not there"))
@@ -365,19 +366,19 @@ class Process(DirectClients):
     def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
         self._world.connect(self._server.sid, sid)
 
-    def read_log(self, effect: ev.ReadLog) -> None:
+    def read_log(self, effect: fx.ReadLog) -> None:
         self._server.tasks.append(effect)
 
-    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         self._server.tasks.append(effect)
 
-    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
-        assert isinstance(effect, ev.FetchSnapshot)
+    def fetch(self, effect: fx.FetchSnapshot | FetchTree) -> None:
+        assert isinstance(effect, fx.FetchSnapshot)
         self._server.tasks.append(effect)
 
     def stop_fetching(self) -> None:
         tasks = self._server.tasks
-        for task in [task for task in tasks if isinstance(task, ev.FetchSnapshot)]:
+        for task in [task for task in tasks if isinstance(task, fx.FetchSnapshot)]:
             tasks.remove(task)
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
@@ -412,7 +413,7 @@ class Process(DirectClients):
     def error(self, sentence: str, **pairs: object) -> None:
         self.trace(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
 
-    def role_changed(self, effect: ev.RoleChanged) -> None:
+    def role_changed(self, effect: fx.RoleChanged) -> None:
         pass
 
     def stop(self, reason: str) -> None:
@@ -449,5 +450,5 @@ class Election:
     world: World
     sid: ServerId
 
-    def send(self, effect: ev.SendNotification) -> None:
+    def send(self, effect: fx.SendNotification) -> None:
         self.world.vote(self.sid, effect)

@@ -50,6 +50,7 @@ from zab.member.trees import tree_repair
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.turn import Turn
 from zab.member.words.events import LookedAround
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
@@ -286,7 +287,7 @@ class Server(DirectClients):
     def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
         self._ensemble.dial(self, sid)
 
-    def read_log(self, effect: ev.ReadLog) -> None:
+    def read_log(self, effect: fx.ReadLog) -> None:
         self.answers.append(self.storage.read_log(effect))
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
@@ -302,13 +303,13 @@ class Server(DirectClients):
         else:
             self.answers.append(self.storage.read_for_changes(effect))
 
-    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         self.answers.append(self.storage.offer_snapshot(effect))
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self.answers.append(self.storage.choose_snapshot(effect))
 
-    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+    def fetch(self, effect: fx.FetchSnapshot | FetchTree) -> None:
         """A whole tree at once; the simulator transfers snapshots for synchronization."""
         assert isinstance(effect, FetchTree)
         try:
@@ -351,7 +352,7 @@ class Server(DirectClients):
     def error(self, sentence: str, **pairs: object) -> None:
         self.traces.append(f"{sentence} {pairs}")
 
-    def role_changed(self, effect: ev.RoleChanged) -> None:
+    def role_changed(self, effect: fx.RoleChanged) -> None:
         pass
 
     def stop(self, reason: str) -> None:
@@ -365,7 +366,7 @@ class MemoryElection:
         self._ensemble = ensemble
         self._server = server
 
-    def send(self, effect: ev.SendNotification) -> None:
+    def send(self, effect: fx.SendNotification) -> None:
         receiver = self._ensemble.servers.get(effect.sid)
         if receiver is not None and not {self._server.sid, effect.sid} & self._ensemble.cut:
             said = effect.notification, effect.in_force, effect.outstanding

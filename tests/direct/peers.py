@@ -29,6 +29,7 @@ from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Position
 from datatree.log.zxid import Zxid, end_of
 from tests.direct.lone_peer import Process, Server, Task, transactions
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -207,7 +208,7 @@ class Ensemble:
     def do(self, server: Server, task: Task) -> None:
         """Do something that a server has begun beside its turns."""
         assert server.process is not None
-        source = self.servers[task.sid] if isinstance(task, ev.FetchSnapshot) else server
+        source = self.servers[task.sid] if isinstance(task, fx.FetchSnapshot) else server
         server.process.do(task, source.disk if source.process is not None else None)
 
     def settle(self, limit: int = 20_000) -> None:
@@ -248,7 +249,7 @@ class Ensemble:
             if link in self.links and not (type(message) in msg.SECRET and self.unproven & {*self.links[link]}):
                 self.wires[link, self._other(link, sid)].append(msg.decode(msg.encode(message)))
 
-    def vote(self, sid: ServerId, vote: ev.SendNotification) -> None:
+    def vote(self, sid: ServerId, vote: fx.SendNotification) -> None:
         """A vote for a server; it is lost when that cannot be reached."""
         if frozenset((sid, vote.sid)) not in self.cut and self.servers[vote.sid].process is not None:
             decoded = msg.decode(msg.encode(vote.notification))

@@ -28,6 +28,7 @@ from tests.protocol.alone import (
     restored,
 )
 from zab.member.storage.events import StorageEffect
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX
@@ -74,35 +75,35 @@ class Disk:
     def perform(self) -> ev.Event | None:
         """Do the oldest thing that is waiting; SAVESESSIONKEYS has no answer."""
         effect = self.queue.popleft()
-        if isinstance(effect, ev.AppendBatches):
+        if isinstance(effect, fx.AppendBatches):
             for batch in effect.batches:
                 assert codec.follows(self.last[0], batch), "a gap in the log"
                 assert codec.continues(self.last[1], batch), "a break in the chain"
                 self.ends.append((batch.zxid, batch.chain))
                 self.batches[batch.zxid] = batch
             return ev.Durable(effect.generation, Zxid(self.last[0]))
-        if isinstance(effect, ev.TruncateLog):
+        if isinstance(effect, fx.TruncateLog):
             assert effect.zxid >= self.delivered, "a cut of what is committed"
             del self.ends[self.ends.index((effect.zxid, effect.chain)) + 1 :]
             return ev.LogCut(effect.generation, effect.zxid)
-        if isinstance(effect, ev.ResetLog):
+        if isinstance(effect, fx.ResetLog):
             assert self.delivered == 0, "a reset of what is committed"
             self.ends = [(Zxid(0), genesis(effect.lineage))]
             return ev.LogCut(effect.generation, Zxid(0))
-        if isinstance(effect, ev.FetchSnapshot):
+        if isinstance(effect, fx.FetchSnapshot):
             assert effect.zxid >= self.delivered, "a snapshot below what is committed"
             self.ends = [(effect.zxid, effect.chain)]
             return ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain)
-        if isinstance(effect, ev.SaveEpochs):
+        if isinstance(effect, fx.SaveEpochs):
             assert effect.accepted >= self.epochs[0]
             assert effect.current >= self.epochs[1]
             assert effect.current <= effect.accepted < EPOCH_MAX, "the last epoch of all"
             assert self.holds_nothing or effect.accepted <= self.epochs[0] + EPOCH_JUMP_MAX, "an epoch out of reach"
             self.epochs = effect.accepted, effect.current
             return ev.EpochsSaved(effect.generation, effect.accepted, effect.current)
-        if isinstance(effect, ev.SaveMember):
+        if isinstance(effect, fx.SaveMember):
             return ev.MemberSaved(effect.generation)
-        return ev.LogDrained(effect.generation) if isinstance(effect, ev.DrainLog) else None
+        return ev.LogDrained(effect.generation) if isinstance(effect, fx.DrainLog) else None
 
     def read(self, zxid: int) -> tuple[Position | None, list[Batch]]:
         """The last position at or below this one, and what comes after it."""
@@ -127,9 +128,9 @@ class Kept(Alone):
         count = len(self.effects)
         super().tell(event)
         for effect in self.effects[count:]:
-            if isinstance(effect, ev.STORAGE_EFFECTS):
+            if isinstance(effect, fx.STORAGE_EFFECTS):
                 self.disk.queue.append(effect)
-            elif isinstance(effect, ev.Deliver):
+            elif isinstance(effect, fx.Deliver):
                 self.disk.delivered = effect.batches[-1].zxid
 
     def rest(self) -> None:
@@ -143,9 +144,9 @@ class Kept(Alone):
                 continue
             effect = self.effects[asked]
             asked += 1
-            if isinstance(effect, ev.ReadLog):
+            if isinstance(effect, fx.ReadLog):
                 self._tell(ev.LogRead(effect.link, *self.disk.read(effect.zxid)))
-            elif isinstance(effect, ev.OfferSnapshot):
+            elif isinstance(effect, fx.OfferSnapshot):
                 self._tell(ev.NothingToOffer(effect.link, effect.above))
 
 

@@ -22,6 +22,7 @@ from tests.hostile.places import PLACES, Kept, Place
 from tests.protocol.alone import HISTORY, LINEAGE, OTHER_LINEAGE
 from tests.protocol.example_messages import EXAMPLES
 from zab.member.settings.zoo_cfg import Config, parse
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX
@@ -173,7 +174,7 @@ def tell(rig: Kept, place: Place, event: ev.Event) -> None:
     rig.tell(event)
     if isinstance(event, ev.MessageReceived) and is_stranger:
         assert rig.effects == [], "nobody on this link is heard"
-    if rig.did(ev.Halt):
+    if rig.did(fx.Halt):
         assert isinstance(event, ev.MessageReceived)
         assert isinstance(event.message, msg.Trunc | msg.Snap), "who would cut what is committed halts its learners"
         assert rig.peer.following is not None
@@ -263,7 +264,7 @@ class Observed(Ensemble):
         return parse("\n".join([*text, "diskLowBytes=0"]), "zoo.cfg", my_id=sid)
 
 
-FOR_MEMBERS = get_args(ev.MessageForMember)
+FOR_MEMBERS = get_args(fx.MessageForMember)
 MEMBERS = {"LEADING": LEADING, "FOLLOWING": FOLLOWING, "OBSERVING": OBSERVING}
 
 

@@ -24,6 +24,7 @@ from zab.member.state.elapsed import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TreeInstalled
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.member.trees.cleanup import Cleanup
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -310,7 +311,7 @@ def test_tree_of_a_fetched_snapshot_takes_the_place_of_the_old_one() -> None:
 def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(CONFIG, recover(FaultyDisk()), Random(1), 0, WALL)
     member.tree.install_session(5, 1_000)
-    reset = ev.ResetLog(1, bytes(16))
+    reset = fx.ResetLog(1, bytes(16))
     monkeypatch.setattr(member.peer, "step", lambda now, event: [reset])
     assert reset in member.step(0, WALL, [ev.LogDrained(0)])
     assert member.tree.sessions == {}
@@ -515,7 +516,7 @@ def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> No
     link = follower.member.peer.link_to_leader
     assert link is not None
     leader.member.service.is_on = False
-    held = ev.MemberMessage(link, follower.sid, msg.Sync(77))
+    held = fx.MemberMessage(link, follower.sid, msg.Sync(77))
     leader.member.messages.take(held)
     assert leader.member.messages.early == [held]
 
@@ -524,7 +525,7 @@ def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: py
     told: list[ev.Event] = []
     step = Peer.step
 
-    def watching(peer: Peer, now: int, event: ev.Event) -> list[ev.Effect]:
+    def watching(peer: Peer, now: int, event: ev.Event) -> list[fx.Effect]:
         told.append(event)
         return step(peer, now, event)
 

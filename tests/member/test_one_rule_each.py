@@ -29,6 +29,7 @@ from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.member.storage.storage import Storage
 from zab.member.trees.cleanup import Cleanup
 from zab.member.wire_protocols import QUORUM_PROTOCOL
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.message import DATA_FRAME_BYTES_MAX, URGENT
@@ -58,7 +59,7 @@ def test_a_write_is_answered_by_its_own_transaction_alone() -> None:
 def test_messages_for_the_member_keep_their_place_behind_proposals() -> None:
     """H2: a verdict that overtook what was proposed before would let a session in too early. A ping says nothing that
     depends on proposals."""
-    assert URGENT & set(get_args(ev.MessageForMember)) == {msg.Ping}
+    assert URGENT & set(get_args(fx.MessageForMember)) == {msg.Ping}
 
 
 def test_h2_a_large_proposal_goes_out_in_pieces() -> None:
@@ -249,7 +250,7 @@ def test_b1_a_snapshot_is_installed_at_any_moment_without_damage(seed: int) -> N
         disk.replace(fetch_path(author.last[0]), made.read(snapshot(made, author.tree, author.last[1])))
         disk.crash_after(point)
         try:
-            fetch = ev.FetchSnapshot(1, ServerId(2), *author.last, LINEAGE, False)
+            fetch = fx.FetchSnapshot(1, ServerId(2), *author.last, LINEAGE, False)
             storage.perform([InstallSnapshot(fetch)])
             done = True
         except PowerLossError:
@@ -275,7 +276,7 @@ def test_h4_a_snapshot_is_offered_if_the_log_goes_on_from_it() -> None:
         log.append(author.write(1))
     log.close()
     storage = storage_of(disk)
-    offer = ev.OfferSnapshot(9, 0)
+    offer = fx.OfferSnapshot(9, 0)
     offered = storage.offer_snapshot(offer)
     assert isinstance(offered, ev.SnapshotOffered)
     assert snapshot_path(offered.zxid) == path

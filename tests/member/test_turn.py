@@ -26,6 +26,7 @@ from zab.member.storage.events import (
     Waits,
 )
 from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.message import Commit, Notification
 
@@ -132,8 +133,8 @@ EVERY_TURN = {
 }  # fmt: skip
 
 
-def fetch() -> ev.FetchSnapshot:
-    return ev.FetchSnapshot(3, 2, 5, CHAIN, CHAIN)
+def fetch() -> fx.FetchSnapshot:
+    return fx.FetchSnapshot(3, 2, 5, CHAIN, CHAIN)
 
 
 @pytest.fixture
@@ -155,8 +156,8 @@ def test_everything_is_taken_in_in_order_and_the_member_is_told_of_it(rig: Rig) 
 
 
 def test_with_something_to_store_followers_write_while_this_member_does(rig: Rig) -> None:
-    drain, epochs = ev.DrainLog(1), ev.SaveEpochs(1, 2, 2)
-    rig.take(drain, ev.Send((4,), Commit(1)), epochs)
+    drain, epochs = fx.DrainLog(1), fx.SaveEpochs(1, 2, 2)
+    rig.take(drain, fx.Send((4,), Commit(1)), epochs)
     order = [note for note in rig.notes if note[0] in ("links.send", "links.flush", "storage.put", "clients.flush")]
     assert [note[0] for note in order] == ["links.send", "links.flush", "storage.put", "storage.put", "clients.flush"]
     assert order[2:4] == [("storage.put", drain), ("storage.put", epochs)]
@@ -165,34 +166,34 @@ def test_with_something_to_store_followers_write_while_this_member_does(rig: Rig
 
 
 def test_with_nothing_to_store_whoever_waits_for_an_answer_comes_first(rig: Rig) -> None:
-    rig.take(ev.Send((4,), Commit(1)))
+    rig.take(fx.Send((4,), Commit(1)))
     order = [note[0] for note in rig.notes if note[0] in ("links.send", "links.flush", "clients.flush")]
     assert order == ["links.send", "clients.flush", "links.flush"]
 
 
 def test_each_effect_has_its_port(rig: Rig) -> None:
     vote = Notification(0, 1, 0, 0, 0, b"", False, 0, False, False, False)
-    role = ev.RoleChanged(2, "broadcast", 1, True)
+    role = fx.RoleChanged(2, "broadcast", 1, True)
     changes, look = ReadChanges((0, 0), b"/", 5, 100, []), LookBackSlice(5, 10)
-    send = ev.SendNotification(2, vote)
+    send = fx.SendNotification(2, vote)
     assert rig.take(send) == [("election.send", send)]
-    assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2, ("as_observer", False))]
-    assert rig.take(ev.ConnectQuorum(2, as_observer=True)) == [("tasks.dial", 2, ("as_observer", True))]
-    assert rig.take(ev.CloseLink(4, "done")) == [("links.close", 4, "done")]
-    assert rig.take(ev.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4, 0))]
-    assert rig.take(ev.MarkMoved(9)) == [("storage.mark_moved", 9)]
-    assert rig.take(ev.Trace("why")) == [("operator.trace", "why")]
+    assert rig.take(fx.ConnectQuorum(2)) == [("tasks.dial", 2, ("as_observer", False))]
+    assert rig.take(fx.ConnectQuorum(2, as_observer=True)) == [("tasks.dial", 2, ("as_observer", True))]
+    assert rig.take(fx.CloseLink(4, "done")) == [("links.close", 4, "done")]
+    assert rig.take(fx.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", fx.OfferSnapshot(4, 0))]
+    assert rig.take(fx.MarkMoved(9)) == [("storage.mark_moved", 9)]
+    assert rig.take(fx.Trace("why")) == [("operator.trace", "why")]
     assert rig.take(Warn("see to it")) == [("operator.warn", "see to it")]
     assert rig.take(role) == [("operator.role_changed", role)]
     assert rig.take(changes) == [("tasks.read_for_changes", changes)]
     assert rig.take(look) == [("tasks.read_for_changes", look)]
-    ((called, reason),) = rig.take(ev.Halt("the tree is wrong"))
+    ((called, reason),) = rig.take(fx.Halt("the tree is wrong"))
     assert called == "operator.stop"
     assert "the tree is wrong" in reason
 
 
 def test_every_effect_that_leaves_a_member_is_carried_out() -> None:
-    of_the_member = {ev.Deliver, ev.AnswerPing, ev.LearnerDropped, ev.SyncConfirmed, ev.MemberMessage}
+    of_the_member = {fx.Deliver, fx.AnswerPing, fx.LearnerDropped, fx.SyncConfirmed, fx.MemberMessage}
     """Done when they come out."""
     assert set(module._CARRY_OUT) | module._AT_ONCE == set(get_args(MemberEffect)) - of_the_member
 
@@ -215,7 +216,7 @@ def test_retention_may_be_off(rig: Rig) -> None:
 
 
 def test_h4_log_read_waits_until_its_link_has_room(rig: Rig) -> None:
-    read = ev.ReadLog(7, 5, 100)
+    read = fx.ReadLog(7, 5, 100)
     rig.unsent[7] = READ_AHEAD_BYTES + 1
     assert rig.take(read) == [("links.unsent_bytes", 7)]
     assert rig.turn.waits_for_room
@@ -227,26 +228,26 @@ def test_h4_log_read_waits_until_its_link_has_room(rig: Rig) -> None:
 
 def test_offered_snapshot_is_held_until_the_member_lets_go_of_it(rig: Rig) -> None:
     offered = ev.SnapshotOffered(7, 5, CHAIN)
-    rig.take(ev.OfferSnapshot(7, 0))
+    rig.take(fx.OfferSnapshot(7, 0))
     assert rig.take(answers=(offered,)) == []
     assert rig.member.told == [offered]
-    rig.take(ev.OfferSnapshot(8, 0))
+    rig.take(fx.OfferSnapshot(8, 0))
     rig.take(answers=(ev.SnapshotOffered(8, 6, CHAIN),))
     assert rig.take(answers=(SnapshotTaken(9),)) == [("tasks.purge", {7: 5, 8: 6})]
-    assert rig.take(ev.ReleaseSnapshot(7)) == []
+    assert rig.take(fx.ReleaseSnapshot(7)) == []
     assert rig.take(answers=(SnapshotTaken(9),)) == [("tasks.purge", {8: 6})]
 
 
 def test_nothing_is_removed_while_a_snapshot_is_chosen_for_a_learner(rig: Rig) -> None:
-    rig.take(ev.OfferSnapshot(7, 0))
+    rig.take(fx.OfferSnapshot(7, 0))
     assert rig.take(answers=(SnapshotTaken(5),)) == []
-    rig.take(ev.ReleaseSnapshot(7))
+    rig.take(fx.ReleaseSnapshot(7))
     assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", {})]
 
 
 def test_snapshot_that_was_chosen_too_late_is_not_held(rig: Rig) -> None:
-    rig.take(ev.OfferSnapshot(7, 0))
-    rig.take(ev.ReleaseSnapshot(7))
+    rig.take(fx.OfferSnapshot(7, 0))
+    rig.take(fx.ReleaseSnapshot(7))
     rig.take(answers=(ev.SnapshotOffered(7, 5, CHAIN),))
     assert rig.turn.offered == {}
 
@@ -275,7 +276,7 @@ def test_fetched_snapshot_is_installed(rig: Rig) -> None:
 
 
 def test_storage_effect_after_a_fetch_takes_its_place(rig: Rig) -> None:
-    wanted, drain = fetch(), ev.DrainLog(4)
+    wanted, drain = fetch(), fx.DrainLog(4)
     rig.take(wanted)
     assert rig.take(drain) == [("tasks.stop_fetching",), ("storage.put", drain)]
     assert rig.take(answers=(SnapshotFetched(wanted),)) == []

@@ -17,6 +17,7 @@ import attrs
 
 from datatree.log.batch import RECONFIG, Batch, build, genesis
 from datatree.log.zxid import Epoch, Zxid, make_zxid
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership
@@ -31,7 +32,7 @@ LINEAGE = b"lineage of tests"
 OTHER_LINEAGE = b"another lineage."
 LEADERS_LINK = Link(30)
 
-Effect = TypeVar("Effect", bound=ev.Effect)
+Effect = TypeVar("Effect", bound=fx.Effect)
 Message = TypeVar("Message", bound=msg.Message)
 
 
@@ -105,8 +106,8 @@ class Alone:
             ServerId(sid), Majority(deciding), deciding | watching, watching, **{"reader": Texts(), **settings}
         )
         self.now = 0
-        self.effects: list[ev.Effect] = []
-        self._logging: list[ev.AppendBatches] = []
+        self.effects: list[fx.Effect] = []
+        self._logging: list[fx.AppendBatches] = []
         self.peer = Peer(known, found, Random(1))
         self.tell(ev.TimePassed())
         self.drained()
@@ -115,7 +116,7 @@ class Alone:
         effects = self.peer.step(self.now, event)
         self.peer.invariants()
         self.effects += effects
-        self._logging += [effect for effect in effects if isinstance(effect, ev.AppendBatches)]
+        self._logging += [effect for effect in effects if isinstance(effect, fx.AppendBatches)]
 
     def hear(self, link: int, *messages: msg.Message) -> None:
         for message in messages:
@@ -124,9 +125,9 @@ class Alone:
     def drained(self) -> None:
         self.tell(ev.LogDrained(self.peer.generation))
 
-    def saved(self, effect: ev.SaveEpochs | None = None) -> None:
+    def saved(self, effect: fx.SaveEpochs | None = None) -> None:
         """The epochs that were to be saved last, or by this effect, are durable."""
-        effect = effect or self.did(ev.SaveEpochs)[-1]
+        effect = effect or self.did(fx.SaveEpochs)[-1]
         self.tell(ev.EpochsSaved(effect.generation, effect.accepted, effect.current))
 
     def durable(self, zxid: int) -> None:
@@ -176,7 +177,7 @@ class Alone:
 
     def sent(self, kind: type[Message], link: int | None = None) -> list[Message]:
         """The messages of a kind, on one link or on any, in order."""
-        sends = [effect for effect in self.did(ev.Send) if link is None or link in effect.links]
+        sends = [effect for effect in self.did(fx.Send) if link is None or link in effect.links]
         return [effect.message for effect in sends if isinstance(effect.message, kind)]
 
     def said(self, text: str) -> bool:

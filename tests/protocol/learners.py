@@ -8,7 +8,7 @@ from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.log.zxid import make_zxid
 from tests.direct.lone_peer import Server, transactions
 from tests.direct.peers import Ensemble
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 
 LINEAGE = b"lineage of tests"
 
@@ -19,14 +19,14 @@ class SlowReader(Ensemble):
     def __init__(self, size: int = 3, **settings: int) -> None:
         super().__init__(size, **settings)
         for server in self.servers.values():
-            server.held |= {ev.ReadLog, ev.OfferSnapshot}
+            server.held |= {fx.ReadLog, fx.OfferSnapshot}
 
     def reader(self) -> Server | None:
         """Who is asked to read its log."""
         readers = [server for server in self.servers.values() if server.tasks]
-        return readers[0] if readers and isinstance(readers[0].tasks[0], ev.ReadLog) else None
+        return readers[0] if readers and isinstance(readers[0].tasks[0], fx.ReadLog) else None
 
-    def take_read(self) -> ev.ReadLog:
+    def take_read(self) -> fx.ReadLog:
         reader = self.reader()
         assert reader is not None
         return reader.tasks.popleft()  # type: ignore[return-value]

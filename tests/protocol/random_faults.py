@@ -3,6 +3,7 @@
 from random import Random
 
 from tests.direct.peers import Ensemble, histories
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.roles import Stage
 from zab.protocol.states import LEADING
@@ -100,7 +101,7 @@ def disturb_more(ensemble: Ensemble, rng: Random, syncs: Syncs, told: int) -> No
     elif choice < 0.65 and len(ensemble.paused) < 2 and ensemble.up():
         ensemble.paused.add(rng.choice(ensemble.up()))
     elif choice < 0.75:
-        ensemble.servers[rng.choice(list(ensemble.servers))].held ^= {ev.AppendBatches}  # a slow disk, or no more
+        ensemble.servers[rng.choice(list(ensemble.servers))].held ^= {fx.AppendBatches}  # a slow disk, or no more
     elif choice < 0.9 and ensemble.paused:
         ensemble.resume(rng.choice(sorted(ensemble.paused)))
     else:
@@ -206,7 +207,7 @@ def come_first(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[i
 def come_in_between(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
     """One with a history comes while an epoch is being founded, before anybody writes that he belongs to it."""
     for sid in wiped:
-        ensemble.servers[sid].held.add(ev.SaveEpochs)
+        ensemble.servers[sid].held.add(fx.SaveEpochs)
     ensemble.start(*wiped)
     ensemble.run(rng.choice((10, 300)))
     ensemble.start(rng.choice(others))

@@ -7,6 +7,7 @@ import pytest
 from datatree.log.batch import Batch
 from datatree.log.zxid import Epoch, Zxid
 from tests.protocol.alone import HISTORY, LAST, LEADERS_LINK, LINEAGE, Follower, Leader, batch_after
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.roles import Stage
@@ -17,8 +18,8 @@ NEXT = batch_after((LAST, HISTORY[-1].chain), 2, 1)
 AFTER = batch_after((NEXT.zxid, NEXT.chain), 2, 2)
 
 
-def ack(batch: Batch, epoch: int = 2) -> ev.Send:
-    return ev.Send((LEADERS_LINK,), msg.Ack(Epoch(epoch), batch.zxid))
+def ack(batch: Batch, epoch: int = 2) -> fx.Send:
+    return fx.Send((LEADERS_LINK,), msg.Ack(Epoch(epoch), batch.zxid))
 
 
 def test_only_an_established_leader_has_a_next_zxid() -> None:
@@ -82,7 +83,7 @@ def test_answers_are_passed_on_to_who_serves() -> None:
     follower = Follower()
     follower.serve()
     follower.from_leader(msg.Synced(7, LAST))
-    assert [effect.message for effect in follower.did(ev.MemberMessage)] == [msg.Synced(7, LAST)]
+    assert [effect.message for effect in follower.did(fx.MemberMessage)] == [msg.Synced(7, LAST)]
 
 
 # ------------------------------------------------------------------------------------- what is said when it is durable
@@ -92,16 +93,16 @@ def test_an_acknowledgement_goes_with_what_it_acknowledges_to_the_log() -> None:
     follower = Follower()
     follower.serve()
     follower.from_leader(msg.Proposal([NEXT.raw, AFTER.raw]))
-    [append] = follower.did(ev.AppendBatches)
+    [append] = follower.did(fx.AppendBatches)
     assert append.then == ack(AFTER)
-    assert not follower.did(ev.Send)
+    assert not follower.did(fx.Send)
 
 
 def test_a_batch_before_ack_of_newleader_is_acknowledged_once_that_is_said() -> None:
     follower = Follower()
     follower.accept()
     follower.from_leader(msg.Diff(LAST), msg.NewLeader(Epoch(2), LAST, False), msg.Proposal([NEXT.raw]))
-    [append] = follower.did(ev.AppendBatches)
+    [append] = follower.did(fx.AppendBatches)
     assert append.then is None
     follower.saved()
     [of_newleader] = follower.sent(msg.Ack)
@@ -122,7 +123,7 @@ def test_batches_of_two_epochs_are_acknowledged_in_their_own() -> None:
     renewed = batch_after((NEXT.zxid, NEXT.chain), 3, 1)
     follower.forget()
     follower.from_leader(msg.Proposal([renewed.raw]))
-    assert [append.then for append in follower.did(ev.AppendBatches)] == [ack(renewed, epoch=3)]
+    assert [append.then for append in follower.did(fx.AppendBatches)] == [ack(renewed, epoch=3)]
 
 
 # ----------------------------------------------------------------------------------------------- who waits for the disk

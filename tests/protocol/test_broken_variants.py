@@ -15,6 +15,7 @@ from tests.protocol import random_faults as faults
 from tests.protocol.dispatch import handle_with
 from zab.member.storage.events import StorageEffect
 from zab.protocol import broadcast, confirmation, discovery, learner_synchronization, roles, synchronization
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol import peer as peer_module
@@ -34,10 +35,10 @@ def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
     """A learner acknowledges what it is about to write."""
     emit = Peer.emit
 
-    def eager(peer: Peer, effect: ev.Effect) -> None:
-        if isinstance(effect, ev.AppendBatches) and effect.then is not None:
+    def eager(peer: Peer, effect: fx.Effect) -> None:
+        if isinstance(effect, fx.AppendBatches) and effect.then is not None:
             emit(peer, effect.then)
-            effect = ev.AppendBatches(effect.generation, effect.batches)
+            effect = fx.AppendBatches(effect.generation, effect.batches)
         emit(peer, effect)
 
     patch.setattr(Peer, "emit", eager)
@@ -53,7 +54,7 @@ def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
         on_newleader(peer, now, following, message)
 
     def overtake(process: Process, effect: StorageEffect) -> None:
-        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+        if isinstance(effect, fx.SaveEpochs) and effect.current == effect.accepted:
             save_epochs(process.storage.disk, effect.accepted, effect.current)
         put(process, effect)
 
@@ -122,7 +123,7 @@ def apply_before_the_mark(patch: pytest.MonkeyPatch) -> None:
         batches = peer.history.between(peer.delivered, peer.history.last[0])
         if batches:
             peer.delivered = batches[-1].zxid
-            peer.emit(ev.Deliver(batches))
+            peer.emit(fx.Deliver(batches))
 
     patch.setattr(Peer, "deliver", early)
     patch.setattr(Peer, "invariants", lambda peer: None)

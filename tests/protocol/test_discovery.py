@@ -7,6 +7,7 @@ import pytest
 
 from datatree.log.zxid import EPOCH_MAX, Epoch, make_zxid
 from tests.protocol.alone import LEADERS_LINK, LINEAGE, Alone, Follower, Leader, history, nothing_held, restored
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import DIAL_COUNT_MAX, REDIAL_MS
@@ -71,7 +72,7 @@ def test_nobody_holds_the_history_of_a_lineage_that_is_made_now() -> None:
     leader = Leader(nothing())
     for sid in (1, 2):
         leader.dial(sid, lineage=b"", holds=NOTHING, amnesiac=False)
-    assert leader.did(ev.ResetLog)
+    assert leader.did(fx.ResetLog)
     assert [handler.amnesiac for handler in leader.leading.handlers.values()] == [True, True]
 
 
@@ -80,8 +81,8 @@ def test_a_leader_without_a_lineage_begins_none_beside_members_that_have_one() -
     leader = Leader(nothing())
     for sid in (1, 2):
         leader.dial(sid)
-    assert not leader.did(ev.ResetLog)
-    assert not leader.did(ev.SaveEpochs)
+    assert not leader.did(fx.ResetLog)
+    assert not leader.did(fx.SaveEpochs)
     assert leader.peer.state is LOOKING
     assert leader.said("this member has none")
 
@@ -91,7 +92,7 @@ def test_the_empty_log_of_a_member_stays_when_it_leads_its_own_lineage() -> None
     for sid in (1, 2):
         leader.dial(sid, holds=NOTHING)
     assert leader.leading.epoch is not None
-    assert not leader.did(ev.ResetLog)
+    assert not leader.did(fx.ResetLog)
 
 
 def test_an_ackepoch_before_leaderinfo_ends_its_link() -> None:
@@ -140,7 +141,7 @@ def test_current_epoch_is_saved_once() -> None:
     leader.forget()
     for sid in (1, 2):
         leader.accept(sid)
-    assert len(leader.did(ev.SaveEpochs)) == 1
+    assert len(leader.did(fx.SaveEpochs)) == 1
 
 
 def test_a_leader_gives_up_when_the_only_learner_has_accepted_the_epoch_before() -> None:
@@ -180,7 +181,7 @@ def test_only_the_first_link_to_the_elected_leader_is_used(sid: int) -> None:
     follower = Follower(voters=5)
     follower.forget()
     follower.tell(ev.QuorumLinkUp(Link(99), ServerId(sid), inbound=False))
-    assert [effect.link for effect in follower.did(ev.CloseLink)] == [99]
+    assert [effect.link for effect in follower.did(fx.CloseLink)] == [99]
     assert not follower.sent(msg.FollowerInfo, 99)
     assert follower.peer.link_to_leader == LEADERS_LINK
 
@@ -191,24 +192,24 @@ def test_a_link_to_another_server_than_the_elected_one_is_closed(sid: int) -> No
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     follower.forget()
     follower.tell(ev.QuorumLinkUp(Link(99), ServerId(sid), inbound=False))
-    assert [effect.link for effect in follower.did(ev.CloseLink)] == [99]
+    assert [effect.link for effect in follower.did(fx.CloseLink)] == [99]
     assert follower.peer.link_to_leader is None
 
 
 def test_a_link_that_comes_when_the_leader_is_given_up_is_closed() -> None:
     electing = Alone(1, restored(), 3)
     electing.tell(ev.QuorumLinkUp(Link(99), ServerId(3), inbound=False))
-    assert [effect.link for effect in electing.did(ev.CloseLink)] == [99]
+    assert [effect.link for effect in electing.did(fx.CloseLink)] == [99]
 
 
 def test_who_dialled_a_server_that_follows_is_told_to_go() -> None:
     alone = Alone(1, restored(), 3)
     alone.tell(ev.QuorumLinkUp(Link(20), ServerId(2), inbound=True))
-    assert not alone.did(ev.CloseLink)
+    assert not alone.did(fx.CloseLink)
     alone.vote(2, 3, FOLLOWING)
     alone.vote(3, 3, LEADING)
     assert alone.peer.leader == 3
-    assert [effect.link for effect in alone.did(ev.CloseLink)] == [20]
+    assert [effect.link for effect in alone.did(fx.CloseLink)] == [20]
 
 
 def test_a_leader_that_cannot_be_reached_is_dialled_so_often_and_then_left() -> None:
@@ -216,20 +217,20 @@ def test_a_leader_that_cannot_be_reached_is_dialled_so_often_and_then_left() -> 
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     for _ in range(DIAL_COUNT_MAX - 1):
         assert not follower.has_left
-        dials = len(follower.did(ev.ConnectQuorum))
+        dials = len(follower.did(fx.ConnectQuorum))
         follower.wait(REDIAL_MS - 1)
-        assert len(follower.did(ev.ConnectQuorum)) == dials
+        assert len(follower.did(fx.ConnectQuorum)) == dials
         follower.wait(1)
         follower.tell(ev.DialFailed(ServerId(3)))
     assert follower.has_left
-    assert len(follower.did(ev.ConnectQuorum)) == DIAL_COUNT_MAX
+    assert len(follower.did(fx.ConnectQuorum)) == DIAL_COUNT_MAX
 
 
 def test_no_learner_follows_into_the_last_epoch() -> None:
     follower = Follower()
     follower.from_leader(msg.LeaderInfo(EPOCH_MAX, LINEAGE))  # type: ignore[arg-type]
     assert follower.has_left
-    assert not follower.did(ev.SaveEpochs)
+    assert not follower.did(fx.SaveEpochs)
 
 
 @pytest.mark.parametrize("lineage", [SMALLER, LARGER])

@@ -7,6 +7,7 @@ import pytest
 
 from datatree.log.zxid import Epoch, Zxid
 from tests.protocol.alone import FIRST, HISTORY, LAST, LEADERS_LINK, Alone, Follower, Leader, restored
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import RESEND_MS_MIN
@@ -81,7 +82,7 @@ def test_who_has_to_wait_does_so_in_a_renewal_of_the_epoch_too() -> None:
     renewing(leader)
     leader.dial(1, is_low=True)
     leader.forget()
-    leader.saved(ev.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
+    leader.saved(fx.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
     assert leader.sent(msg.LeaderInfo, 20)
     assert not leader.sent(msg.LeaderInfo, 10)
     assert leader.stage(1) is Stage.INFORMED
@@ -94,7 +95,7 @@ def test_who_is_needed_stays_in_a_renewal_of_the_epoch() -> None:
     renewing(leader)
     half_tick(leader)
     assert leader.stage(2) is Stage.INFORMED
-    leader.saved(ev.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
+    leader.saved(fx.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
     assert leader.sent(msg.LeaderInfo, 20)
 
 
@@ -238,7 +239,7 @@ def come_for_what_nobody_kept(leader: Leader, sid: int, **said: bool) -> None:
     leader.dial(sid, **said)
     leader.hear(10 * sid, msg.AckEpoch(Epoch(1), Zxid(1), bytes(16)))
     leader.tell(ev.LogRead(Link(10 * sid), None, []))
-    assert leader.did(ev.OfferSnapshot)
+    assert leader.did(fx.OfferSnapshot)
     leader.forget()
     leader.tell(ev.NothingToOffer(Link(10 * sid), Zxid(1)))
     assert leader.said("there is no snapshot above its 0x1 yet")
@@ -335,7 +336,7 @@ def test_a_follower_says_at_once_that_its_disk_is_full() -> None:
     follower = Follower()
     follower.serve()
     space(follower, LOW)
-    assert follower.did(ev.AnswerPing), "the answer says so"
+    assert follower.did(fx.AnswerPing), "the answer says so"
     assert follower.peer.is_low
     assert follower.peer.state is FOLLOWING
 
@@ -369,23 +370,23 @@ def test_without_a_byte_a_member_takes_part_in_nothing_until_it_has_room() -> No
     follower.forget()
     follower.elect()
     follower.wait(60_000)
-    assert follower.effects == [ev.CloseLink(30, "this server is not our leader any more")]
+    assert follower.effects == [fx.CloseLink(30, "this server is not our leader any more")]
     assert follower.peer.next_deadline() is None
     follower.forget()
     space(follower, LOW)
-    assert follower.did(ev.SendNotification), "it elects again"
+    assert follower.did(fx.SendNotification), "it elects again"
 
 
 def test_a_member_that_elects_without_a_byte_stops_to_elect() -> None:
     alone = Alone(1, restored(), 3)
-    assert alone.did(ev.SendNotification)
+    assert alone.did(fx.SendNotification)
     space(alone, EXHAUSTED)
     alone.forget()
     alone.vote(2, 2)
     alone.vote(3, 2)
     assert alone.effects == []
     space(alone, AMPLE)
-    assert alone.did(ev.SendNotification)
+    assert alone.did(fx.SendNotification)
 
 
 def test_space_that_comes_back_while_the_log_is_drained_loses_nothing() -> None:
@@ -395,7 +396,7 @@ def test_space_that_comes_back_while_the_log_is_drained_loses_nothing() -> None:
     space(follower, LOW)
     follower.forget()
     follower.drained()
-    assert follower.did(ev.SendNotification)
+    assert follower.did(fx.SendNotification)
 
 
 def test_a_full_member_leads_if_those_with_room_are_behind() -> None:

@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from tests.tidy.sources import module_of, modules_imported
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.handlers import HANDLERS
@@ -21,7 +22,7 @@ def rows(title: str) -> dict[str, list[str]]:
     return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in table}
 
 
-@pytest.mark.parametrize(("title", "kinds"), [("Events", get_args(ev.Event)), ("Effects", get_args(ev.Effect))])
+@pytest.mark.parametrize(("title", "kinds"), [("Events", get_args(ev.Event)), ("Effects", get_args(fx.Effect))])
 def test_events_and_effects_are_documented_as_they_say_themselves(title: str, kinds: tuple[type, ...]) -> None:
     assert rows(title) == {kind.__name__: [" ".join((kind.__doc__ or "").split())] for kind in kinds}
 

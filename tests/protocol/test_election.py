@@ -18,6 +18,7 @@ from tests.protocol.alone import (
     nothing_held,
     restored,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import VAIN_MS
@@ -31,7 +32,7 @@ from zab.quorum.quorums import Majority
 
 def told(alone: Alone, sid: int) -> list[msg.Notification]:
     """What a server was told since `forget`."""
-    return [effect.notification for effect in alone.did(ev.SendNotification) if effect.sid == sid]
+    return [effect.notification for effect in alone.did(fx.SendNotification) if effect.sid == sid]
 
 
 # ------------------------------------------------------------------------------------------------------ the final wait
@@ -93,7 +94,7 @@ def test_a_server_that_can_be_reached_now_is_told_where_we_stand_if_we_elect() -
     follower = Follower()
     follower.forget()
     follower.tell(ev.ElectionLinkUp(ServerId(2), 1))
-    assert not follower.did(ev.SendNotification)
+    assert not follower.did(fx.SendNotification)
 
 
 def test_who_follows_answers_those_that_elect_and_nobody_else() -> None:

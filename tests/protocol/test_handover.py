@@ -6,6 +6,7 @@ import pytest
 
 from datatree.log.zxid import Epoch, Zxid
 from tests.protocol.alone import LAST, Alone, Follower, Leader
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import RESEND_MS_MIN
@@ -28,7 +29,7 @@ def hand_over(leader: Leader, heir: int) -> None:
 
 def failed(leader: Alone) -> list[str]:
     """Why it was not done, each time."""
-    return [effect.text.partition(": ")[2] for effect in leader.did(ev.Trace) if "is not handed over" in effect.text]
+    return [effect.text.partition(": ")[2] for effect in leader.did(fx.Trace) if "is not handed over" in effect.text]
 
 
 def half_tick(leader: Leader) -> None:
@@ -42,7 +43,7 @@ def half_tick(leader: Leader) -> None:
 def test_an_heir_that_has_everything_gets_the_lead_at_once(heir: int) -> None:
     leader = three()
     hand_over(leader, heir)
-    (sent,) = [effect for effect in leader.did(ev.Send) if isinstance(effect.message, msg.HandOver)]
+    (sent,) = [effect for effect in leader.did(fx.Send) if isinstance(effect.message, msg.HandOver)]
     assert sent.message == msg.HandOver(ServerId(heir))
     assert sorted(sent.links) == [10, 20]
     assert leader.peer.state is LOOKING

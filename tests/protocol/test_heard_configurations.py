@@ -18,6 +18,7 @@ from tests.protocol.alone import (
     reconfiguration,
     restored,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import RESEND_MS_MAX, RESEND_MS_MIN
@@ -60,7 +61,7 @@ def test_b3_an_empty_member_that_heard_of_a_configuration_founds_nothing_by_it()
     alone.vote(3, 3, config=STALE, zxid=Zxid(1 << 32 | 4))
     assert voters(alone) == {2}, "it looks for a leader by what it heard"
     assert alone.peer.leading is None
-    assert not alone.did(ev.SaveEpochs)
+    assert not alone.did(fx.SaveEpochs)
     alone.wait(10_000)
     assert alone.peer.leading is None
 
@@ -80,7 +81,7 @@ def test_b3_it_follows_as_soon_as_it_hears_what_is_in_force() -> None:
     for _ in range(2):
         alone.vote(4, 4, LEADING, config=config(NEW, (1, 2, 4)), is_proven=True, **BEYOND)
         alone.vote(1, 4, FOLLOWING, config=config(NEW, (1, 2, 4)), is_proven=True, **BEYOND)
-    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+    assert alone.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(4))]
 
 
 @pytest.mark.parametrize("teller", [1, 4])
@@ -129,7 +130,7 @@ def test_b3_a_learner_with_a_history_keeps_a_leader_from_beginning_one() -> None
         alone.tell(ev.QuorumLinkUp(Link(10 * sid), ServerId(sid), inbound=True))
         alone.hear(10 * sid, msg.FollowerInfo(Epoch(0), b"", NOTHING, True, False, False, False))
     assert alone.peer.leading is None or not alone.peer.leading.first_start
-    assert not alone.did(ev.SaveEpochs)
+    assert not alone.did(fx.SaveEpochs)
 
 
 def test_b3_markers_count_for_nothing_beside_a_history_of_a_server_in_no_configuration() -> None:
@@ -199,9 +200,9 @@ def test_what_is_left_of_an_ended_lineage_keeps_nobody_from_the_one_that_goes_on
     assert voters(alone) == {1, 4, 5}
     alone.forget()
     alone.wait(10_000)
-    assert {effect.sid for effect in alone.did(ev.SendNotification)} >= {2, 3}, "those of its file are asked, too"
+    assert {effect.sid for effect in alone.did(fx.SendNotification)} >= {2, 3}, "those of its file are asked, too"
     follow(alone, 2, 3, text)
-    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(2))]
+    assert alone.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(2))]
     assert voters(alone) == {1, 2, 3}
 
 
@@ -240,7 +241,7 @@ def test_b3_who_turned_from_one_lineage_to_another_founds_none() -> None:
     all_empty(alone, leader=3)
     alone.wait(10_000)
     assert alone.peer.state is LOOKING
-    assert not alone.did(ev.SaveEpochs)
+    assert not alone.did(fx.SaveEpochs)
 
 
 def test_what_was_heard_of_another_lineage_is_forgotten_with_a_lineage() -> None:
@@ -269,7 +270,7 @@ def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
     alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
     assert alone.peer.memberships.heard is None
     assert voters(alone) == {1, 2, 3}
-    assert alone.did(ev.MembershipsChanged)[-1].heard == ()
+    assert alone.did(fx.MembershipsChanged)[-1].heard == ()
 
 
 def member_of_an_empty_lineage_that_heard_of_another_one() -> Alone:
@@ -284,7 +285,7 @@ def test_nobody_leads_by_what_another_lineage_decided() -> None:
     alone = member_of_an_empty_lineage_that_heard_of_another_one()
     assert alone.peer.state is LEADING, "for that election it has a quorum"
     assert voters(alone) == {1, 2, 3}
-    assert alone.did(ev.SaveEpochs) == []
+    assert alone.did(fx.SaveEpochs) == []
 
 
 def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> None:
@@ -307,10 +308,10 @@ def test_a_proven_server_of_no_configuration_may_say_what_is_in_force() -> None:
     alone.forget()
     stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
     assert voters(alone) == {3, 4, 5}
-    assert {effect.sid for effect in alone.did(ev.SendNotification)} >= {4, 5}, "it asks them now"
+    assert {effect.sid for effect in alone.did(fx.SendNotification)} >= {4, 5}, "it asks them now"
     stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
     alone.vote(5, 4, FOLLOWING, **BEYOND)
-    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+    assert alone.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(4))]
 
 
 def test_two_of_them_elect_when_the_third_ends() -> None:
@@ -330,7 +331,7 @@ def test_no_other_stranger_says_who_decides(is_proven: bool, lineage: bytes, tak
     alone = Alone(3, restored(), 3, takes_strangers=takes_strangers)
     stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=is_proven, lineage=lineage)
     assert voters(alone) == {1, 2, 3}
-    assert not alone.did(ev.MembershipsChanged)
+    assert not alone.did(fx.MembershipsChanged)
 
 
 def test_an_unproven_stranger_plants_nothing_in_an_empty_member() -> None:
@@ -351,7 +352,7 @@ def test_a_leader_tells_at_every_tick_those_that_its_configuration_names_and_tha
             for sid in (1, 2):
                 mark = leader.peer.committed
                 leader.hear(10 * sid, msg.Ping(mark, mark, 7, [], False))
-        return [(effect.sid, effect.in_force) for effect in leader.did(ev.SendNotification)]
+        return [(effect.sid, effect.in_force) for effect in leader.did(fx.SendNotification)]
 
     assert told() == [], "where there was no reconfiguration the files say it"
     change = leader.reconfigure(1, 2, 3, 4, observers=(6,))
@@ -372,7 +373,7 @@ def told(alone: Alone) -> set[bytes]:
     """What it says to be in force, with the next vote."""
     alone.forget()
     alone.wait(10_000)
-    return {effect.in_force for effect in alone.did(ev.SendNotification)}
+    return {effect.in_force for effect in alone.did(fx.SendNotification)}
 
 
 def test_who_holds_a_history_passes_on_what_it_heard() -> None:
@@ -497,7 +498,7 @@ def test_candidates_of_who_stands_still_may_lead_no_more() -> None:
             alone.vote(sid, 4)
         alone.wait(RESEND_MS_MAX)
     assert alone.peer.election.candidates == {1, 2, 3, 4, 5}
-    assert alone.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(4))]
+    assert alone.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(4))]
 
 
 def test_candidates_of_who_goes_on_telling_of_them_may_lead() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
 from tests.protocol.alone import LAST, LEADERS_LINK, LINEAGE, Follower, Leader
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.roles import Overdue, Stage
@@ -17,7 +18,7 @@ PING = msg.Ping(LAST, LAST, 7, [], False)
 
 
 def pinged(leader: Leader) -> list[tuple[int, ...]]:
-    return [effect.links for effect in leader.did(ev.Send) if isinstance(effect.message, msg.Ping)]
+    return [effect.links for effect in leader.did(fx.Send) if isinstance(effect.message, msg.Ping)]
 
 
 def tick(leader: Leader) -> int:
@@ -56,7 +57,7 @@ def test_what_a_ping_is_answered_is_of_interest_once_its_learner_serves() -> Non
     leader.forget()
     leader.hear(10, PING)
     leader.hear(20, PING)
-    assert [effect.sid for effect in leader.did(ev.MemberMessage)] == [1]
+    assert [effect.sid for effect in leader.did(fx.MemberMessage)] == [1]
 
 
 @pytest.mark.parametrize("late_ms", [0, 1])
@@ -187,4 +188,4 @@ def test_a_leader_is_dialled_again_after_a_while(late_ms: int) -> None:
     assert following.redial_at is not None
     follower.forget()
     follower.wait(following.redial_at - follower.now + late_ms)
-    assert len(follower.did(ev.ConnectQuorum)) == 1
+    assert len(follower.did(fx.ConnectQuorum)) == 1

@@ -11,6 +11,7 @@ from datatree.log.zxid import make_zxid
 from datatree.recovery.recover import examine
 from tests.direct.peers import Ensemble, histories
 from tests.protocol.histories import established, rejoining_with_held_storage
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import Vote, total_order
@@ -29,7 +30,7 @@ def sent_to_leader(ensemble: Ensemble, sid: int, kind: type) -> list[msg.Message
 
 @pytest.mark.parametrize("ticket", [3911, 4646, 3023])
 def test_the_history_is_durable_before_newleader_is_acknowledged(ticket: int) -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.AppendBatches)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.AppendBatches)
     peer = ensemble.peer(follower)
     assert peer.history.last == ensemble.peer(leader).history.last
     assert peer.durable < peer.history.last[0]
@@ -41,14 +42,14 @@ def test_the_history_is_durable_before_newleader_is_acknowledged(ticket: int) ->
 
 
 def test_4643_current_epoch_is_written_after_the_history() -> None:
-    ensemble, _, follower = rejoining_with_held_storage(ev.AppendBatches)
+    ensemble, _, follower = rejoining_with_held_storage(fx.AppendBatches)
     waiting = ensemble.servers[follower].to_store
-    assert ev.AppendBatches in map(type, waiting)
-    assert not any(isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted for effect in waiting)
+    assert fx.AppendBatches in map(type, waiting)
+    assert not any(isinstance(effect, fx.SaveEpochs) and effect.current == effect.accepted for effect in waiting)
 
 
 def test_4394_no_commit_is_sent_before_uptodate() -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.SaveEpochs)
     ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(leader).committed == ensemble.peer(leader).history.last[0]
@@ -63,7 +64,7 @@ def test_4394_no_commit_is_sent_before_uptodate() -> None:
 
 
 def test_4685_no_ack_of_a_proposal_leaves_before_the_ack_of_newleader() -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.SaveEpochs)
     assert ensemble.peer(follower).following is not None
     ensemble.propose(leader)
     ensemble.settle()
@@ -114,7 +115,7 @@ def test_3642_an_interrupted_snapshot_changes_nothing_that_is_voted_with() -> No
     peer = ensemble.peer(leader)
     ensemble.servers[leader].take_snapshot()
     peer.history.reset(peer.history.last)
-    ensemble.servers[follower].held.add(ev.FetchSnapshot)
+    ensemble.servers[follower].held.add(fx.FetchSnapshot)
     ensemble.start(follower)
     ensemble.run(100)
     assert ensemble.peer(follower).following.fetching  # type: ignore[union-attr]
@@ -194,9 +195,9 @@ def test_an_uncommitted_tail_of_an_old_leader_is_cut_and_was_never_applied(ticke
 def test_2845_the_vote_names_the_end_of_the_log_committed_or_not() -> None:
     ensemble, leader = established()
     others = [sid for sid in ensemble.servers if sid != leader]
-    ensemble.servers[leader].held.add(ev.AppendBatches)
+    ensemble.servers[leader].held.add(fx.AppendBatches)
     zxid = ensemble.propose(leader)
-    ensemble.servers[others[1]].held.add(ev.AppendBatches)
+    ensemble.servers[others[1]].held.add(fx.AppendBatches)
     ensemble.settle()
     assert ensemble.peer(others[0]).committed < zxid
     ensemble.crash(leader)
@@ -208,7 +209,7 @@ def test_2845_the_vote_names_the_end_of_the_log_committed_or_not() -> None:
 def test_no_election_begins_before_the_log_is_drained(ticket: int) -> None:
     ensemble, leader = established()
     follower = next(sid for sid in ensemble.servers if sid != leader)
-    ensemble.servers[follower].held.add(ev.DrainLog)
+    ensemble.servers[follower].held.add(fx.DrainLog)
     ensemble.crash(leader)
     ensemble.run(500)
     assert ensemble.peer(follower).election.next_deadline() is None or ensemble.peer(follower).draining
@@ -233,7 +234,7 @@ def test_1551_an_observer_gets_what_was_proposed_while_it_was_synchronized() -> 
     ensemble = Ensemble(3, observers=frozenset({9}))
     ensemble.start(1, 2, 3)
     leader = ensemble.elect()
-    ensemble.servers[9].held.add(ev.SaveEpochs)
+    ensemble.servers[9].held.add(fx.SaveEpochs)
     ensemble.start(9)
     ensemble.run(300)
     ensemble.propose(leader)
@@ -270,7 +271,7 @@ def test_accepted_at_leaderinfo_current_at_newleader(ticket: int) -> None:
 def test_1192_the_epoch_needs_a_quorum_that_has_accepted_it_not_only_one_that_is_connected() -> None:
     ensemble = Ensemble(3)
     for sid in (1, 2):
-        ensemble.servers[sid].held.add(ev.SaveEpochs)
+        ensemble.servers[sid].held.add(fx.SaveEpochs)
     ensemble.start()
     ensemble.run(300)
     leader = next(sid for sid in ensemble.up() if ensemble.peer(sid).state == LEADING)
@@ -351,7 +352,7 @@ def test_3769_a_vote_of_nonsense_is_ignored() -> None:
 
 
 def test_specification_issue_1_a_proposal_goes_to_learners_that_have_not_acknowledged_newleader_yet() -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.SaveEpochs)
     zxid = ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(leader).committed == zxid
@@ -375,7 +376,7 @@ def test_specification_issue_2_a_repeated_proposal_is_dropped() -> None:
 
 
 def test_specification_issue_3_uptodate_carries_the_mark_of_now() -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.SaveEpochs)
     for _ in range(3):
         zxid = ensemble.propose(leader)
         ensemble.settle()

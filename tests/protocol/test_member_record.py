@@ -11,27 +11,28 @@ from datatree.log.zxid import make_zxid
 from tests.direct.peers import Ensemble
 from tests.protocol.histories import rejoining_with_held_storage
 from tests.protocol.learners import two_histories, until
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import learner_synchronization
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 
 
-def offered(ensemble: Ensemble, sid: int, *, zxid: int, conflict: bool = False) -> ev.FetchSnapshot:
+def offered(ensemble: Ensemble, sid: int, *, zxid: int, conflict: bool = False) -> fx.FetchSnapshot:
     """What a member begins to fetch when its leader, whom it has told its position, sends it this snapshot."""
     peer = ensemble.peer(sid)
     until(ensemble, lambda: peer.following and peer.following.epoch_saved)
     assert peer.link_to_leader is not None
-    ensemble.servers[sid].held.add(ev.FetchSnapshot)
+    ensemble.servers[sid].held.add(fx.FetchSnapshot)
     ensemble.step(sid, ev.MessageReceived(peer.link_to_leader, msg.Snap(zxid, bytes(16), conflict)))
     fetch = ensemble.servers[sid].tasks[-1]
-    assert isinstance(fetch, ev.FetchSnapshot)
+    assert isinstance(fetch, fx.FetchSnapshot)
     return fetch
 
 
 def rejoining() -> tuple[Ensemble, int]:
     """A follower that was down for a batch, and has not told anything yet."""
-    ensemble, _, follower = rejoining_with_held_storage(ev.AppendBatches)
+    ensemble, _, follower = rejoining_with_held_storage(fx.AppendBatches)
     ensemble.crash(follower)
     return ensemble, follower
 

@@ -7,6 +7,7 @@ import pytest
 
 from datatree.log.epochs import save_epochs
 from tests.direct.peers import TICK_MS, Ensemble, histories
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import OBSERVER_MASTERS
@@ -104,7 +105,7 @@ def test_an_observer_gets_nothing_that_is_not_committed() -> None:
     leader, master = leader_of(ensemble), source(ensemble)
     sent = spied(ensemble)
     for sid in (1, 2, 3):
-        ensemble.servers[ServerId(sid)].held = {ev.AppendBatches}
+        ensemble.servers[ServerId(sid)].held = {fx.AppendBatches}
     zxid = ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(master).history.last[0] == zxid > ensemble.peer(OBSERVER).history.last[0]
@@ -432,7 +433,7 @@ def test_who_lacks_much_gets_it_from_the_log_and_not_beyond_the_mark() -> None:
         ensemble.settle()
     assert ensemble.peer(master).history.base[0] > 0
     for sid in (1, 2, 3):
-        ensemble.servers[ServerId(sid)].held = {ev.AppendBatches}
+        ensemble.servers[ServerId(sid)].held = {fx.AppendBatches}
     end = ensemble.peer(leader).committed
     ensemble.propose(leader)
     ensemble.settle()
@@ -467,7 +468,7 @@ def test_who_lacks_more_than_the_log_has_gets_a_snapshot_of_its_master() -> None
 def test_an_observer_that_is_too_slow_is_let_go_and_comes_again() -> None:
     ensemble = begin(observer_bytes_max=2000)
     leader, master = leader_of(ensemble), source(ensemble)
-    ensemble.servers[OBSERVER].held = {ev.AppendBatches}
+    ensemble.servers[OBSERVER].held = {fx.AppendBatches}
     for _ in range(3):
         ensemble.propose(leader, b"x" * 500)
         ensemble.settle()

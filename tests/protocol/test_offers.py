@@ -4,6 +4,7 @@ import pytest
 
 from tests.direct.peers import Ensemble
 from tests.protocol.learners import followers, left_behind, until
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.roles import Stage
@@ -15,12 +16,12 @@ def fetching(*, answered: bool = True) -> tuple[Ensemble, int, int, Link]:
     `answered`, the leader has not even chosen one."""
     ensemble, leader, learner = left_behind(after=0)
     ensemble.servers[leader].take_snapshot()
-    ensemble.servers[learner].held.add(ev.FetchSnapshot)
+    ensemble.servers[learner].held.add(fx.FetchSnapshot)
     ensemble.start(learner)
     until(ensemble, ensemble.reader)
     ensemble.answer_read()
     tasks = ensemble.servers[leader].tasks
-    assert isinstance(tasks[0], ev.OfferSnapshot)
+    assert isinstance(tasks[0], fx.OfferSnapshot)
     link = tasks[0].link
     assert ensemble.servers[leader].offered == {link: None}
     if answered:

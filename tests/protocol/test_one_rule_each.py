@@ -26,6 +26,7 @@ from tests.protocol.alone import (
     nothing_held,
     restored,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.fields import NO_VOTE
@@ -83,14 +84,14 @@ def test_a_leader_that_may_not_be_followed_is_left(found: object, message: msg.M
     follower.from_leader(message)
     assert follower.said(reason)
     assert follower.has_left
-    assert not follower.did(ev.SaveEpochs)
+    assert not follower.did(fx.SaveEpochs)
 
 
 def test_a_snapshot_below_what_is_committed_here_stops_the_member() -> None:
     follower = Follower(restored(mark=LAST))
     follower.accept()
     follower.from_leader(msg.Snap(FIRST, HISTORY[0].chain, False))
-    assert follower.did(ev.Halt)
+    assert follower.did(fx.Halt)
 
 
 def test_a_learner_of_another_lineage_is_refused() -> None:
@@ -129,7 +130,7 @@ def test_a_newer_link_of_a_server_takes_the_place_of_the_older_one() -> None:
     leader = Leader()
     leader.establish(1, 2)
     leader.tell(ev.QuorumLinkUp(Link(11), ServerId(1), inbound=True))
-    assert [effect.link for effect in leader.did(ev.CloseLink)] == [10]
+    assert [effect.link for effect in leader.did(fx.CloseLink)] == [10]
     assert [handler.link for handler in leader.leading.handlers.values() if handler.sid == 1] == [11]
 
 
@@ -231,7 +232,7 @@ def test_a_promise_that_may_be_another_leaders_does_not_count() -> None:
     leader.forget()
     leader.accept(1, epoch=NO_VOTE)
     assert leader.leading.acke_recv == {3}
-    assert not leader.did(ev.SaveEpochs)
+    assert not leader.did(fx.SaveEpochs)
 
 
 @pytest.mark.parametrize(("epoch", "zxid"), [(1, make_zxid(1, 3)), (2, FIRST)])
@@ -275,15 +276,15 @@ def test_b5_what_a_broken_link_promised_does_not_count_for_the_epoch() -> None:
     leader.accept(1)
     leader.tell(ev.QuorumLinkDown(Link(10)))
     leader.accept(2)
-    assert not leader.did(ev.SaveEpochs), "servers 2 and 5 are no quorum of five"
+    assert not leader.did(fx.SaveEpochs), "servers 2 and 5 are no quorum of five"
     leader.accept(4)
-    assert leader.did(ev.SaveEpochs)
+    assert leader.did(fx.SaveEpochs)
 
 
 def test_c3_epochs_that_a_former_role_had_saved_are_acknowledged_to_nobody() -> None:
     follower = Follower()
     follower.from_leader(msg.LeaderInfo(Epoch(2), LINEAGE))
-    former = follower.did(ev.SaveEpochs)[-1]
+    former = follower.did(fx.SaveEpochs)[-1]
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     follower.drained()
     follower.elect()
@@ -306,7 +307,7 @@ def test_b1_a_leader_without_a_member_record_waits_for_it() -> None:
     leader.saved()
     for sid in (1, 2):
         leader.acknowledge(sid)
-    assert leader.did(ev.SaveMember)
+    assert leader.did(fx.SaveMember)
     assert not leader.leading.established
     leader.tell(ev.MemberSaved(leader.peer.generation))
     assert leader.leading.established
@@ -318,7 +319,7 @@ def test_b1_a_founder_acknowledges_newleader_when_its_member_record_is_durable()
     follower.saved()
     follower.from_leader(msg.Diff(Zxid(0)), msg.NewLeader(Epoch(1), Zxid(0), True))
     follower.saved()
-    assert follower.did(ev.SaveMember)
+    assert follower.did(fx.SaveMember)
     assert not follower.sent(msg.Ack)
     follower.tell(ev.MemberSaved(follower.peer.generation))
     assert follower.sent(msg.Ack)
@@ -340,7 +341,7 @@ def test_c3_what_was_to_be_written_before_a_cut_is_not_durable_after_it() -> Non
     follower.accept()
     before = follower.peer.generation
     follower.from_leader(msg.Trunc(FIRST, HISTORY[0].chain, False))
-    (cut,) = follower.did(ev.TruncateLog)
+    (cut,) = follower.did(fx.TruncateLog)
     assert cut.generation > before
     follower.from_leader(msg.Proposal([batch_after((FIRST, HISTORY[0].chain), 2, 1).raw]))
     follower.tell(ev.Durable(before, follower.peer.history.last[0]))
@@ -395,7 +396,7 @@ def test_c3_an_answer_to_an_earlier_drain_begins_no_election() -> None:
     follower.forget()
     follower.tell(ev.LogDrained(former))
     assert follower.peer.draining
-    assert not follower.did(ev.SendNotification)
+    assert not follower.did(fx.SendNotification)
 
 
 @pytest.mark.parametrize("limit", [{"batches_in_flight_max": 1}, {"unsynced_bytes_max": 1}])
@@ -497,7 +498,7 @@ def rounds(leader: Leader) -> list[int]:
 
 
 def answered(leader: Leader) -> list[int]:
-    return [effect.token for effect in leader.did(ev.SyncConfirmed)]
+    return [effect.token for effect in leader.did(fx.SyncConfirmed)]
 
 
 def test_s1_a_question_is_answered_by_a_round_that_began_after_it() -> None:
@@ -522,7 +523,7 @@ def test_s1_the_answer_is_what_was_committed_and_not_what_was_applied() -> None:
     assert leader.peer.delivered < leader.peer.committed == zxid
     leader.tell(ev.SyncRequested(1))
     leader.hear(10, msg.Confirmed(1))
-    assert leader.did(ev.SyncConfirmed) == [ev.SyncConfirmed(1, zxid)]
+    assert leader.did(fx.SyncConfirmed) == [fx.SyncConfirmed(1, zxid)]
 
 
 def test_s1_learners_are_asked_while_the_epoch_is_renewed() -> None:

@@ -11,7 +11,7 @@ from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from tests.direct.lone_peer import transactions
 from tests.direct.peers import Ensemble, histories
 from tests.protocol.random_faults import disturb
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
 
@@ -212,7 +212,7 @@ def test_l_2_2_commit_is_sent_when_a_quorum_has_acknowledged_newleader() -> None
     message to all followers." """
     ensemble = Ensemble(3)
     for sid in (1, 2):
-        ensemble.servers[sid].held.add(ev.SaveMember)
+        ensemble.servers[sid].held.add(fx.SaveMember)
     ensemble.start()
     ensemble.run(200)
     assert ensemble.leader() is None
@@ -241,7 +241,7 @@ def test_l_3_2_a_quorum_of_acknowledgements_commits() -> None:
     leader = ensemble.elect()
     slow = [sid for sid in ensemble.servers if sid != leader][:3]
     for sid in slow:
-        ensemble.servers[sid].held.add(ev.AppendBatches)
+        ensemble.servers[sid].held.add(fx.AppendBatches)
     zxid = ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(leader).committed < zxid
@@ -256,7 +256,7 @@ def test_f_3_2_a_follower_acknowledges_what_is_on_disk() -> None:
     ensemble.start()
     leader = ensemble.elect()
     for sid in (1, 2):
-        ensemble.servers[sid].held.add(ev.AppendBatches)
+        ensemble.servers[sid].held.add(fx.AppendBatches)
     ensemble.propose(leader)
     ensemble.settle()
     assert not [entry for entry in messages(ensemble) if isinstance(entry[2], msg.Ack)]
@@ -268,7 +268,7 @@ def test_f_3_3_a_follower_delivers_when_it_has_delivered_everything_before() -> 
     ensemble = Ensemble(3)
     ensemble.start()
     leader = ensemble.elect()
-    ensemble.servers[1].held.add(ev.AppendBatches)
+    ensemble.servers[1].held.add(fx.AppendBatches)
     for _ in range(3):
         ensemble.propose(leader)
     ensemble.settle()

@@ -18,6 +18,7 @@ from tests.protocol.alone import (
     nothing_held,
     restored,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import REDIAL_MS
@@ -35,7 +36,7 @@ def test_a_server_outside_of_the_configuration_is_no_learner() -> None:
     for sid in (9, leader.sid):
         leader.forget()
         leader.tell(ev.QuorumLinkUp(Link(90), ServerId(sid), inbound=True))
-        assert [effect.link for effect in leader.did(ev.CloseLink)] == [90]
+        assert [effect.link for effect in leader.did(fx.CloseLink)] == [90]
     assert leader.leading.handlers == {}
 
 
@@ -47,7 +48,7 @@ def test_a_server_outside_of_the_configuration_is_not_heard_in_an_election() -> 
         marked.vote(sid, 3, holds=BATCHES)
     assert marked.peer.marked
     assert marked.peer.election.heard == set()
-    assert not marked.did(ev.SendNotification)
+    assert not marked.did(fx.SendNotification)
 
 
 def test_a_server_that_is_neither_voter_nor_observer_follows() -> None:
@@ -104,7 +105,7 @@ def test_a_member_that_has_halted_does_nothing_more() -> None:
     follower = Follower(restored(mark=LAST))
     follower.accept()
     follower.from_leader(msg.Snap(Zxid(LAST - 1), bytes(16), False))
-    assert follower.did(ev.Halt)
+    assert follower.did(fx.Halt)
     follower.forget()
     follower.wait(60_000)
     follower.vote(2, 2)
@@ -119,7 +120,7 @@ def test_c3_a_member_record_that_a_former_role_wrote_is_acknowledged_to_nobody()
     follower.saved()
     follower.from_leader(msg.Diff(Zxid(0)), msg.NewLeader(Epoch(1), Zxid(0), True))
     follower.saved()
-    (record,) = follower.did(ev.SaveMember)
+    (record,) = follower.did(fx.SaveMember)
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     follower.drained()
     follower.elect()
@@ -133,7 +134,7 @@ def test_c3_a_snapshot_that_a_former_role_fetched_is_acknowledged_to_nobody() ->
     follower = Follower()
     follower.accept()
     follower.from_leader(msg.Snap(SNAPSHOT, bytes(16), False))
-    (fetch,) = follower.did(ev.FetchSnapshot)
+    (fetch,) = follower.did(fx.FetchSnapshot)
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     follower.drained()
     follower.elect()
@@ -162,10 +163,10 @@ def test_h4_who_gives_its_role_up_holds_no_snapshot_for_its_learners() -> None:
     leader.accept(1, zxid=0)
     leader.saved()
     leader.tell(ev.LogRead(Link(10), None, []))
-    assert [effect.link for effect in leader.did(ev.OfferSnapshot)] == [10]
+    assert [effect.link for effect in leader.did(fx.OfferSnapshot)] == [10]
     leader.tell(ev.Doubted(True, "its tree is wrong"))
     assert leader.peer.state is LOOKING
-    assert [effect.link for effect in leader.did(ev.ReleaseSnapshot)] == [10]
+    assert [effect.link for effect in leader.did(fx.ReleaseSnapshot)] == [10]
 
 
 # --------------------------------------------------------------------------------------------------------- out of place
@@ -212,7 +213,7 @@ def test_a_request_before_uptodate_ends_its_link() -> None:
     leader.hear(10, msg.Sync(7))
     assert leader.stage(1) is None
     assert leader.stage(2) is Stage.NEWLEADER_SENT
-    assert not leader.did(ev.MemberMessage)
+    assert not leader.did(fx.MemberMessage)
 
 
 def test_an_answer_before_uptodate_ends_the_link() -> None:
@@ -220,7 +221,7 @@ def test_an_answer_before_uptodate_ends_the_link() -> None:
     follower.synchronize()
     follower.from_leader(msg.Synced(7, LAST))
     assert follower.has_left
-    assert not follower.did(ev.MemberMessage)
+    assert not follower.did(fx.MemberMessage)
 
 
 # ---------------------------------------------------------------------------------------------------- roles and doubts
@@ -241,14 +242,14 @@ def test_a_link_that_broke_is_not_closed_besides_and_the_member_is_told_of_those
     for link in (10, 20):
         leader.tell(ev.QuorumLinkDown(Link(link)))
     assert leader.leading.handlers == {}
-    assert not leader.did(ev.CloseLink)
-    assert [effect.link for effect in leader.did(ev.LearnerDropped)] == [10]
+    assert not leader.did(fx.CloseLink)
+    assert [effect.link for effect in leader.did(fx.LearnerDropped)] == [10]
 
 
 def test_whoever_is_a_quorum_by_itself_leads_at_once() -> None:
     alone = Alone(1, restored(), 1)
     assert alone.peer.state is LEADING
-    assert alone.did(ev.SaveEpochs)
+    assert alone.did(fx.SaveEpochs)
 
 
 def test_a_doubt_ends_a_leaders_role_and_no_other() -> None:
@@ -344,7 +345,7 @@ def test_a_snapshot_replaces_the_history_and_perhaps_the_record(begins: bool, re
     follower = Follower()
     follower.accept()
     follower.from_leader(msg.Snap(SNAPSHOT, bytes(16), False))
-    (fetch,) = follower.did(ev.FetchSnapshot)
+    (fetch,) = follower.did(fx.FetchSnapshot)
     follower.tell(ev.SnapshotInstalled(fetch.generation, SNAPSHOT, bytes(16), begins, recorded))
     peer = follower.peer
     assert peer.history.last == (SNAPSHOT, bytes(16))
@@ -365,7 +366,7 @@ def test_a_mark_that_is_reached_again_is_no_news() -> None:
 def test_who_has_batches_says_so() -> None:
     alone = Alone(1, restored(), 3)
     assert alone.peer.holds is BATCHES
-    assert {effect.notification.holds for effect in alone.did(ev.SendNotification)} == {BATCHES}
+    assert {effect.notification.holds for effect in alone.did(fx.SendNotification)} == {BATCHES}
 
 
 def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> None:
@@ -380,5 +381,5 @@ def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> Non
     marked.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False, False))
     assert marked.peer.state is LOOKING
     assert marked.said("server 1 tells of a history")
-    assert not marked.did(ev.SaveEpochs)
+    assert not marked.did(fx.SaveEpochs)
     assert not marked.peer.hear_of_history(marked.now, ServerId(2), tells=True), "it is not marked any more"

@@ -7,6 +7,7 @@ from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.alone import Alone, config, restored
 from tests.protocol.reconfigurations import propose_configuration
 from zab.member.membership.reconfiguring import READER
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import reconfiguration
 from zab.protocol.roles import Attaching
@@ -72,17 +73,17 @@ def observer(**settings: object) -> Alone:
     return Alone(4, restored(), 3, observers=(4,), has_observer_masters=True, takes_strangers=True, **settings)
 
 
-def elect(alone: Alone, outstanding: bytes) -> list[ev.ConnectQuorum]:
+def elect(alone: Alone, outstanding: bytes) -> list[fx.ConnectQuorum]:
     for _ in range(2):
         alone.vote(3, 3, LEADING, outstanding=outstanding, epoch=Epoch(2))
         alone.vote(2, 3, FOLLOWING, epoch=Epoch(2))
-    return alone.did(ev.ConnectQuorum)
+    return alone.did(fx.ConnectQuorum)
 
 
 def test_who_votes_in_what_is_outstanding_dials_the_leader() -> None:
     """Its master would wait for the leader, which waits for this vote."""
     alone = observer()
-    assert elect(alone, config(NEW, (1, 2, 4))) == [ev.ConnectQuorum(ServerId(3))]
+    assert elect(alone, config(NEW, (1, 2, 4))) == [fx.ConnectQuorum(ServerId(3))]
     assert alone.peer.state is OBSERVING
 
 

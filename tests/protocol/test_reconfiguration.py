@@ -21,6 +21,7 @@ from tests.protocol.alone import (
     reconfiguration,
     restored,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol import reconfiguration as rules
@@ -130,7 +131,7 @@ def test_strangers_are_refused_where_they_are_not_wanted() -> None:
     leader = Leader()
     leader.establish(1, 2)
     leader.tell(ev.QuorumLinkUp(Link(40), ServerId(4), inbound=True))
-    assert leader.did(ev.CloseLink) == [ev.CloseLink(Link(40), "server 4 is not in the configuration")]
+    assert leader.did(fx.CloseLink) == [fx.CloseLink(Link(40), "server 4 is not in the configuration")]
 
 
 def test_whoever_is_removed_stays_without_a_vote() -> None:
@@ -187,11 +188,11 @@ def test_a_learner_knows_it_before_it_is_committed_and_after() -> None:
     follower.from_leader(msg.Proposal([change.raw]))
     assert isinstance(follower.peer.quorum, Joint)
     assert voters(follower) == {1, 2, 3, 4}
-    (changed,) = follower.did(ev.MembershipsChanged)
+    (changed,) = follower.did(fx.MembershipsChanged)
     assert (changed.in_force.version, changed.outstanding and changed.outstanding.version) == (0, change.zxid)
     follower.from_leader(msg.Commit(change.zxid))
     assert voters(follower) == {1, 3, 4}
-    assert follower.did(ev.MembershipsChanged)[-1].in_force.text == config(change.zxid, (1, 3, 4))
+    assert follower.did(fx.MembershipsChanged)[-1].in_force.text == config(change.zxid, (1, 3, 4))
 
 
 def test_what_is_proposed_and_committed_while_a_learner_synchronizes_is_in_force_when_it_is_done() -> None:
@@ -203,7 +204,7 @@ def test_what_is_proposed_and_committed_while_a_learner_synchronizes_is_in_force
     assert voters(follower) == {1, 2, 3, 4}
     follower.from_leader(msg.UpToDate(change.zxid))
     assert voters(follower) == {1, 3, 4}
-    assert follower.did(ev.MembershipsChanged)[-1].in_force.version == change.zxid
+    assert follower.did(fx.MembershipsChanged)[-1].in_force.version == change.zxid
 
 
 def test_a_learner_that_synchronizes_meanwhile_counts_when_it_has_it() -> None:
@@ -227,7 +228,7 @@ def test_what_is_cut_away_decides_nothing() -> None:
     follower.accept()
     follower.from_leader(msg.Trunc(LAST, HISTORY[-1].chain, False))
     assert voters(follower) == {1, 2, 3}
-    assert follower.did(ev.MembershipsChanged)[-1].outstanding is None
+    assert follower.did(fx.MembershipsChanged)[-1].outstanding is None
 
 
 def test_what_the_disk_says_decides_after_a_restart() -> None:
@@ -244,7 +245,7 @@ def test_a_snapshot_says_who_decides() -> None:
     follower.accept()
     at = Zxid(2 << 32 | 7)
     follower.from_leader(msg.Snap(at, b"c" * 16, False))
-    (fetch,) = follower.did(ev.FetchSnapshot)
+    (fetch,) = follower.did(fx.FetchSnapshot)
     said = config(2 << 32 | 5, (1, 3, 7))
     follower.tell(ev.SnapshotInstalled(fetch.generation, at, b"c" * 16, config=said))
     assert voters(follower) == {1, 3, 7}
@@ -385,11 +386,11 @@ def test_whoever_missed_it_hears_of_it_and_elects_by_it() -> None:
     peer.forget()
     tell(peer, config(2 << 32 | 1, (1, 7, 8)))
     assert voters(peer) == {1, 7, 8}
-    assert {effect.sid for effect in peer.did(ev.SendNotification)} == {2, 7, 8}
+    assert {effect.sid for effect in peer.did(fx.SendNotification)} == {2, 7, 8}
     peer.vote(7, 7, LEADING, zxid=Zxid(2 << 32 | 1), epoch=Epoch(2))
     peer.vote(8, 7, FOLLOWING, zxid=Zxid(2 << 32 | 1), epoch=Epoch(2))
     assert peer.peer.state is FOLLOWING
-    assert peer.did(ev.ConnectQuorum) == [ev.ConnectQuorum(ServerId(7))]
+    assert peer.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(7))]
 
 
 def test_what_is_outstanding_here_and_committed_elsewhere_is_in_force() -> None:
@@ -423,7 +424,7 @@ def test_one_that_has_nothing_believes_every_lineage() -> None:
 def test_every_vote_says_what_is_in_force() -> None:
     leader = three(4)
     leader.vote(1, 1)
-    assert [effect.in_force for effect in leader.did(ev.SendNotification)] == [b""], "there was none"
+    assert [effect.in_force for effect in leader.did(fx.SendNotification)] == [b""], "there was none"
     zxid = leader.reconfigure(3, 4)
     leader.durable(zxid)
     for sid in (1, 4):
@@ -431,7 +432,7 @@ def test_every_vote_says_what_is_in_force() -> None:
     leader.forget()
     leader.vote(1, 1)
     leader.vote(9, 9)
-    told = [(effect.sid, effect.in_force) for effect in leader.did(ev.SendNotification)]
+    told = [(effect.sid, effect.in_force) for effect in leader.did(fx.SendNotification)]
     assert told == [(1, config(zxid, (3, 4))), (9, config(zxid, (3, 4)))], "a stranger is answered"
 
 

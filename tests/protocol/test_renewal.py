@@ -9,6 +9,7 @@ import pytest
 
 from tests.direct.peers import Ensemble
 from tests.protocol.histories import established
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
@@ -41,7 +42,7 @@ def test_a_member_that_serves_clients_leaves_a_leader_that_sends_it_a_snapshot()
     link, last = ensemble.peer(follower).link_to_leader, ensemble.peer(follower).history.last
     say(ensemble, follower, lambda epoch, _: msg.Snap((epoch << 32) + 99, bytes(16), False))
     assert link not in ensemble.links
-    assert not any(isinstance(task, ev.FetchSnapshot) for task in ensemble.servers[follower].tasks)
+    assert not any(isinstance(task, fx.FetchSnapshot) for task in ensemble.servers[follower].tasks)
     ensemble.run(2000)
     assert ensemble.servers[follower].halted is None
     assert ensemble.peer(follower).serving

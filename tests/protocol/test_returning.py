@@ -8,7 +8,7 @@ import pytest
 from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.reconfigurations import propose_configuration
 from zab.member.membership.reconfiguring import READER
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
@@ -85,7 +85,7 @@ def test_a_needed_disk_lost_while_a_change_is_outstanding_ends_service_until_rec
     leader = leader_of(ensemble)
     assert leader is not None
     lost, other = sorted({ONE, TWO, THREE} - {leader})
-    ensemble.servers[lost].held = {ev.AppendBatches}
+    ensemble.servers[lost].held = {fx.AppendBatches}
     assert propose_configuration(ensemble, leader, {leader, lost}, set())
     ensemble.settle()
     assert ensemble.peer(other).memberships.outstanding is not None

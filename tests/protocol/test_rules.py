@@ -13,6 +13,7 @@ from tests.direct.peers import Ensemble, histories
 from tests.protocol.alone import Alone, Follower, restored
 from tests.protocol.histories import established, rejoining_with_held_storage
 from tests.protocol.learners import LINEAGE, SlowReader, chained, fill, followers, left_behind, two_histories, until
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX
@@ -74,7 +75,7 @@ def test_b6_a_leader_far_above_what_was_accepted_is_not_followed(by: int, is_fol
     accepted, lineage = follower.peer.accepted_epoch, follower.peer.lineage
     follower.forget()
     follower.from_leader(msg.LeaderInfo(Epoch(accepted + by), lineage))
-    assert bool(follower.did(ev.SaveEpochs)) == is_followed
+    assert bool(follower.did(fx.SaveEpochs)) == is_followed
     assert follower.has_left != is_followed
 
 
@@ -104,7 +105,7 @@ def test_b6_a_member_that_accepted_many_epochs_is_followed_by_all() -> None:
 def test_an_ack_inside_of_a_batch_ends_its_link() -> None:
     ensemble, leader = established()
     for sid in followers(ensemble, leader):
-        ensemble.servers[sid].held.add(ev.AppendBatches)
+        ensemble.servers[sid].held.add(fx.AppendBatches)
     last = ensemble.propose(leader, count=3)
     ensemble.settle()
     sid = followers(ensemble, leader)[0]
@@ -120,11 +121,11 @@ def test_a_mark_inside_of_a_batch_ends_the_link(kind: type[msg.Commit] | type[ms
         ensemble, leader = established()
         follower = followers(ensemble, leader)[0]
         for sid in followers(ensemble, leader):
-            ensemble.servers[sid].held.add(ev.AppendBatches)
+            ensemble.servers[sid].held.add(fx.AppendBatches)
         last = ensemble.propose(leader, count=3)
         ensemble.settle()
     else:
-        ensemble, leader, follower = rejoining_with_held_storage(ev.SaveMember)
+        ensemble, leader, follower = rejoining_with_held_storage(fx.SaveMember)
         last = ensemble.propose(leader, count=3)
         until(ensemble, lambda: ensemble.peer(follower).following.synchronized)  # type: ignore[union-attr]
         if ensemble.peer(follower).history.last[0] < last:
@@ -190,7 +191,7 @@ def test_what_comes_before_ackepoch_halts_nobody(order: msg.Message) -> None:
 
 
 def test_a_snapshot_of_a_later_epoch_than_the_leaders_is_refused() -> None:
-    ensemble, _, follower = rejoining_with_held_storage(ev.AppendBatches)
+    ensemble, _, follower = rejoining_with_held_storage(fx.AppendBatches)
     ensemble.crash(follower)
     ensemble.start(follower)
     peer = ensemble.peer(follower)
@@ -232,7 +233,7 @@ def test_a_second_wish_for_a_higher_epoch_during_the_renewal_is_not_forgotten() 
 
 
 def test_a_sync_is_confirmed_by_a_learner_that_comes_after_the_question() -> None:
-    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    ensemble, leader, follower = rejoining_with_held_storage(fx.SaveEpochs)
     other = next(sid for sid in followers(ensemble, leader) if sid != follower)
     ensemble.step(leader, ev.SyncRequested(1))
     ensemble.crash(other)
@@ -250,7 +251,7 @@ def test_an_amnesiac_counts_although_the_others_were_slower() -> None:
     ensemble.servers[1].wipe()
     ensemble.start(1, 2, 3)
     until(ensemble, lambda: (it := ensemble.peer(2).following) and it.newleader)
-    ensemble.servers[2].held.add(ev.SaveEpochs)
+    ensemble.servers[2].held.add(fx.SaveEpochs)
     ensemble.settle()
     handler = ensemble.peer(3).leading.handler_of(1)  # type: ignore[union-attr]
     assert handler is not None
@@ -279,7 +280,7 @@ def with_an_amnesiac() -> tuple[Ensemble, int, int, int]:
 def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None:
     ensemble, leader, wiped, other = with_an_amnesiac()
     until(ensemble, lambda: (it := ensemble.peer(wiped).following) and it.newleader)
-    ensemble.servers[wiped].held.add(ev.SaveEpochs)
+    ensemble.servers[wiped].held.add(fx.SaveEpochs)
     ensemble.settle()
     ensemble.crash(other)
     ensemble.servers[wiped].held.clear()
@@ -324,7 +325,7 @@ def test_readmission_out_of_place_costs_the_link(is_early: bool) -> None:
     assert link is not None
     if is_early:
         ensemble.crash(learner)
-        ensemble.servers[learner].held.add(ev.SaveEpochs)
+        ensemble.servers[learner].held.add(fx.SaveEpochs)
         ensemble.start(learner)
         until(ensemble, lambda: (it := ensemble.peer(learner).following) and it.newleader)
         link = ensemble.peer(learner).link_to_leader
@@ -346,7 +347,7 @@ def test_a_snapshot_may_take_longer_than_initlimit() -> None:
         ensemble.run(20)
     ensemble.servers[leader].take_snapshot()
     ensemble.crash(two, leader)
-    ensemble.servers[one].held.add(ev.FetchSnapshot)
+    ensemble.servers[one].held.add(fx.FetchSnapshot)
     ensemble.start(leader, one)
     ensemble.run(4000)
     assert ensemble.peer(one).following.fetching  # type: ignore[union-attr]
@@ -361,7 +362,7 @@ def test_a_prospective_leader_gives_up_when_its_elector_has_moved_on() -> None:
     one = followers(ensemble, leader)[0]
     ensemble.crash(1, 2, 3)
     ensemble.start(one, leader)
-    ensemble.servers[leader].held.add(ev.SaveEpochs)
+    ensemble.servers[leader].held.add(fx.SaveEpochs)
     until(ensemble, lambda: (it := ensemble.peer(leader).leading) and it.epoch)
     ensemble.crash(one)
     ensemble.servers[leader].held.clear()
@@ -391,7 +392,7 @@ def test_a_learner_for_which_no_snapshot_is_new_enough_comes_again() -> None:
     held = ensemble.peer(follower).history.last[0]
     ensemble.step(leader, ev.LogRead(effect.link, None, []))  # the file is damaged
     offer = ensemble.servers[leader].tasks.popleft()
-    assert offer == ev.OfferSnapshot(effect.link, held)
+    assert offer == fx.OfferSnapshot(effect.link, held)
     ensemble.do(ensemble.servers[leader], offer)
     ensemble.settle()
     assert ensemble.servers[follower].halted is None
@@ -431,7 +432,7 @@ def test_a_log_that_cannot_be_read_on_ends_the_link() -> None:
 
 def test_a_tail_is_cut_where_the_histories_part_not_where_the_mark_is() -> None:
     ensemble = two_histories()
-    ensemble.servers[1].held.add(ev.AppendBatches)
+    ensemble.servers[1].held.add(fx.AppendBatches)
     ensemble.start()
     ensemble.elect()
     ensemble.run(300)
@@ -447,7 +448,7 @@ def test_a_doubt_about_the_tail_ends_with_the_tail() -> None:
     until(ensemble, lambda: any("1: position" in line for line in ensemble.trace))
     leader = ensemble.elect()
     ensemble.run(1000)
-    ensemble.servers[1].held.add(ev.SaveEpochs)
+    ensemble.servers[1].held.add(fx.SaveEpochs)
     ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(1).position() == ensemble.peer(1).history.last
@@ -548,7 +549,7 @@ def test_a_leader_that_has_only_heard_of_its_lineage_begins_its_log_with_it() ->
     for server in ensemble.servers.values():
         server.leave_marker()
     for sid in (1, 2):
-        ensemble.servers[sid].held.add(ev.SaveEpochs)
+        ensemble.servers[sid].held.add(fx.SaveEpochs)
     ensemble.start()
     until(ensemble, lambda: ensemble.peer(2).lineage)
     ensemble.crash(3)
@@ -653,7 +654,7 @@ def test_while_the_log_is_drained_no_vote_leaves() -> None:
     one, two = followers(ensemble, leader)
     ensemble.propose(leader)
     ensemble.run(50)
-    ensemble.servers[one].held.add(ev.DrainLog)
+    ensemble.servers[one].held.add(fx.DrainLog)
     ensemble.crash(leader)
     ensemble.votes.clear()
     ensemble.step(one, ev.ElectionLinkUp(two, 1))

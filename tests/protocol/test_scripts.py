@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.direct.peers import Ensemble
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.states import STATE_NAMES
 
@@ -75,7 +76,7 @@ class Script:
         self.ensemble.propose(int(sid), b"x", int(count))
 
     def do_hold(self, sid: str, kind: str) -> None:
-        self.ensemble.servers[int(sid)].held.add(getattr(ev, kind))
+        self.ensemble.servers[int(sid)].held.add(getattr(fx, kind))
 
     def do_release(self, sid: str) -> None:
         self.ensemble.servers[int(sid)].held.clear()

@@ -7,6 +7,7 @@ import pytest
 from datatree.log.epochs import MemberRecord, load_member, save_epochs, save_member
 from datatree.log.session_keys import KEY_BYTES, NamedKey, lineage_key, load_session_keys, save_session_keys
 from tests.direct.peers import Ensemble
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.session_keys import keys_of
@@ -150,7 +151,7 @@ def test_key_before_is_not_let_go_during_a_renewal() -> None:
     assert leading.serves_since is not None
     ensemble.run(leading.serves_since + 2900 - ensemble.now)
     second, _first = kept(ensemble)
-    ensemble.servers[follower].held.add(ev.SaveEpochs)
+    ensemble.servers[follower].held.add(fx.SaveEpochs)
     while ensemble.peer(leader).phase is BROADCAST:
         ensemble.propose(leader)
         ensemble.settle()

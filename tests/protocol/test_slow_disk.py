@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.alone import Leader
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING, LOOKING
@@ -41,7 +42,7 @@ def quarter(leader: Leader) -> int:
 
 
 def heirs(leader: Leader) -> list[ServerId]:
-    return [effect.message.heir for effect in leader.did(ev.Send) if isinstance(effect.message, msg.HandOver)]
+    return [effect.message.heir for effect in leader.did(fx.Send) if isinstance(effect.message, msg.HandOver)]
 
 
 def test_a_leader_whose_disk_is_slow_hands_over_to_the_one_that_has_most() -> None:

@@ -8,6 +8,7 @@ import pytest
 from datatree.log.batch import genesis
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from tests.protocol.alone import FIRST, HISTORY, LAST, LINEAGE, Follower, Leader, batch_after, history, restored
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.roles import Stage
@@ -31,7 +32,7 @@ def meeting(zxid: Zxid, chain: bytes, *, in_memory: int = 2) -> Leader:
 
 
 def read_from(leader: Leader) -> list[int]:
-    return [effect.zxid for effect in leader.did(ev.ReadLog)]
+    return [effect.zxid for effect in leader.did(fx.ReadLog)]
 
 
 def test_other_bytes_are_cut_to_the_batch_before_which_memory_has() -> None:
@@ -49,7 +50,7 @@ def test_other_bytes_where_memory_begins_have_the_files_asked_for_the_batch_befo
 
 def test_another_beginning_needs_a_snapshot() -> None:
     leader = meeting(Zxid(0), OTHER_BYTES)
-    assert leader.did(ev.OfferSnapshot)
+    assert leader.did(fx.OfferSnapshot)
     assert read_from(leader) == []
 
 
@@ -76,7 +77,7 @@ def fetching() -> Leader:
 def test_a_snapshot_has_to_be_above_where_the_learner_is() -> None:
     leader = meeting(Zxid(1), OTHER_BYTES, in_memory=1)
     leader.tell(ev.LogRead(Link(10), None, []))
-    assert leader.did(ev.OfferSnapshot) == [ev.OfferSnapshot(Link(10), Zxid(1))]
+    assert leader.did(fx.OfferSnapshot) == [fx.OfferSnapshot(Link(10), Zxid(1))]
 
 
 @pytest.mark.parametrize("zxid", [FIRST, Zxid(LAST + 1)])
@@ -159,7 +160,7 @@ def test_a_snapshot_of_what_is_committed_here_ends_the_link_and_not_the_member()
     follower.accept()
     follower.from_leader(msg.Snap(LAST, HISTORY[1].chain, False))
     assert follower.has_left
-    assert not follower.did(ev.Halt)
+    assert not follower.did(fx.Halt)
 
 
 def test_b1_a_snapshot_of_the_number_where_a_doubted_history_ends_does_not_prove_it() -> None:
@@ -173,7 +174,7 @@ def test_b1_a_snapshot_of_the_number_where_a_doubted_history_ends_does_not_prove
     follower.elect()
     follower.accept(4)
     follower.from_leader(msg.Snap(batches[2].zxid, OTHER_BYTES, False))
-    assert [fetch.keeps_record for fetch in follower.did(ev.FetchSnapshot)] == [False]
+    assert [fetch.keeps_record for fetch in follower.did(fx.FetchSnapshot)] == [False]
 
 
 def test_batches_before_one_that_ends_the_link_are_on_the_disk_that_is_drained() -> None:
@@ -185,8 +186,8 @@ def test_batches_before_one_that_ends_the_link_are_on_the_disk_that_is_drained()
     follower.from_leader(msg.Proposal([good.raw, b"damaged"]))
     assert follower.has_left
     assert follower.peer.history.last == (good.zxid, good.chain)
-    kinds = [type(effect) for effect in follower.effects if isinstance(effect, ev.AppendBatches | ev.DrainLog)]
-    assert kinds[-2:] == [ev.AppendBatches, ev.DrainLog]
+    kinds = [type(effect) for effect in follower.effects if isinstance(effect, fx.AppendBatches | fx.DrainLog)]
+    assert kinds[-2:] == [fx.AppendBatches, fx.DrainLog]
 
 
 def test_current_epoch_is_saved_once_whatever_becomes_durable_meanwhile() -> None:
@@ -197,7 +198,7 @@ def test_current_epoch_is_saved_once_whatever_becomes_durable_meanwhile() -> Non
     follower.from_leader(msg.Proposal([following.raw]))
     follower.forget()
     follower.durable(following.zxid)
-    assert not follower.did(ev.SaveEpochs)
+    assert not follower.did(fx.SaveEpochs)
 
 
 def test_a_learner_is_readmitted_before_uptodate_too() -> None:

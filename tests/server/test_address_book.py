@@ -8,7 +8,7 @@ from datatree.log.zxid import Zxid
 from zab.configuration.reconfiguration import ensemble_of
 from zab.host.loop.dial import Address, address_of
 from zab.member.settings.zoo_cfg import parse
-from zab.protocol.events import MembershipsChanged
+from zab.protocol.effects import MembershipsChanged
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority

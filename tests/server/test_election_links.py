@@ -14,7 +14,8 @@ from zab.host.loop.dial import Address
 from zab.host.loop.listener import open_listener
 from zab.member.membership import election_connections
 from zab.member.membership.greeting import AT_ELECTION_PORT, Purpose
-from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
+from zab.protocol.effects import SendNotification
+from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.protocol.features import ALL, LIVES
 from zab.protocol.message import CONFIG_BYTES_MAX, Ack, Notification, encode
 from zab.protocol.states import NOTHING

@@ -31,6 +31,7 @@ from zab.member.settings.zoo_cfg import parse
 from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.storage.storage import Storage
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.states import AMPLE
 from zab.server.snapshotter import Snapshotter
@@ -98,7 +99,7 @@ def test_log_that_is_rolled_and_gets_none_is_final(disk: RealDisk, lived: tuple[
     log.roll()
     storage = Storage(disk, log, 1, lambda *_: None)
     with no_descriptor_left(), pytest.raises(OSError) as failed:
-        storage.perform([ev.AppendBatches(1, author.write(1))])
+        storage.perform([fx.AppendBatches(1, author.write(1))])
     assert failed.value.errno == errno.EMFILE
 
 
@@ -142,7 +143,7 @@ async def test_snapshot_that_cannot_be_fetched_is_asked_for_again(tmp_path: Path
         transfers_from(tmp_path / "leader") as (address, zxid, chain),
         running(tmp_path / "own", addresses={2: address}) as parts,
     ):
-        fetch = ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE)
+        fetch = fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE)
         with no_descriptor_left():
             parts.do(fetch)
             await until(lambda: parts.links.broken == [("dialled", 2)])

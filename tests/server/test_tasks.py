@@ -31,6 +31,7 @@ from zab.member.storage.events import (
 )
 from zab.member.trees.events import KeepSnapshot, RebuildTree, TreeRebuilt
 from zab.member.turn import READ_AHEAD_BYTES
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 
 __all__ = ["directory"]
@@ -44,10 +45,10 @@ async def test_storage_effects_are_answered_in_their_order(directory):
     async with running(directory) as parts:
         batches = batches_from(parts.storage, 4)
         parts.do(
-            ev.AppendBatches(1, batches[:2]),
-            ev.SaveEpochs(1, 2, 1),
-            ev.AppendBatches(1, batches[2:]),
-            ev.DrainLog(2),
+            fx.AppendBatches(1, batches[:2]),
+            fx.SaveEpochs(1, 2, 1),
+            fx.AppendBatches(1, batches[2:]),
+            fx.DrainLog(2),
         )
         await parts.member.wait_for(ev.LogDrained(2))
         assert parts.member.inputs == [
@@ -68,14 +69,14 @@ async def test_log_that_failed_ends_the_server_with_1(directory):
 
 async def test_halt_ends_the_server_with_its_reason(directory):
     async with running(directory) as parts:
-        parts.member.effects.append(ev.Halt("the tree is wrong"))
+        parts.member.effects.append(fx.Halt("the tree is wrong"))
         with pytest.raises(ServerFailedError, match="the tree is wrong"):
             parts.turn.take()
 
 
 async def test_role_changes_are_told(directory):
     async with running(directory) as parts:
-        change = ev.RoleChanged(2, "broadcast", 1, True)
+        change = fx.RoleChanged(2, "broadcast", 1, True)
         parts.member.effects.append(change)
         parts.turn.take()
         assert parts.roles == [change]
@@ -84,10 +85,10 @@ async def test_role_changes_are_told(directory):
 async def test_mark_is_written_when_the_log_is_idle(directory):
     async with running(directory) as parts:
         batches = batches_from(parts.storage, 2)
-        parts.do(ev.AppendBatches(1, batches))
+        parts.do(fx.AppendBatches(1, batches))
         await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
         await trio.sleep(0.15)
-        parts.do(ev.MarkMoved(batches[0].zxid))
+        parts.do(fx.MarkMoved(batches[0].zxid))
         await until(lambda: parts.storage.log.mark == batches[0].zxid)
 
 
@@ -97,10 +98,10 @@ async def test_mark_is_written_when_the_log_is_idle(directory):
 async def test_log_read_waits_until_the_link_has_room(directory):
     async with running(directory) as parts:
         batches = batches_from(parts.storage, 3)
-        parts.do(ev.AppendBatches(1, batches))
+        parts.do(fx.AppendBatches(1, batches))
         await parts.member.wait_for(ev.Durable(1, batches[2].zxid))
         parts.links.unsent[7] = READ_AHEAD_BYTES + 1
-        parts.do(ev.ReadLog(7, batches[0].zxid, 1 << 20))
+        parts.do(fx.ReadLog(7, batches[0].zxid, 1 << 20))
         await trio.sleep(0.05)
         assert not any(isinstance(given, ev.LogRead) for given in parts.member.inputs)
         parts.links.unsent[7] = READ_AHEAD_BYTES
@@ -112,7 +113,7 @@ async def test_log_read_waits_until_the_link_has_room(directory):
 async def test_reads_for_the_feed_of_changes_are_answered_by_a_worker(directory):
     async with running(directory) as parts:
         batches = batches_from(parts.storage, 2)
-        parts.do(ev.AppendBatches(1, batches))
+        parts.do(fx.AppendBatches(1, batches))
         await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
         threads = []
         real = parts.storage.read_for_changes
@@ -129,22 +130,22 @@ async def test_reads_for_the_feed_of_changes_are_answered_by_a_worker(directory)
 async def test_offered_snapshot_is_held_until_it_is_released(directory):
     async with running(directory) as parts:
         zxid, chain = snapshot_on(parts.storage)
-        parts.do(ev.OfferSnapshot(7, 0))
+        parts.do(fx.OfferSnapshot(7, 0))
         assert await parts.member.wait_for(ev.SnapshotOffered(7, zxid, chain))
         assert parts.turn.offered == {7: zxid}
-        parts.do(ev.ReleaseSnapshot(7))
+        parts.do(fx.ReleaseSnapshot(7))
         await until(lambda: not parts.turn.offered)
 
 
 async def test_member_without_a_snapshot_is_told_that_a_learner_needs_one(directory):
     async with running(directory) as parts:
-        parts.do(ev.OfferSnapshot(7, 5))
+        parts.do(fx.OfferSnapshot(7, 5))
         assert await parts.member.wait_for(ev.NothingToOffer(7, 5))
 
 
 async def test_dial_that_fails_is_told(directory):
     async with running(directory) as parts:
-        parts.do(ev.ConnectQuorum(2))
+        parts.do(fx.ConnectQuorum(2))
         await until(lambda: parts.links.broken == [("dial", 2)])
 
 
@@ -156,7 +157,7 @@ async def test_fetched_snapshot_is_installed_and_its_tree_comes_right_before_the
         transfers_from(tmp_path / "leader") as (address, zxid, chain),
         running(directory, addresses={2: address}) as parts,
     ):
-        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         installed = ev.SnapshotInstalled(3, zxid, chain)
         await parts.member.wait_for(installed)
         assert isinstance(parts.member.inputs[-2], TreeInstalled)
@@ -169,11 +170,11 @@ async def test_observer_fetches_from_its_master_at_the_port_where_it_dialled(dir
         transfers_from(tmp_path / "master") as (address, zxid, chain),
         running(directory, observer_addresses={2: address}) as parts,
     ):
-        parts.do(ev.ConnectQuorum(2, as_observer=True))
-        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        parts.do(fx.ConnectQuorum(2, as_observer=True))
+        parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         await parts.member.wait_for(ev.SnapshotInstalled(3, zxid, chain))
         # Who follows the leader itself has nothing to do with that port any more.
-        parts.do(ev.ConnectQuorum(2))
+        parts.do(fx.ConnectQuorum(2))
         await until(lambda: ("dial", 2) in parts.links.broken)
 
 
@@ -182,7 +183,7 @@ async def test_of_several_addresses_the_one_that_answers_becomes_the_link(direct
         async with transfers_from(tmp_path / "leader") as (there, _, _):
             both = Address("127.0.0.1", mute.getsockname()[1], (there,))
             async with running(directory, addresses={2: both}) as parts:
-                parts.do(ev.ConnectQuorum(2))
+                parts.do(fx.ConnectQuorum(2))
                 await until(lambda: parts.links.broken)
                 assert parts.links.broken == [("adopted", 2)]
                 [greeted] = parts.links.greeted
@@ -193,7 +194,7 @@ async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(
     addresses = {2: None}
     async with running(directory, addresses=addresses) as own:
         batches = batches_from(own.storage, 2)
-        own.do(ev.AppendBatches(1, batches))
+        own.do(fx.AppendBatches(1, batches))
         await own.member.wait_for(ev.Durable(1, batches[1].zxid))
         at = batches[0]
         hold = trio.Event()
@@ -201,7 +202,7 @@ async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(
             addresses[2] = address
             fetch = FetchTree(2, zxid, chain, LINEAGE)
             own.do(fetch)
-            own.do(ev.DrainLog(4))
+            own.do(fx.DrainLog(4))
             await own.member.wait_for(ev.LogDrained(4))
             hold.set()
             await own.member.wait_for(SnapshotFetched(fetch))
@@ -223,9 +224,9 @@ async def test_storage_effect_behind_a_transfer_gives_it_up(directory, tmp_path)
         transfers_from(tmp_path / "leader", never) as (address, zxid, chain),
         running(directory, addresses={2: address}) as parts,
     ):
-        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         await trio.sleep(0.05)
-        parts.do(ev.DrainLog(4))
+        parts.do(fx.DrainLog(4))
         await parts.member.wait_for(ev.LogDrained(4))
         never.set()
         await trio.sleep(0.1)
@@ -239,7 +240,7 @@ async def test_transfer_without_progress_breaks_the_link_to_that_leader(director
         transfers_from(tmp_path / "leader", never) as (address, zxid, chain),
         running(directory, addresses={2: address}, stall_ms=200) as parts,
     ):
-        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         await until(lambda: parts.links.broken == [("dialled", 2)])
 
 
@@ -251,7 +252,7 @@ async def test_c1_error_of_the_disk_while_a_snapshot_is_fetched_ends_the_server(
         monkeypatch.setattr(RealFile, "sync", fail)
         with pytest.RaisesGroup(pytest.RaisesExc(ServerFailedError, match="cannot write what is fetched: .*output")):
             async with running(directory, addresses={2: address}) as parts:
-                parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+                parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
                 await trio.sleep(PATIENCE_SECONDS)
         assert not any(isinstance(given, ev.SnapshotInstalled) for given in parts.member.inputs)
         assert parts.links.broken == []
@@ -264,20 +265,20 @@ async def test_unusable_snapshot_breaks_the_link_to_that_leader(directory, tmp_p
         data[-30] ^= 1
         leader.write_bytes(bytes(data))
         async with running(directory, addresses={2: address}) as parts:
-            parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+            parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
             await until(lambda: parts.links.broken == [("dialled", 2)])
 
 
 async def test_snapshot_is_written_beside_and_the_log_begins_a_new_file(directory):
     async with running(directory) as parts:
         batches = batches_from(parts.storage, 2)
-        parts.do(ev.AppendBatches(1, batches[:1]))
+        parts.do(fx.AppendBatches(1, batches[:1]))
         tree = DataTree()
         tree.applied = batches[0].zxid
         parts.do(TakeSnapshot(batches[0].zxid, batches[0].chain, tree.begin_snapshot()))
         await parts.member.wait_for(SnapshotTaken(batches[0].zxid))
         assert parts.taken == [{}]
-        parts.do(ev.AppendBatches(1, batches[1:]))
+        parts.do(fx.AppendBatches(1, batches[1:]))
         await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
         assert len(parts.storage.log.segments) == 2
         assert parts.storage.disk.exists(snapshot_path(batches[0].zxid))
@@ -294,7 +295,7 @@ async def test_no_loop_work_waits_for_the_disk(directory, monkeypatch):
             return real(effects)
 
         monkeypatch.setattr(parts.storage, "perform", slow)
-        parts.do(ev.DrainLog(1))
+        parts.do(fx.DrainLog(1))
         await trio.sleep(0.05)
         for _ in range(5):
             before = parts.order.count("links.receive")

@@ -17,7 +17,7 @@ from zab.host.storage.disk import RealDisk, RealFile
 from zab.member.membership.greeting import Purpose
 from zab.member.storage.snapshot_fetch import FetchError
 from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
-from zab.protocol.events import FetchSnapshot
+from zab.protocol.effects import FetchSnapshot
 from zab.server import snapshot_transfer as module
 from zab.server.snapshot_transfer import Fetcher, TransferServer
 from zab.testing.ports import free_ports

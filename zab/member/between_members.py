@@ -25,11 +25,12 @@ from zab.member.requests.serving import Serving
 from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
 from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK, Link, Route, ServerId
 
-M = TypeVar("M", bound=ev.MessageForMember)
+M = TypeVar("M", bound=fx.MessageForMember)
 W = TypeVar("W", Link, Route)
 """From where it came."""
 
@@ -46,7 +47,7 @@ class MemberMessages:
     def __init__(
         self,
         driver: PeerDriver,
-        outbox: Outbox[ev.Send | ev.CloseLink],
+        outbox: Outbox[fx.Send | fx.CloseLink],
         processor: Processor,
         questions: Questions,
         serving: Serving,
@@ -65,7 +66,7 @@ class MemberMessages:
         self._applier = applier
         self._trees = trees
         self._relay = Relay(driver.peer, outbox, applier.digests, processor.sessions)
-        self.early: list[ev.MemberMessage] = []
+        self.early: list[fx.MemberMessage] = []
         """What learners said before this leader had caught up."""
         self._on_message = dict(
             (
@@ -88,13 +89,13 @@ class MemberMessages:
             )
         )
         """What is answered also while clients are not served."""
-        assert self._on_message.keys() | self._on_check.keys() == set(get_args(ev.MessageForMember))
+        assert self._on_message.keys() | self._on_check.keys() == set(get_args(fx.MessageForMember))
 
     def drop_role(self) -> None:
         """What was said to this leader ends with its role (G2 former roles)."""
         self.early.clear()
 
-    def take(self, effect: ev.MemberMessage) -> None:
+    def take(self, effect: fx.MemberMessage) -> None:
         """A message of the leader or of a learner, for this member."""
         on_check = self._on_check.get(type(effect.message))
         if on_check is not None:
@@ -123,7 +124,7 @@ class MemberMessages:
         elif link in self._peer.learners:
             self._outbox.send(link, message)
 
-    def answer_ping(self, effect: ev.AnswerPing) -> None:
+    def answer_ping(self, effect: fx.AnswerPing) -> None:
         """The leader, or a master, hears that this learner is there, and of which sessions it heard."""
         if self._applier.is_between_states and self._serving.is_on:
             self._sessions.touch_all(self._clock.now)
@@ -143,7 +144,7 @@ class MemberMessages:
         digest = self._applier.digests.at(applied)
         self._outbox.send(link, msg.Ping(applied, applied, digest, touched, self._peer.is_low))
 
-    def sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
+    def sync_confirmed(self, effect: fx.SyncConfirmed) -> None:
         """A quorum has confirmed the leader: the questions of that round have their answers."""
         confirmed = self._questions.confirmed(effect.token)
         for route, tag in confirmed.syncs:
@@ -168,7 +169,7 @@ class MemberMessages:
         if behind != NO_LINK:
             self._driver.tell(ev.ObserverRefused(route, reason))
             return
-        self._outbox.want(ev.CloseLink(link, reason))
+        self._outbox.want(fx.CloseLink(link, reason))
         self._driver.tell(ev.QuorumLinkDown(link))
 
     # ----------------------------------------------------------------------------------------------------- the leader

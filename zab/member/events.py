@@ -34,10 +34,8 @@ from zab.member.storage.events import (
 )
 from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree, TreeRebuilt
 from zab.member.words.events import LookAround, LookedAround
-from zab.protocol.events import (
-    Effect,
-    Event,
-)
+from zab.protocol.effects import Effect
+from zab.protocol.events import Event
 from zab.service.spans import Span
 
 # ------------------------------------------------------------------------------------------------------------- inputs

@@ -93,6 +93,7 @@ from zab.member.turn_end import TurnEnd
 from zab.member.words.events import LookedAround
 from zab.member.words.figures import MemberView
 from zab.member.words.four_letter import FourLetterWords
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
@@ -103,7 +104,7 @@ from zab.protocol.states import BROADCAST, LEADING, LOOKING
 from zab.quorum.ids import Link, ServerId
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
-E = TypeVar("E", bound=Input | ev.Effect)
+E = TypeVar("E", bound=Input | fx.Effect)
 
 
 def _on(kind: type[E], take: Callable[[E], None]) -> tuple[type[object], Callable[[Any], None]]:
@@ -324,14 +325,14 @@ class Member:
 
     # ---------------------------------------------------------------------------------------------- effects of the peer
 
-    def _on_deliver(self, effect: ev.Deliver) -> None:
+    def _on_deliver(self, effect: fx.Deliver) -> None:
         self.applier.committed.extend(effect.batches)
         if self.applier.is_held:
             self.trees.repair.keep_waiting(effect.batches)
         for batch in effect.batches:
             self.metrics.commit_count += batch.count
 
-    def _on_role_changed(self, effect: ev.RoleChanged) -> None:
+    def _on_role_changed(self, effect: fx.RoleChanged) -> None:
         self._outbox.want(effect)
         self._driver.role_changed()
         if effect.state == LOOKING:
@@ -347,11 +348,11 @@ class Member:
             self.service.stop(Closing.FLUSHED)
         self.trees.role_changed(serving=effect.serving)
 
-    def _on_reset_log(self, effect: ev.ResetLog) -> None:
+    def _on_reset_log(self, effect: fx.ResetLog) -> None:
         self._outbox.want(effect)
         self._install(DataTree())
 
-    def _on_learner_dropped(self, effect: ev.LearnerDropped) -> None:
+    def _on_learner_dropped(self, effect: fx.LearnerDropped) -> None:
         self._dropped.add(effect.link)
 
     def _hear_the_dropped(self, inputs: Sequence[Input]) -> None:
@@ -364,7 +365,7 @@ class Member:
                 self.sessions.learner_touched(message.touched, self.clock.now)
         self._dropped.clear()
 
-    def _on_memberships_changed(self, effect: ev.MembershipsChanged) -> None:
+    def _on_memberships_changed(self, effect: fx.MembershipsChanged) -> None:
         self._outbox.want(effect)
         self.limits.share(len(self.peer.quorum.voters))
         self.trees.check.quorum_changed(self.peer.quorum)
@@ -478,16 +479,16 @@ class Member:
         """Effects of the peer that this member carries out, or looks at before it passes them on."""
         handlers = dict(
             (
-                _on(ev.Deliver, self._on_deliver),
-                _on(ev.RoleChanged, self._on_role_changed),
-                _on(ev.ResetLog, self._on_reset_log),
-                _on(ev.AnswerPing, self.messages.answer_ping),
-                _on(ev.LearnerDropped, self._on_learner_dropped),
-                _on(ev.SyncConfirmed, self.messages.sync_confirmed),
-                _on(ev.MembershipsChanged, self._on_memberships_changed),
-                _on(ev.MemberMessage, self.messages.take),
-                _on(ev.Halt, lambda effect: self.service.halt(effect.reason)),
+                _on(fx.Deliver, self._on_deliver),
+                _on(fx.RoleChanged, self._on_role_changed),
+                _on(fx.ResetLog, self._on_reset_log),
+                _on(fx.AnswerPing, self.messages.answer_ping),
+                _on(fx.LearnerDropped, self._on_learner_dropped),
+                _on(fx.SyncConfirmed, self.messages.sync_confirmed),
+                _on(fx.MembershipsChanged, self._on_memberships_changed),
+                _on(fx.MemberMessage, self.messages.take),
+                _on(fx.Halt, lambda effect: self.service.halt(effect.reason)),
             )
         )
-        assert handlers.keys() <= set(get_args(ev.Effect))
+        assert handlers.keys() <= set(get_args(fx.Effect))
         return handlers

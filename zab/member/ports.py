@@ -27,7 +27,7 @@ from zab.member.storage.events import (
     Waits,
 )
 from zab.member.trees.events import KeepSnapshot, RebuildTree
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.message import Message
 from zab.quorum.ids import Link, ServerId
 from zab.service.spans import Span
@@ -95,7 +95,7 @@ class Links(Protocol):
 class Election(Protocol):
     """The election links."""
 
-    def send(self, effect: ev.SendNotification) -> None:
+    def send(self, effect: fx.SendNotification) -> None:
         """Send a vote, and the configurations before it; it takes the place of one to that server that still waits."""
         ...
 
@@ -103,7 +103,7 @@ class Election(Protocol):
 class Addresses(Protocol):
     """Where the servers of the ensemble are."""
 
-    def changed(self, effect: ev.MembershipsChanged) -> None:
+    def changed(self, effect: fx.MembershipsChanged) -> None:
         """Others belong to it than before: reach them."""
         ...
 
@@ -160,11 +160,11 @@ class Tasks(Protocol):
         it, the links report. What is fetched from this server comes through the same port."""
         ...
 
-    def read_log(self, effect: ev.ReadLog) -> None: ...
+    def read_log(self, effect: fx.ReadLog) -> None: ...
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None: ...
 
-    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         """Answered by `SnapshotOffered` or `NothingToOffer`."""
         ...
 
@@ -172,7 +172,7 @@ class Tasks(Protocol):
         """Answered by `SnapshotChosen`."""
         ...
 
-    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+    def fetch(self, effect: fx.FetchSnapshot | FetchTree) -> None:
         """Answered by `SnapshotFetched` or `FetchFailed`, unless it is stopped before. One at a time."""
         ...
 
@@ -213,7 +213,7 @@ class Operator(Protocol):
         """Something that the operator has to know."""
         ...
 
-    def role_changed(self, effect: ev.RoleChanged) -> None: ...
+    def role_changed(self, effect: fx.RoleChanged) -> None: ...
 
     def stop(self, reason: str) -> None:
         """This member must not go on: the process ends."""

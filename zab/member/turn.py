@@ -73,6 +73,7 @@ from zab.member.storage.events import (
 )
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.words.events import LookAround
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.states import AMPLE, LOW
 from zab.quorum.ids import Link
@@ -146,9 +147,9 @@ class Turn:
         self._tracing = ports.tracing
         self._addresses = ports.addresses
         self._to_store: list[StorageEffect] = []
-        self._reads: list[ev.ReadLog] = []
+        self._reads: list[fx.ReadLog] = []
         """Log reads that wait for room on their link."""
-        self._fetching: ev.FetchSnapshot | FetchTree | None = None
+        self._fetching: fx.FetchSnapshot | FetchTree | None = None
         self.offered: dict[Link, Zxid | None] = {}
         """Snapshots that learners may be fetching or installing: link to zxid, None while it is being chosen. Retention
         spares them, and the log after them."""
@@ -178,9 +179,9 @@ class Turn:
         member = self.member
         for effect in member.step(now, self._wall_ns() // 1_000_000, inputs):
             kind = type(effect)
-            if kind is ev.Send:
+            if kind is fx.Send:
                 links.send(effect.links, effect.message)  # type: ignore[union-attr]
-            elif kind is ev.MarkMoved:
+            elif kind is fx.MarkMoved:
                 self._storage.mark_moved(effect.zxid)  # type: ignore[union-attr, arg-type]
             else:
                 _CARRY_OUT[kind](self, effect)
@@ -275,40 +276,40 @@ class Turn:
         # A storage effect that came meanwhile has taken its place.
         if self._fetching is answer.fetch:
             self._fetching = None
-            if isinstance(answer.fetch, ev.FetchSnapshot):
+            if isinstance(answer.fetch, fx.FetchSnapshot):
                 self._to_store.append(InstallSnapshot(answer.fetch))
 
     def _on_fetch_failed(self, answer: FetchFailed) -> None:
         if self._fetching is answer.fetch:
             self._fetching = None
-            if isinstance(answer.fetch, ev.FetchSnapshot):
+            if isinstance(answer.fetch, fx.FetchSnapshot):
                 self._give_up_fetch(answer.fetch, answer.reason)
 
     def _on_snapshot_unusable(self, answer: SnapshotUnusable) -> None:
         self._give_up_fetch(answer.fetch, answer.reason)
 
-    def _give_up_fetch(self, fetch: ev.FetchSnapshot, reason: str) -> None:
+    def _give_up_fetch(self, fetch: fx.FetchSnapshot, reason: str) -> None:
         self._operator.error("snapshot cannot be fetched -> leave this leader", sid=fetch.sid, reason=reason)
         self._links.break_off_dialled(fetch.sid, "its snapshot cannot be fetched")
 
     # ---------------------------------------------------------------------------------------------------------- effects
 
-    def _send_notification(self, effect: ev.SendNotification) -> None:
+    def _send_notification(self, effect: fx.SendNotification) -> None:
         if self._election is not None:
             self._election.send(effect)
 
-    def _memberships_changed(self, effect: ev.MembershipsChanged) -> None:
+    def _memberships_changed(self, effect: fx.MembershipsChanged) -> None:
         if self._addresses is not None:
             self._addresses.changed(effect)
 
-    def _connect_quorum(self, effect: ev.ConnectQuorum) -> None:
+    def _connect_quorum(self, effect: fx.ConnectQuorum) -> None:
         self._tasks.dial(effect.sid, as_observer=effect.as_observer)
 
-    def _close_link(self, effect: ev.CloseLink) -> None:
+    def _close_link(self, effect: fx.CloseLink) -> None:
         self._links.close(effect.link, effect.reason)
 
     def _store(self, effect: StorageEffect) -> None:
-        if isinstance(self._fetching, ev.FetchSnapshot):
+        if isinstance(self._fetching, fx.FetchSnapshot):
             self._fetching = None
             self._tasks.stop_fetching()
         self._to_store.append(effect)
@@ -316,13 +317,13 @@ class Turn:
     def _look_at_space(self, effect: LookAtSpace) -> None:
         self._to_store.append(effect)
 
-    def _fetch_snapshot(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+    def _fetch_snapshot(self, effect: fx.FetchSnapshot | FetchTree) -> None:
         if self._fetching is not None:
             self._tasks.stop_fetching()
         self._fetching = effect
         self._tasks.fetch(effect)
 
-    def _read_log(self, effect: ev.ReadLog) -> None:
+    def _read_log(self, effect: fx.ReadLog) -> None:
         self._reads.append(effect)
 
     def _start_reads(self) -> None:
@@ -334,11 +335,11 @@ class Turn:
             else:
                 self._tasks.read_log(effect)
 
-    def _offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def _offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         self.offered[effect.link] = None
         self._tasks.offer_snapshot(effect)
 
-    def _release_snapshot(self, effect: ev.ReleaseSnapshot) -> None:
+    def _release_snapshot(self, effect: fx.ReleaseSnapshot) -> None:
         self.offered.pop(effect.link, None)
 
     def _read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
@@ -368,16 +369,16 @@ class Turn:
         if self._tracing is not None:
             self._tracing.export(effect.spans)
 
-    def _halt(self, effect: ev.Halt) -> None:
+    def _halt(self, effect: fx.Halt) -> None:
         self._operator.stop(f"this member must not go on: {effect.reason}")
 
-    def _trace(self, effect: ev.Trace) -> None:
+    def _trace(self, effect: fx.Trace) -> None:
         self._operator.trace(effect.text)
 
     def _warn(self, effect: Warn) -> None:
         self._operator.warn(effect.text)
 
-    def _role_changed(self, effect: ev.RoleChanged) -> None:
+    def _role_changed(self, effect: fx.RoleChanged) -> None:
         self._operator.role_changed(effect)
 
 
@@ -390,24 +391,24 @@ def _on(kind: type[E], take: Callable[[Turn, E], None]) -> tuple[type[object], C
 
 _CARRY_OUT = dict(
     (
-        _on(ev.SendNotification, Turn._send_notification),
-        _on(ev.MembershipsChanged, Turn._memberships_changed),
-        _on(ev.ConnectQuorum, Turn._connect_quorum),
-        _on(ev.CloseLink, Turn._close_link),
-        _on(ev.AppendBatches, Turn._store),
-        _on(ev.TruncateLog, Turn._store),
-        _on(ev.ResetLog, Turn._store),
-        _on(ev.SaveEpochs, Turn._store),
-        _on(ev.SaveMember, Turn._store),
-        _on(ev.SaveSessionKeys, Turn._store),
-        _on(ev.DrainLog, Turn._store),
-        _on(ev.FetchSnapshot, Turn._fetch_snapshot),
-        _on(ev.ReadLog, Turn._read_log),
-        _on(ev.OfferSnapshot, Turn._offer_snapshot),
-        _on(ev.ReleaseSnapshot, Turn._release_snapshot),
-        _on(ev.Halt, Turn._halt),
-        _on(ev.Trace, Turn._trace),
-        _on(ev.RoleChanged, Turn._role_changed),
+        _on(fx.SendNotification, Turn._send_notification),
+        _on(fx.MembershipsChanged, Turn._memberships_changed),
+        _on(fx.ConnectQuorum, Turn._connect_quorum),
+        _on(fx.CloseLink, Turn._close_link),
+        _on(fx.AppendBatches, Turn._store),
+        _on(fx.TruncateLog, Turn._store),
+        _on(fx.ResetLog, Turn._store),
+        _on(fx.SaveEpochs, Turn._store),
+        _on(fx.SaveMember, Turn._store),
+        _on(fx.SaveSessionKeys, Turn._store),
+        _on(fx.DrainLog, Turn._store),
+        _on(fx.FetchSnapshot, Turn._fetch_snapshot),
+        _on(fx.ReadLog, Turn._read_log),
+        _on(fx.OfferSnapshot, Turn._offer_snapshot),
+        _on(fx.ReleaseSnapshot, Turn._release_snapshot),
+        _on(fx.Halt, Turn._halt),
+        _on(fx.Trace, Turn._trace),
+        _on(fx.RoleChanged, Turn._role_changed),
         _on(LookAtSpace, Turn._look_at_space),
         _on(TakeSnapshot, Turn._take_snapshot),
         _on(RebuildTree, Turn._rebuild_tree),
@@ -423,7 +424,7 @@ _CARRY_OUT = dict(
     )
 )
 
-_AT_ONCE: Final = frozenset({ev.Send, ev.MarkMoved})
+_AT_ONCE: Final = frozenset({fx.Send, fx.MarkMoved})
 """What `take` carries out itself: there are some in each turn."""
 
 _ON_ANSWER = dict(

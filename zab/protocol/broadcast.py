@@ -19,6 +19,7 @@ Not here: how a learner handles a PROPOSAL, in this phase as in synchronization 
 from datatree.log import batch as codec
 from datatree.log.batch import Batch
 from datatree.log.zxid import COUNTER_BITS, COUNTER_MAX, Zxid, make_zxid
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol import renewal
@@ -77,7 +78,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
     peer.history.append(batch)
     leading.outstanding.append((batch.zxid, len(batch.raw)))
     leading.outstanding_bytes += len(batch.raw)
-    peer.effects.append(ev.AppendBatches(peer.generation, [batch]))
+    peer.effects.append(fx.AppendBatches(peer.generation, [batch]))
     links = []
     for handler in leading.handlers.values():
         if handler.stage >= NEWLEADER_SENT:
@@ -85,7 +86,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
             handler.cursor = batch.zxid
             links.append(handler.link)
     if links:
-        peer.effects.append(ev.Send(tuple(links), msg.Proposal([batch.raw])))
+        peer.effects.append(fx.Send(tuple(links), msg.Proposal([batch.raw])))
     if batch.zxid & COUNTER_MAX >= peer.settings.counter_limit:
         renewal.leader_want_renewal(peer, now, leading, leading.epoch)
 
@@ -123,7 +124,7 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         peer.set_committed(mark)
         links = tuple([h.link for h in leading.handlers.values() if h.stage >= UP_TO_DATE])
         if links:
-            peer.effects.append(ev.Send(links, msg.Commit(mark)))
+            peer.effects.append(fx.Send(links, msg.Commit(mark)))
         peer.deliver()
     if leading.lag.behind or peer.durable < mark:
         leading.lag.see(now, mark, peer.durable)
@@ -138,18 +139,18 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def leader_pass_on(
-    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: ev.MessageForMember
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: fx.MessageForMember
 ) -> None:
     """Pass a learner's request to the member."""
     if not handler.served:
         raise ProtocolError(f"{type(message).__name__} before UPTODATE")
-    peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+    peer.emit(fx.MemberMessage(handler.link, handler.sid, message))
 
 
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
-def learner_ack_of(following: Following, batch: Batch) -> ev.Send | None:
+def learner_ack_of(following: Following, batch: Batch) -> fx.Send | None:
     """The ACK of this batch and of all before it. The log thread sends it once the batch is durable, without waiting
     for a turn. None before ACK-LD (ZOOKEEPER-4685)."""
     if not following.synchronized:
@@ -157,7 +158,7 @@ def learner_ack_of(following: Following, batch: Batch) -> ev.Send | None:
     assert following.link is not None
     assert following.epoch is not None
     following.acked = batch.zxid
-    return ev.Send((following.link,), msg.Ack(following.epoch, batch.zxid))
+    return fx.Send((following.link,), msg.Ack(following.epoch, batch.zxid))
 
 
 def learner_ack(peer: PeerState, following: Following) -> None:
@@ -167,7 +168,7 @@ def learner_ack(peer: PeerState, following: Following) -> None:
     assert following.link is not None
     assert following.epoch is not None
     following.acked = peer.durable
-    peer.effects.append(ev.Send((following.link,), msg.Ack(following.epoch, peer.durable)))
+    peer.effects.append(fx.Send((following.link,), msg.Ack(following.epoch, peer.durable)))
 
 
 def learner_on_commit(peer: PeerState, now: int, following: Following, message: msg.Commit) -> None:
@@ -191,9 +192,9 @@ def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:
     peer.awaits_durable = peer.phase is not BROADCAST or not is_acknowledged or peer.durable < peer.committed
 
 
-def learner_pass_on(peer: PeerState, now: int, following: Following, message: ev.MessageForMember) -> None:
+def learner_pass_on(peer: PeerState, now: int, following: Following, message: fx.MessageForMember) -> None:
     """Pass the leader's answer to the member."""
     if not following.up_to_date:
         raise ProtocolError(f"{type(message).__name__} before UPTODATE")
     assert following.link is not None
-    peer.emit(ev.MemberMessage(following.link, following.source, message))
+    peer.emit(fx.MemberMessage(following.link, following.source, message))

@@ -13,7 +13,7 @@ Variables: `leading.confirm_round`, `leading.questions`, `leading.attaching`, ea
 `counts_after_round`. Invariant: a question is answered by a round that began after it was asked.
 """
 
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import SYNCHRONIZED, Following, Leading, LearnerHandler, Question
@@ -33,7 +33,7 @@ def leader_confirm(peer: PeerState, leading: Leading) -> int:
     leading.confirm_round += 1
     links = tuple(h.link for h in leading.handlers.values() if h.served or h.stage >= SYNCHRONIZED)
     if links:
-        peer.emit(ev.Send(links, msg.Confirm(leading.confirm_round)))
+        peer.emit(fx.Send(links, msg.Confirm(leading.confirm_round)))
     return leading.confirm_round
 
 
@@ -63,7 +63,7 @@ def leader_answer_questions(peer: PeerState, leading: Leading) -> None:
             peer.send(route[0], msg.Attached(route[1]))
     while leading.questions and is_confirmed(peer, leading, leading.questions[0].round):
         question = leading.questions.pop(0)
-        peer.emit(ev.SyncConfirmed(question.token, question.last))
+        peer.emit(fx.SyncConfirmed(question.token, question.last))
 
 
 def learner_on_confirm(peer: PeerState, now: int, following: Following, message: msg.Confirm) -> None:

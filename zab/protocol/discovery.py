@@ -18,7 +18,7 @@ then renews its epoch (`renewal`).
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.zxid import EPOCH_MAX, next_epoch
 from zab.protocol import disk_space, learner_synchronization, renewal, session_keys, source, synchronization
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.election import FINAL_WAIT_MS_MAX
 from zab.protocol.features import RECONFIGURATION
@@ -326,7 +326,7 @@ def learner_start(peer: PeerState, now: int, leader: ServerId, role: State) -> N
         if peer.awaits_observer(waiting[0]):
             peer.early[link] = waiting
         else:
-            peer.emit(ev.CloseLink(link, "not leading"))
+            peer.emit(fx.CloseLink(link, "not leading"))
     source.begin(peer, now, following)
 
 
@@ -334,7 +334,7 @@ def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId, features: int
     """ConnectAndFollowerSendCEPOCH."""
     following = peer.following
     if following is None or following.link is not None or following.source != sid:
-        peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
+        peer.emit(fx.CloseLink(link, "this server is not our leader any more"))
         return
     following.link, following.features = link, features
     following.redial_at = None

@@ -14,7 +14,7 @@ Limit: the heir has a tick to catch up. After that the leader continues, and say
 Not here: who may ask for it, and how.
 """
 
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.features import RECONFIGURATION
 from zab.protocol.peer_state import PeerState
@@ -83,7 +83,7 @@ def leader_try_to_hand_over(peer: PeerState, leading: Leading, heir: ServerId) -
     if handler is None or peer.phase is not BROADCAST or min(peer.committed, handler.acked) < peer.history.last[0]:
         return
     links = tuple(h.link for h in leading.at_least(UP_TO_DATE) if h.features & RECONFIGURATION)
-    peer.emit(ev.Send(links, msg.HandOver(heir)))
+    peer.emit(fx.Send(links, msg.HandOver(heir)))
     peer.makes_way = True
     peer.look(f"the lead is handed over to server {heir}")
 

@@ -13,7 +13,7 @@ promise of an epoch is not durable by then (C4 stalled disk). A leader whose log
 
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from zab.protocol import disk_space, handover, reconfiguration, session_keys, slow_disk, source
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import SYNCHRONIZED, SYNCING, Following, Leading, LearnerHandler, Supplying
@@ -65,7 +65,7 @@ def ping(peer: PeerState, handlers: list[LearnerHandler]) -> None:
     """Ping these learners."""
     if handlers:
         links = tuple([handler.link for handler in handlers])
-        peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], peer.is_short)))
+        peer.emit(fx.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], peer.is_short)))
 
 
 def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
@@ -107,7 +107,7 @@ def drop_silent(peer: PeerState, now: int, supplying: Supplying) -> Zxid:
 def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
     """The learner lives; the sessions and the digest that it reports are for the member."""
     if handler.served:
-        peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+        peer.emit(fx.MemberMessage(handler.link, handler.sid, message))
     disk_space.leader_on_ping(peer, leading, handler, message)
 
 
@@ -118,7 +118,7 @@ def learner_on_ping(peer: PeerState, now: int, following: Following, message: ms
     """Answer; and leave if this member's log, or its epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
     peer.is_short = message.is_low
-    peer.emit(ev.AnswerPing(following.link))
+    peer.emit(fx.AnswerPing(following.link))
     overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)
     if peer.durable < min(overdue, peer.history.last[0]):
         peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")

@@ -7,7 +7,7 @@ from datatree.log import batch as codec
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import Zxid, epoch_of, just_below, make_zxid
 from zab.protocol import broadcast, reconfiguration, session_keys
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, ProtocolError
@@ -85,7 +85,7 @@ def _cut(peer: PeerState, position: Position) -> None:
     peer.truncate(position)
     peer.durable = min(peer.durable, position[0])
     peer.generation += 1
-    peer.emit(ev.TruncateLog(peer.generation, *position, peer.conflict))
+    peer.emit(fx.TruncateLog(peer.generation, *position, peer.conflict))
     peer.conflict = False
 
 
@@ -110,7 +110,7 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
     peer.generation += 1
     position = (message.zxid, message.chain)
     keeps_record = _holds_all_acknowledged(peer, message.zxid)
-    peer.emit(ev.FetchSnapshot(peer.generation, following.source, *position, peer.lineage, peer.conflict, keeps_record))
+    peer.emit(fx.FetchSnapshot(peer.generation, following.source, *position, peer.lineage, peer.conflict, keeps_record))
 
 
 def _holds_all_acknowledged(peer: PeerState, zxid: Zxid) -> bool:
@@ -143,7 +143,7 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
     finally:
         # Include those before a batch that ends the link: the history has them, so they must get to the disk.
         if accepted:
-            peer.emit(ev.AppendBatches(peer.generation, accepted, broadcast.learner_ack_of(following, accepted[-1])))
+            peer.emit(fx.AppendBatches(peer.generation, accepted, broadcast.learner_ack_of(following, accepted[-1])))
     if accepted:
         # The mark in a batch was reached before the batch was made: what it covers is committed.
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
@@ -203,7 +203,7 @@ def learner_on_current_epoch_saved(peer: PeerState, following: Following) -> Non
     promise. An amnesiac writes it when the leader readmits it: otherwise it would count after its next start, although
     nobody has confirmed that leader."""
     if peer.needs_member_record() and (following.is_founder or not peer.amnesiac):
-        peer.emit(ev.SaveMember(peer.generation, peer.lineage))
+        peer.emit(fx.SaveMember(peer.generation, peer.lineage))
     else:
         learner_ack_newleader(peer, following)
 
@@ -229,7 +229,7 @@ def learner_on_readmit(peer: PeerState, now: int, following: Following, message:
         raise ProtocolError("READMIT out of place")
     following.readmitting = message.round
     if peer.needs_member_record():
-        peer.emit(ev.SaveMember(peer.generation, peer.lineage))
+        peer.emit(fx.SaveMember(peer.generation, peer.lineage))
     else:
         learner_readmitted(peer, following)  # it had only lost a part, as the leader knows
 

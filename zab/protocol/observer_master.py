@@ -40,6 +40,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, COUNTER_MAX, Zxid, epoch_of
 from zab.protocol import broadcast, heartbeat, session_keys, synchronization
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import OBSERVER_MASTERS
@@ -110,7 +111,7 @@ def _begin(peer: PeerState, now: int, following: Following) -> None:
 def _refuse_early(peer: PeerState) -> None:
     early, peer.early = peer.early, {}
     for link in early:
-        peer.emit(ev.CloseLink(link, "this server is no master of observers"))
+        peer.emit(fx.CloseLink(link, "this server is no master of observers"))
 
 
 def _end(peer: PeerState, following: Following, mastering: Mastering) -> None:
@@ -175,7 +176,7 @@ def learner_on_verdict(peer: PeerState, now: int, following: Following, message:
     broadcast.learner_pass_on(peer, now, following, message)
     links = tuple([h.link for h in _handlers(following) if h.served])
     if links:
-        peer.emit(ev.Send(links, message))
+        peer.emit(fx.Send(links, message))
 
 
 def learner_on_session_keys(peer: PeerState, now: int, following: Following, message: msg.SessionKeys) -> None:
@@ -183,7 +184,7 @@ def learner_on_session_keys(peer: PeerState, now: int, following: Following, mes
     session_keys.learner_on_session_keys(peer, now, following, message)
     links = tuple([h.link for h in _handlers(following) if h.stage >= NEWLEADER_SENT])
     if links:
-        peer.emit(ev.Send(links, message))
+        peer.emit(fx.Send(links, message))
 
 
 def _handlers(following: Following) -> list[LearnerHandler]:
@@ -200,7 +201,7 @@ def _handler(following: Following, link: Link) -> LearnerHandler | None:
 def on_link_up(peer: PeerState, now: int, mastering: Mastering, event: ev.QuorumLinkUp) -> None:
     """A server has dialled; a newer link from an observer replaces its older one."""
     if not peer.is_observer(event.sid):
-        peer.emit(ev.CloseLink(event.link, f"server {event.sid} is no observer, and this server does not lead"))
+        peer.emit(fx.CloseLink(event.link, f"server {event.sid} is no observer, and this server does not lead"))
         return
     older = mastering.handler_of(event.sid)
     if older is not None:
@@ -360,7 +361,7 @@ def _on_ping(
 ) -> None:
     """Touch its sessions along with those of this member, and compare its tree with this one's."""
     if handler.served:
-        peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+        peer.emit(fx.MemberMessage(handler.link, handler.sid, message))
     is_waiting = handler.stage == INFORMED
     if is_waiting and handler.is_low and not message.is_low:
         peer.drop_learner(mastering, handler, "its disk has room again: it may come back")
@@ -382,7 +383,7 @@ def _for_member(
     peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.TreeWanted
 ) -> None:
     _demand_served(handler, message)
-    peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+    peer.emit(fx.MemberMessage(handler.link, handler.sid, message))
 
 
 def _demand_served(handler: LearnerHandler, message: msg.Message) -> None:
@@ -442,10 +443,10 @@ def _send_batches(peer: PeerState, mastering: Mastering, handlers: list[LearnerH
     end = batches[-1].zxid
     assert end <= peer.committed, "no observer gets what is not committed"
     assert peer.leading is None
-    peer.emit(ev.Send(tuple([h.link for h in handlers]), msg.Proposal([batch.raw for batch in batches])))
+    peer.emit(fx.Send(tuple([h.link for h in handlers]), msg.Proposal([batch.raw for batch in batches])))
     serving = tuple([h.link for h in handlers if h.stage >= UP_TO_DATE])
     if serving:
-        peer.emit(ev.Send(serving, msg.Commit(end)))
+        peer.emit(fx.Send(serving, msg.Commit(end)))
     size = sum([len(batch.raw) for batch in batches])
     for handler in handlers:
         assert batches[0].zxid > handler.cursor

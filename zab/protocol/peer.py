@@ -45,6 +45,7 @@ from zab.protocol import (
     source,
     synchronization,
 )
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import tells_of_history
@@ -69,7 +70,7 @@ class Peer(PeerState):
 
     # ----------------------------------------------------------------------------------------------------- interface
 
-    def step(self, now: int, event: ev.Event) -> list[ev.Effect]:
+    def step(self, now: int, event: ev.Event) -> list[fx.Effect]:
         """Take one event at this time; return what the host has to do, in order."""
         if self.halted:
             return []
@@ -252,7 +253,7 @@ class Peer(PeerState):
         if not event.inbound:
             discovery.learner_on_link_up(self, event.link, event.sid, event.features)
         elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
-            self.emit(ev.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
+            self.emit(fx.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
             routes.leader_forget_routes(self, self.leading, event.sid)
             discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid, event.features)
@@ -261,10 +262,10 @@ class Peer(PeerState):
         elif self.state is LOOKING or self.awaits_observer(event.sid):
             for link in [link for link, (sid, _, _) in self.early.items() if sid == event.sid]:
                 del self.early[link]
-                self.emit(ev.CloseLink(link, "replaced by a newer link"))
+                self.emit(fx.CloseLink(link, "replaced by a newer link"))
             self.early[event.link] = (event.sid, event.features, None)
         else:
-            self.emit(ev.CloseLink(event.link, "not leading"))
+            self.emit(fx.CloseLink(event.link, "not leading"))
 
     def _on_quorum_link_down(self, now: int, event: ev.QuorumLinkDown) -> None:
         if self.early.pop(event.link, None) is not None:
@@ -451,7 +452,7 @@ class Peer(PeerState):
             disk_space.leader_weigh(self, self.leading)
         elif self.following is not None:
             if self.following.link is not None:
-                self.emit(ev.AnswerPing(self.following.link))
+                self.emit(fx.AnswerPing(self.following.link))
         elif not self.draining:
             self.election.start(now, self.standing())
 

@@ -16,7 +16,7 @@ from random import Random
 
 from datatree.log.batch import LINEAGE_BYTES, RECONFIG, Batch, Position
 from datatree.log.zxid import BEFORE_ALL, COUNTER_BITS, Epoch, Zxid
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.election import Election, Standing, Vote
 from zab.protocol.history import History, beginning
@@ -62,7 +62,7 @@ class PeerState:
     def __init__(self, settings: Settings, restored: Restored, rng: Random) -> None:
         self.settings = settings
         self.rng = rng
-        self.effects: list[ev.Effect] = []
+        self.effects: list[fx.Effect] = []
         self.state: State = LOOKING
         self.phase: Phase = ELECTION
         self.lineage = restored.lineage
@@ -240,23 +240,23 @@ class PeerState:
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 
-    def emit(self, effect: ev.Effect) -> None:
+    def emit(self, effect: fx.Effect) -> None:
         self.effects.append(effect)
 
     def trace(self, text: str) -> None:
-        self.effects.append(ev.Trace(text))
+        self.effects.append(fx.Trace(text))
 
     def send(self, link: Link, message: msg.Message) -> None:
-        self.effects.append(ev.Send((link,), message))
+        self.effects.append(fx.Send((link,), message))
 
     def _send_notification(self, sid: ServerId, notification: msg.Notification) -> None:
         lineage = b"" if self.amnesiac else self.lineage
-        self.emit(ev.SendNotification(sid, notification, *self.memberships.told(lineage)))
+        self.emit(fx.SendNotification(sid, notification, *self.memberships.told(lineage)))
 
     def halt(self, reason: str) -> None:
         """Stop for good: going on would break a promise, or destroy evidence."""
         self.halted = True
-        self.emit(ev.Halt(reason))
+        self.emit(fx.Halt(reason))
 
     # ------------------------------------------------------------------------------------------- history and promises
 
@@ -265,7 +265,7 @@ class PeerState:
         assert zxid >= self.committed, (zxid, self.committed)
         if zxid > self.committed:
             self.committed = zxid
-            self.effects.append(ev.MarkMoved(zxid))
+            self.effects.append(fx.MarkMoved(zxid))
             if self.memberships.outstanding is not None and self.memberships.committed(zxid):
                 self.use_memberships()
 
@@ -315,7 +315,7 @@ class PeerState:
 
     def tell_memberships(self) -> None:
         known = self.memberships
-        self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
+        self.emit(fx.MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
 
     def deliver(self) -> None:
         """Deliver what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
@@ -328,7 +328,7 @@ class PeerState:
             assert batches[0].first > self.delivered, (batches[0].first, self.delivered)
             self.delivered = batches[-1].zxid
             assert self.delivered <= limit, "a committed part of a batch"
-            self.effects.append(ev.Deliver(batches))
+            self.effects.append(fx.Deliver(batches))
             if history.size_bytes > history.bytes_max:
                 history.trim(self.delivered)
 
@@ -336,7 +336,7 @@ class PeerState:
         assert accepted >= self.accepted_epoch
         assert current >= self.current_epoch
         assert accepted >= current
-        self.emit(ev.SaveEpochs(self.generation, accepted, current))
+        self.emit(fx.SaveEpochs(self.generation, accepted, current))
 
     def take_lineage(self, lineage: bytes) -> None:
         """Join this lineage, and forget everything heard of another one."""
@@ -359,7 +359,7 @@ class PeerState:
         self.reset(beginning(lineage))
         self.durable = self.delivered = self.committed = BEFORE_ALL
         self.generation += 1
-        self.emit(ev.ResetLog(self.generation, lineage))
+        self.emit(fx.ResetLog(self.generation, lineage))
 
     # --------------------------------------------------------------------------------------------------- role changes
 
@@ -368,7 +368,7 @@ class PeerState:
         assert (state, phase) in TRANSITIONS[self.state, self.phase], (self.state, self.phase, state, phase)
         self.state, self.phase = state, phase
         self.awaits_durable = True
-        self.emit(ev.RoleChanged(state, phase, self.leader, self.serving))
+        self.emit(fx.RoleChanged(state, phase, self.leader, self.serving))
 
     def look(self, reason: str) -> None:
         """Leave the role, for this reason, and elect."""
@@ -378,9 +378,9 @@ class PeerState:
         self.insists = self.is_short = False
         for handler in self.supplying.handlers.values() if self.supplying is not None else ():
             self.release_snapshot(handler)
-            self.emit(ev.CloseLink(handler.link, reason))
+            self.emit(fx.CloseLink(handler.link, reason))
         if self.following is not None and self.following.link is not None:
-            self.emit(ev.CloseLink(self.following.link, reason))
+            self.emit(fx.CloseLink(self.following.link, reason))
         self.leading = self.following = None
         self.memberships.outstanding_at.clear()
         self.election.candidates = self._candidates()
@@ -388,7 +388,7 @@ class PeerState:
             self.become(LOOKING, ELECTION)
         self.election.suspend()
         self.draining = True
-        self.emit(ev.DrainLog(self.generation))
+        self.emit(fx.DrainLog(self.generation))
 
     def hear_of_history(self, now: int, sid: ServerId, *, tells: bool) -> bool:
         """A server reports, if `tells`, that it has a history or knows of one. Then the ensemble has lived: a member
@@ -453,18 +453,18 @@ class PeerState:
             assert self.following.link is not None
             self.send(self.following.link, msg.Detach(handler.link))
         if handler.served:
-            self.emit(ev.LearnerDropped(handler.link))
+            self.emit(fx.LearnerDropped(handler.link))
         self.release_snapshot(handler)
         if close:
             self.send(handler.link, msg.Refused(reason[:REASON_CHARACTERS_MAX]))
-            self.emit(ev.CloseLink(handler.link, reason))
+            self.emit(fx.CloseLink(handler.link, reason))
 
     def release_snapshot(self, handler: LearnerHandler) -> None:
         """The learner no longer needs files of this member: it has all that they contain for it, or its link is
         gone."""
         if handler.offered:
             handler.offered = False
-            self.emit(ev.ReleaseSnapshot(handler.link))
+            self.emit(fx.ReleaseSnapshot(handler.link))
 
     # ----------------------------------------------------------------------------------------------------- invariants
 

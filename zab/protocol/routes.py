@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from zab.protocol import confirmation
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Attaching, Leading, LearnerHandler, ProtocolError
@@ -48,7 +48,7 @@ def leader_on_relayed(
     """Take what an observer sends through its master. On any route but its newest, it is ignored."""
     sid = leading.attached.get((handler.link, message.link))
     if sid is not None:
-        peer.emit(ev.MemberMessage(handler.link, sid, opened(message, _TO_LEADER), message.link))
+        peer.emit(fx.MemberMessage(handler.link, sid, opened(message, _TO_LEADER), message.link))
 
 
 def leader_forget_routes(peer: PeerState, leading: Leading, sid: ServerId) -> None:

@@ -19,7 +19,7 @@ Not here: passwords (`session.identity`), files (`datatree.log.session_keys`), a
 from __future__ import annotations
 
 from datatree.log.session_keys import KEY_BYTES, NamedKey, lineage_key
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import NEWLEADER_SENT, Following, Leading, LearnerHandler
@@ -70,7 +70,7 @@ def leader_on_tick(peer: PeerState, now: int, leading: Leading) -> None:
 
 def _tell(peer: PeerState, handlers: list[LearnerHandler]) -> None:
     message = msg.SessionKeys([[key.name, key.key] for key in peer.session_keys])
-    peer.emit(ev.Send(tuple(handler.link for handler in handlers), message))
+    peer.emit(fx.Send(tuple(handler.link for handler in handlers), message))
 
 
 # -------------------------------------------------------------------------------------------------------- the learner
@@ -107,4 +107,4 @@ def _use(peer: PeerState, key: NamedKey) -> None:
 
 def _take(peer: PeerState, keys: list[NamedKey]) -> None:
     peer.session_keys = keys
-    peer.emit(ev.SaveSessionKeys(peer.lineage, keys))
+    peer.emit(fx.SaveSessionKeys(peer.lineage, keys))

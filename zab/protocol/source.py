@@ -15,7 +15,7 @@ elects before it turns to another one.
 Not here: what it then sends (`discovery`).
 """
 
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following
 from zab.protocol.states import OBSERVING
@@ -50,7 +50,7 @@ def dial(peer: PeerState, following: Following) -> None:
     """Dial the source."""
     assert following.link is None
     assert following.source != peer.settings.sid
-    peer.emit(ev.ConnectQuorum(following.source, as_observer=following.source != following.leader))
+    peer.emit(fx.ConnectQuorum(following.source, as_observer=following.source != following.leader))
 
 
 def try_next(peer: PeerState, now: int, following: Following) -> bool:
@@ -59,7 +59,7 @@ def try_next(peer: PeerState, now: int, following: Following) -> bool:
     if following.source == following.leader or following.epoch is not None:
         return False
     if following.link is not None:
-        peer.emit(ev.CloseLink(following.link, "another master is tried"))
+        peer.emit(fx.CloseLink(following.link, "another master is tried"))
         following.link = None
     assert not following.up_to_date, "it has promised nothing"
     peer.trace(f"server {following.source} is no master for this observer -> try the next one, or the leader")

@@ -30,7 +30,7 @@ zxid alone.
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import COUNTER_MAX, Zxid, epoch_of, just_below
 from zab.protocol import broadcast, confirmation, disk_space, renewal, session_keys
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import (
@@ -56,7 +56,7 @@ def leader_start(peer: PeerState, now: int, leading: Leading) -> None:
     peer.become(LEADING, SYNCHRONIZATION)
     if peer.needs_member_record():
         assert leading.first_start or not peer.amnesiac
-        peer.emit(ev.SaveMember(peer.generation, peer.lineage))
+        peer.emit(fx.SaveMember(peer.generation, peer.lineage))
     for handler in list(leading.handlers.values()):
         if handler.stage == EPOCH_ACCEPTED:
             leader_sync_learner(peer, leading, handler)
@@ -127,7 +127,7 @@ def _offer_snapshot(peer: PeerState, supplying: Supplying, handler: LearnerHandl
     else:
         handler.offered = True
         # Above what it has, and may have acknowledged: a snapshot never takes a learner back.
-        peer.emit(ev.OfferSnapshot(handler.link, handler.position[0]))
+        peer.emit(fx.OfferSnapshot(handler.link, handler.position[0]))
 
 
 def leader_on_snapshot_offered(
@@ -170,7 +170,7 @@ def leader_on_installed(
 def read_log(peer: PeerState, handler: LearnerHandler, zxid: Zxid) -> None:
     assert not handler.reading
     handler.reading = True
-    peer.emit(ev.ReadLog(handler.link, zxid, PROPOSAL_BYTES_MAX))
+    peer.emit(fx.ReadLog(handler.link, zxid, PROPOSAL_BYTES_MAX))
 
 
 def _stream(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:

@@ -27,7 +27,7 @@ from zab.host.process.refusal import refusal
 from zab.host.process.run_service import USAGE_ERROR, Supervised, run_service
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError
-from zab.protocol.events import RoleChanged
+from zab.protocol.effects import RoleChanged
 from zab.protocol.states import STATE_NAMES
 from zab.server.config_file import load
 from zab.server.server import serve

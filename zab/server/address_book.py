@@ -26,7 +26,7 @@ from zab.configuration.dynamic import Ensemble, MemberAddress, ServerLine
 from zab.configuration.reconfiguration import ensemble_of
 from zab.host.loop.dial import Address, address_of
 from zab.member.settings.config import Config
-from zab.protocol.events import MembershipsChanged
+from zab.protocol.effects import MembershipsChanged
 from zab.protocol.membership import Membership
 from zab.quorum.ids import ServerId
 

@@ -54,7 +54,8 @@ from zab.member.membership.election_connections import (
 )
 from zab.member.membership.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.membership.greeting import AT_ELECTION_PORT, Purpose, life_of
-from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
+from zab.protocol.effects import SendNotification
+from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.protocol.features import RECONFIGURATION
 from zab.protocol.message import Config, encode
 from zab.quorum.ids import ServerId

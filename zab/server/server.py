@@ -76,7 +76,8 @@ from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.turn import Turn
 from zab.member.wire_protocols import QUORUM_PROTOCOL, client_protocol
-from zab.protocol.events import MembershipsChanged, RoleChanged, SecretNamed
+from zab.protocol.effects import MembershipsChanged, RoleChanged
+from zab.protocol.events import SecretNamed
 from zab.protocol.session_keys import ALONE
 from zab.quorum.ids import Link
 from zab.server.address_book import AddressBook

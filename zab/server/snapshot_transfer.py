@@ -40,7 +40,7 @@ from zab.member.storage.snapshot_request import (
     refused,
     size_of,
 )
-from zab.protocol.events import FetchSnapshot
+from zab.protocol.effects import FetchSnapshot
 from zab.server.being_read import BeingRead
 from zab.wire.frames import FrameError
 from zab.wire.handshake import Agreed

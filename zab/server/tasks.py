@@ -41,7 +41,7 @@ from zab.member.storage.snapshot_fetch import FetchError
 from zab.member.storage.storage import Storage
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.words.events import LookedAround
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.message import Message
 from zab.protocol.states import STATE_NAMES
 from zab.quorum.ids import Link, ServerId
@@ -115,13 +115,13 @@ class Tasks:
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
-    def read_log(self, effect: ev.ReadLog) -> None:
+    def read_log(self, effect: fx.ReadLog) -> None:
         self.spawn(self._answer, self.storage.read_log, effect)
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         self.spawn(self._answer, self.storage.read_for_changes, effect)
 
-    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         self.spawn(self._answer, self.storage.offer_snapshot, effect)
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
@@ -148,7 +148,7 @@ class Tasks:
     def keep_snapshot(self, effect: KeepSnapshot) -> None:
         self.snapshotter.keep(effect)
 
-    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+    def fetch(self, effect: fx.FetchSnapshot | FetchTree) -> None:
         assert self._fetching is None
         self._fetching = trio.CancelScope()
         self.spawn(self._fetch, effect, self._fetching)
@@ -158,7 +158,7 @@ class Tasks:
             self._fetching.cancel()
             self._fetching = None
 
-    async def _fetch(self, effect: ev.FetchSnapshot | FetchTree, scope: trio.CancelScope) -> None:
+    async def _fetch(self, effect: fx.FetchSnapshot | FetchTree, scope: trio.CancelScope) -> None:
         address = self._address(effect.sid)
         journal.info("snapshot is fetched", sid=effect.sid, zxid=f"{effect.zxid:#x}")
         answer: Answer = SnapshotFetched(effect)
@@ -184,7 +184,7 @@ class Tasks:
 class JournalOperator:
     """See `zab.member.ports.Operator`."""
 
-    tell_role: Callable[[ev.RoleChanged], None]
+    tell_role: Callable[[fx.RoleChanged], None]
 
     def trace(self, text: str) -> None:
         journal.info(text)
@@ -195,7 +195,7 @@ class JournalOperator:
     def error(self, sentence: str, **pairs: object) -> None:
         journal.error(sentence, **pairs)
 
-    def role_changed(self, effect: ev.RoleChanged) -> None:
+    def role_changed(self, effect: fx.RoleChanged) -> None:
         state = STATE_NAMES[effect.state]
         journal.info("role", state=state, phase=effect.phase, leader=effect.leader, serving=effect.serving)
         self.tell_role(effect)

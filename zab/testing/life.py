@@ -22,7 +22,7 @@ import trio
 
 from zab.host.loop.dial import Dial
 from zab.member.settings.config import Config
-from zab.protocol.events import RoleChanged
+from zab.protocol.effects import RoleChanged
 from zab.server.server import Server, open_server
 from zab.testing.journals import Lines, whose
 

@@ -19,7 +19,7 @@ from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
 from tests.datatree.recovery.damaged_log import damaged
 from zab.host.storage.disk import RealDisk
 from zab.member.storage.storage import Storage
-from zab.protocol.events import ResetLog
+from zab.protocol.effects import ResetLog
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 BESIDE = "version-1.damaged"

@@ -8,7 +8,8 @@ import pytest
 
 from zab.host.loop.mailbox import Mailbox
 from zab.host.storage.log_thread import IDLE_SECONDS, LogThread
-from zab.protocol.events import AppendBatches, DrainLog, Durable, LogDrained
+from zab.protocol.effects import AppendBatches, DrainLog
+from zab.protocol.events import Durable, LogDrained
 
 PATIENCE_SECONDS = 60
 

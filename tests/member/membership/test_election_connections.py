@@ -19,7 +19,8 @@ from zab.member.membership.election_connections import (
     Tell,
     Wait,
 )
-from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, SendNotification
+from zab.protocol.effects import SendNotification
+from zab.protocol.events import ElectionLinkDown, ElectionLinkUp
 from zab.protocol.message import Notification
 from zab.protocol.states import LOOKING, NOTHING
 from zab.quorum.ids import ServerId

@@ -12,6 +12,7 @@ from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, Se
 from datatree.znode import STAT_LAYOUT, stat_of
 from tests.direct.members import Client, Ensemble
 from zab.member.requests.under_way import Write
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
@@ -361,7 +362,7 @@ def test_sync_before_a_write_is_done_when_the_write_is_committed_first() -> None
     ensemble.do(client, client.create(b"/a", b"0"))
     confirmed = leader.member.peer.step
 
-    def without_confirmations(now: int, event: ev.Event) -> list[ev.Effect]:
+    def without_confirmations(now: int, event: ev.Event) -> list[fx.Effect]:
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, msg.Confirmed):
             return []
         return confirmed(now, event)

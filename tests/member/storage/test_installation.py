@@ -17,7 +17,8 @@ from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synch
 from zab.member.storage import storage as module
 from zab.member.storage.events import InstallSnapshot
 from zab.member.storage.storage import Storage
-from zab.protocol.events import AppendBatches, FetchSnapshot, SnapshotInstalled
+from zab.protocol.effects import AppendBatches, FetchSnapshot
+from zab.protocol.events import SnapshotInstalled
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 BATCHES = 6

@@ -19,7 +19,7 @@ from zab.member.storage.snapshot_request import (
     refused,
     size_of,
 )
-from zab.protocol.events import FetchSnapshot
+from zab.protocol.effects import FetchSnapshot
 from zab.simulator.world.disk import FaultyDisk
 
 ZXID = (1 << 32) + 77

@@ -22,27 +22,29 @@ from zab.member.storage.events import (
     TreeInstalled,
 )
 from zab.member.storage.storage import InstallSnapshot, RollLog, SnapshotUnusable
-from zab.protocol.events import (
+from zab.protocol.effects import (
     AppendBatches,
     DrainLog,
-    Durable,
-    EpochsSaved,
     FetchSnapshot,
-    LogCut,
-    LogDrained,
-    LogRead,
-    MemberSaved,
-    NothingToOffer,
     OfferSnapshot,
     ReadLog,
     ResetLog,
     SaveEpochs,
     SaveMember,
     Send,
+    TruncateLog,
+)
+from zab.protocol.events import (
+    Durable,
+    EpochsSaved,
+    LogCut,
+    LogDrained,
+    LogRead,
+    MemberSaved,
+    NothingToOffer,
     SnapshotInstalled,
     SnapshotOffered,
     SnapshotWithdrawn,
-    TruncateLog,
 )
 from zab.protocol.message import Ack
 

@@ -9,7 +9,7 @@ from datatree.recovery.scrub import Scrub
 from tests.direct.members import Ensemble, Server
 from zab.member.storage.events import DamageFound, RepairRecords
 from zab.member.storage.records import Records
-from zab.protocol.events import ResetLog, SaveEpochs
+from zab.protocol.effects import ResetLog, SaveEpochs
 from zab.simulator.world.disk import FaultyDisk
 
 LINEAGE = bytes(range(16))

@@ -13,7 +13,7 @@ from zab.member.state.peer_driver import PeerDriver
 from zab.member.trees.tree_check import Comparison, Finding, TreeCheck
 from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import message as msg
-from zab.protocol.events import Send
+from zab.protocol.effects import Send
 from zab.protocol.states import FOLLOWING
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Majority

@@ -35,7 +35,7 @@ from zab.member.sessions.sessions import Sessions
 from zab.member.storage.events import StorageEffect
 from zab.member.storage.storage import Storage
 from zab.protocol import broadcast, learner_synchronization, synchronization
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.protocol.roles import Following, Leading, LearnerHandler
@@ -51,10 +51,10 @@ def acknowledge_before_durable(patch: Patch) -> None:
     """A learner acknowledges what it is about to write."""
     emit = Peer.emit
 
-    def eager(peer: Peer, effect: ev.Effect) -> None:
-        if isinstance(effect, ev.AppendBatches) and effect.then is not None:
+    def eager(peer: Peer, effect: fx.Effect) -> None:
+        if isinstance(effect, fx.AppendBatches) and effect.then is not None:
             emit(peer, effect.then)
-            effect = ev.AppendBatches(effect.generation, effect.batches)
+            effect = fx.AppendBatches(effect.generation, effect.batches)
         emit(peer, effect)
 
     patch.setattr(Peer, "emit", eager)
@@ -66,7 +66,7 @@ def acknowledge_in_front_of_the_write(patch: Patch) -> None:
 
     def hasty(storage: Storage, effects: Sequence[StorageEffect]) -> list[Answer]:
         for effect in effects:
-            if isinstance(effect, ev.AppendBatches) and effect.then is not None:
+            if isinstance(effect, fx.AppendBatches) and effect.then is not None:
                 for link in effect.then.links:
                     storage.send(link, effect.then.message)
         return perform(storage, effects)
@@ -103,7 +103,7 @@ def current_epoch_before_history(patch: Patch) -> None:
 
     def overtake(log_thread: LogThread[Any, Any], effect: Any) -> None:
         put(log_thread, effect)
-        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+        if isinstance(effect, fx.SaveEpochs) and effect.current == effect.accepted:
             log_thread._to_store.insert(0, log_thread._to_store.pop())
 
     patch.setattr(learner_synchronization, "learner_try_to_ack_newleader", early)
@@ -327,7 +327,7 @@ def replace_the_tree_under_clients(patch: Patch) -> None:
 
     def offer(peer: Peer, leading: Leading, handler: LearnerHandler) -> None:
         handler.offered = True
-        peer.emit(ev.OfferSnapshot(handler.link, handler.position[0]))
+        peer.emit(fx.OfferSnapshot(handler.link, handler.position[0]))
 
     patch.setattr(synchronization, "_offer_snapshot", offer)
     handle_with(patch, stay, instead_of=on_snap)

@@ -11,6 +11,7 @@ import pytest
 from zab.cli.servers.simulate import SAFETY, attempt
 from zab.member.storage.events import FetchFailed
 from zab.member.storage.snapshot_fetch import FetchError
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.simulator.ensemble.members.fetch import Fetching
 from zab.simulator.ensemble.members.observer import Observer
@@ -38,7 +39,7 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             disk.fail_after(1)
         sync(disk, inode, path)
 
-    def lose_power(observer: Observer, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None:
+    def lose_power(observer: Observer, process: MemberProcess, event: ev.Event, effects: list[fx.Effect]) -> None:
         peer_stepped(observer, process, event, effects)
         if isinstance(event, ev.SnapshotInstalled):
             process.later(MS, lambda: process.machine.stop(with_power=True))

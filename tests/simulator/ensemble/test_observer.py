@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from datatree.tree import DataTree
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import Link, ServerId
@@ -43,9 +44,9 @@ def observer_of_epoch_27() -> Observer:
     observer = Observer(Recorder())
     observer.watch(SimpleNamespace(version=0), [SID], lambda sid: None)  # type: ignore[arg-type]
     leader = process(epoch=27)
-    observer.peer_stepped(leader, ev.EpochsSaved(1, 27, 26), [ev.SaveEpochs(1, 27, 27)])
+    observer.peer_stepped(leader, ev.EpochsSaved(1, 27, 26), [fx.SaveEpochs(1, 27, 27)])
     leader.peer.history.last = (0x1B_0000_0001, b"")
-    told = ev.Send(Link(1), msg.NewLeader(27, 0x1B_0000_0001, founder=False))
+    told = fx.Send(Link(1), msg.NewLeader(27, 0x1B_0000_0001, founder=False))
     observer.peer_stepped(leader, ev.EpochsSaved(1, 27, 27), [told])
     return observer
 

@@ -10,6 +10,7 @@ import pytest
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import DIRECTORY, MEMBER
 from datatree.log.segment import log_files
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.states import BROADCAST, LEADING
 from zab.simulator.ensemble.faults.context import EnsembleFaultContext
@@ -85,7 +86,7 @@ def test_nobody_serves_in_a_lineage_that_is_over() -> None:
     assert observer.is_over(leader)
     assert observer.durable(leader.sid) == 0, "what it has on its disk counts for nothing now"
     with pytest.raises(SafetyError, match="a lineage that is over serves nobody"):
-        observer.peer_stepped(leader, ev.TimePassed(), [ev.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
+        observer.peer_stepped(leader, ev.TimePassed(), [fx.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
 
 
 def test_who_comes_to_lead_by_the_last_words_of_those_that_were_stopped_for_the_end_of_a_lineage_serves_nobody() -> (
@@ -98,7 +99,7 @@ def test_who_comes_to_lead_by_the_last_words_of_those_that_were_stopped_for_the_
     for machine in simulation.ensemble.machines.values():
         if machine.number != leader.sid:
             machine.stop(with_power=True)
-    simulation.observer.peer_stepped(leader, ev.TimePassed(), [ev.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
+    simulation.observer.peer_stepped(leader, ev.TimePassed(), [fx.RoleChanged(LEADING, BROADCAST, leader.sid, True)])
 
 
 def test_once_the_faults_are_over_who_is_not_of_the_lineage_that_counts_has_an_empty_disk() -> None:

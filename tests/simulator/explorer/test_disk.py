@@ -14,7 +14,7 @@ from datatree.recovery.recover import recover
 from tests.direct.lone_peer import transactions
 from zab.member.membership.restore import restored_of
 from zab.member.storage.storage import Storage
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.peer_settings import Settings
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
@@ -38,7 +38,7 @@ class Both:
         log = TransactionLog(self.real, recover(self.real, SID).log)
         return Storage(self.real, log, SID, lambda sentence, reason: pytest.fail(f"{sentence}: {reason}"))
 
-    def take(self, effect: ev.AppendBatches | ev.TruncateLog | ev.ResetLog | ev.SaveEpochs | ev.SaveMember) -> None:
+    def take(self, effect: fx.AppendBatches | fx.TruncateLog | fx.ResetLog | fx.SaveEpochs | fx.SaveMember) -> None:
         self.storage.perform([effect])
         self.site.to_store.append(effect)
         self.site.write()
@@ -55,7 +55,7 @@ class Both:
         self.storage = self._storage()
         self.site.disk = attrs.evolve(self.site.disk, lineage=found.lineage)
         if not found.lineage:
-            self.take(ev.ResetLog(0, LINEAGE))
+            self.take(fx.ResetLog(0, LINEAGE))
 
 
 def batch_behind(disk: Disk, epoch: int) -> Batch:
@@ -76,15 +76,15 @@ def test_recovery_makes_the_same_of_both() -> None:
             disk = both.site.disk
             kind = rng.choice(("append", "append", "append", "truncate", "epochs", "member", "restart"))
             if kind == "append":
-                both.take(ev.AppendBatches(0, [batch_behind(disk, max(disk.accepted, 1))]))
+                both.take(fx.AppendBatches(0, [batch_behind(disk, max(disk.accepted, 1))]))
             elif kind == "truncate" and len(disk.log) > 1:
                 cut = disk.log[rng.randrange(len(disk.log) - 1)]
-                both.take(ev.TruncateLog(0, cut.zxid, cut.chain))
+                both.take(fx.TruncateLog(0, cut.zxid, cut.chain))
             elif kind == "epochs":
                 accepted = Epoch(disk.accepted + rng.randrange(2))
-                both.take(ev.SaveEpochs(0, accepted, rng.choice((disk.current, accepted))))
+                both.take(fx.SaveEpochs(0, accepted, rng.choice((disk.current, accepted))))
             elif kind == "member" and disk.accepted:
-                both.take(ev.SaveMember(0, disk.lineage))
+                both.take(fx.SaveMember(0, disk.lineage))
             elif kind == "restart":
                 both.restart()
         both.restart()

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from tests.simulator.explorer.walking import after, steps_of, walk
 from zab.protocol import discovery, handover, reconfiguration
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Memberships
@@ -307,7 +308,7 @@ def hand_over_what_the_heir_lacks(patch: Patch) -> None:
 def _hand_over_once(patch: Patch, is_time: Callable[[PeerState], bool]) -> None:
     def hasty(peer: PeerState, leading: Leading, heir: ServerId) -> None:
         if is_time(peer):
-            peer.emit(ev.Send(tuple(leading.handlers), msg.HandOver(heir)))
+            peer.emit(fx.Send(tuple(leading.handlers), msg.HandOver(heir)))
             peer.look("the lead is handed over")
 
     patch.setattr(handover, "leader_try_to_hand_over", hasty)

@@ -36,7 +36,8 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from zab.protocol.events import ElectionLinkDown, ElectionLinkUp, SendNotification
+from zab.protocol.effects import SendNotification
+from zab.protocol.events import ElectionLinkDown, ElectionLinkUp
 from zab.quorum.ids import ServerId
 from zab.wire.handshake import taken
 

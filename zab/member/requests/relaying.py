@@ -13,7 +13,7 @@ from datatree.log.zxid import Zxid
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.digests import Digests
 from zab.member.state.outbox import Outbox
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.quorum.ids import Link, Route
@@ -22,7 +22,7 @@ from zab.quorum.ids import Link, Route
 class Relay:
     """This side of one member, which may be a master of observers, or the leader of one."""
 
-    def __init__(self, peer: Peer, outbox: Outbox[ev.Send], digests: Digests, sessions: Sessions) -> None:
+    def __init__(self, peer: Peer, outbox: Outbox[fx.Send], digests: Digests, sessions: Sessions) -> None:
         self._peer = peer
         self._outbox = outbox
         self._digests = digests

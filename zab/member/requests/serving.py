@@ -20,7 +20,7 @@ from zab.member.state.outbox import Outbox
 from zab.member.state.state_times import Times
 from zab.member.state.turn_clock import TurnClock
 from zab.member.state.waiting import Waiting
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.peer_state import PeerState
 from zab.protocol.states import LEADING
 
@@ -36,7 +36,7 @@ class Serving:
         clients: Clients,
         sessions: Sessions,
         times: Times,
-        outbox: Outbox[ev.Halt],
+        outbox: Outbox[fx.Halt],
         drop_role: Callable[[], None],
     ) -> None:
         """`drop_role`: the other parts of the member leave what they had under way (G2 former roles)."""
@@ -100,5 +100,5 @@ class Serving:
     def halt(self, reason: str) -> None:
         """This member must not go on."""
         self.is_halted = True
-        self._outbox.want(ev.Halt(reason))
+        self._outbox.want(fx.Halt(reason))
         self._clients.close_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.quorum.ids import Link
 
@@ -22,7 +22,7 @@ class Outbox(Generic[E_contra]):
         self.effects.append(effect)
 
     def send(self, link: Link, message: msg.Message) -> None:
-        self.effects.append(ev.Send((link,), message))
+        self.effects.append(fx.Send((link,), message))
 
     def trace(self, text: str) -> None:
-        self.effects.append(ev.Trace(text))
+        self.effects.append(fx.Trace(text))

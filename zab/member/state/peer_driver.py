@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from zab.member.state.outbox import Outbox
 from zab.member.state.turn_clock import TurnClock
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.peer import Peer
 
@@ -19,7 +20,7 @@ Handlers: TypeAlias = Mapping[type[object], Callable[[Any], None]]
 class PeerDriver:
     """The peer of one member. Everything without an underscore may be looked at."""
 
-    def __init__(self, peer: Peer, clock: TurnClock, outbox: Outbox[ev.Effect]) -> None:
+    def __init__(self, peer: Peer, clock: TurnClock, outbox: Outbox[fx.Effect]) -> None:
         self.peer = peer
         self.outbox = outbox
         self.handlers: Handlers = {}

@@ -14,10 +14,9 @@ from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from zab.jute.change_pages import PageStatus
 from zab.member.storage.change_rows import Place, Row
-from zab.protocol.events import (
+from zab.protocol.effects import (
     AppendBatches,
     DrainLog,
-    Event,
     FetchSnapshot,
     ResetLog,
     SaveEpochs,
@@ -25,6 +24,7 @@ from zab.protocol.events import (
     SaveSessionKeys,
     TruncateLog,
 )
+from zab.protocol.events import Event
 from zab.quorum.ids import Link, ServerId
 
 

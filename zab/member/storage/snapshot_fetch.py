@@ -29,7 +29,7 @@ from datatree.log.epochs import DIRECTORY
 from datatree.snapshot import FETCH, SYNC_BYTES, fetch_path, read_snapshot_header, tree_fetch_path
 from zab.member.storage.events import FetchTree
 from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
-from zab.protocol.events import FetchSnapshot
+from zab.protocol.effects import FetchSnapshot
 from zab.wire.records import MessageError
 
 REDIAL_MS: Final = 100

@@ -74,17 +74,10 @@ from zab.member.storage.events import (
     Waits,
 )
 from zab.member.storage.records import Records
-from zab.protocol.events import (
+from zab.protocol.effects import (
     AppendBatches,
     DrainLog,
-    Durable,
-    EpochsSaved,
     FetchSnapshot,
-    LogCut,
-    LogDrained,
-    LogRead,
-    MemberSaved,
-    NothingToOffer,
     OfferSnapshot,
     ReadLog,
     ResetLog,
@@ -92,11 +85,20 @@ from zab.protocol.events import (
     SaveMember,
     SaveSessionKeys,
     Send,
+    TruncateLog,
+)
+from zab.protocol.events import (
+    Durable,
+    EpochsSaved,
+    LogCut,
+    LogDrained,
+    LogRead,
+    MemberSaved,
+    NothingToOffer,
     SnapshotInstalled,
     SnapshotOffered,
     SnapshotWithdrawn,
     SpaceChanged,
-    TruncateLog,
 )
 from zab.protocol.message import Message
 from zab.quorum.ids import Link

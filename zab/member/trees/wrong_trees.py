@@ -24,6 +24,7 @@ from zab.member.trees.events import TreeEffect
 from zab.member.trees.snapshots import Snapshots
 from zab.member.trees.tree_check import Finding, TreeCheck
 from zab.member.trees.tree_repair import TreeRepair
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
@@ -53,7 +54,7 @@ class TreeIntegrity:
         self.check = TreeCheck(driver.peer.quorum)
         self.repair = TreeRepair(driver, outbox, applier, serving, self.check, self.replayed)
         self.snapshots = Snapshots(driver, outbox, applier, schedule, metrics, self.repair)
-        self.compare_later: ev.MemberMessage | None = None
+        self.compare_later: fx.MemberMessage | None = None
         """The leader's question for the digest at a position that is not applied yet."""
         self._choosing: set[Link] = set()
         """Links of learners for which a snapshot is being chosen, to make a tree of."""
@@ -232,7 +233,7 @@ class TreeIntegrity:
         if self.check.wrong is not None:  # it may wait for its tree for long: the others are not to wait with it
             self._outbox.send(link, msg.Compared(message.zxid, self._digest_now, False, message.replay))
         elif message.zxid > self._applier.applied:
-            self.compare_later = ev.MemberMessage(link, sid, message)
+            self.compare_later = fx.MemberMessage(link, sid, message)
         elif message.replay:
             self.repair.replay(message.zxid)
         else:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from datatree.log.batch import Batch
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.protocol.membership import Membership
 from zab.protocol.message import Ack, FollowerInfo
 from zab.protocol.peer import Peer
@@ -118,7 +118,7 @@ def key_of(site: Site, renaming: Renaming) -> object:
 def unknown_fields(peer: Peer) -> set[str]:
     """The fields of a peer, and of all that it is made of, that the table does not have."""
     names = {*vars(peer), *vars(peer.history), *vars(peer.memberships)}
-    for kind in (Leading, LearnerHandler, Following, Question, *ev.STORAGE_EFFECTS, ev.Send, Ack, FollowerInfo):
+    for kind in (Leading, LearnerHandler, Following, Question, *fx.STORAGE_EFFECTS, fx.Send, Ack, FollowerInfo):
         names |= {field.name for field in attrs.fields(kind)}
     return names - _KNOWN
 

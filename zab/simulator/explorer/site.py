@@ -26,6 +26,7 @@ import attrs
 
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, RECONFIG, Batch, Position, continues, follows, genesis
 from datatree.log.zxid import BEFORE_ALL, Epoch
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import Election, Vote
@@ -218,7 +219,7 @@ class Site:
         """Carry out the storage effect that is next, send what was to be sent then, and tell the peer."""
         effect = self.to_store[0]
         answer = self.write()
-        then = effect.then if isinstance(effect, ev.AppendBatches) else None
+        then = effect.then if isinstance(effect, fx.AppendBatches) else None
         sent: list[Output] = [] if then is None else [Sent(link, then.message) for link in then.links]
         return [*sent, *self.step(answer)]
 
@@ -227,22 +228,22 @@ class Site:
         effect = self.to_store.popleft()
         disk = self.disk
         answer: ev.Event
-        if isinstance(effect, ev.AppendBatches):
+        if isinstance(effect, fx.AppendBatches):
             last, chain = disk.position
             assert follows(last, effect.batches[0]), "the log is appended to behind its end"
             assert continues(chain, effect.batches[0]), "the log is one history"
             disk = attrs.evolve(disk, log=(*disk.log, *effect.batches))
             answer = ev.Durable(effect.generation, effect.batches[-1].zxid)
-        elif isinstance(effect, ev.TruncateLog):
+        elif isinstance(effect, fx.TruncateLog):
             disk = attrs.evolve(disk, log=tuple(batch for batch in disk.log if batch.zxid <= effect.zxid))
             answer = ev.LogCut(effect.generation, effect.zxid)
-        elif isinstance(effect, ev.ResetLog):
+        elif isinstance(effect, fx.ResetLog):
             disk = attrs.evolve(disk, lineage=effect.lineage, log=())
             answer = ev.LogCut(effect.generation, BEFORE_ALL)
-        elif isinstance(effect, ev.SaveEpochs):
+        elif isinstance(effect, fx.SaveEpochs):
             disk = attrs.evolve(disk, accepted=effect.accepted, current=effect.current)
             answer = ev.EpochsSaved(effect.generation, effect.accepted, effect.current)
-        elif isinstance(effect, ev.SaveMember):
+        elif isinstance(effect, fx.SaveMember):
             disk = attrs.evolve(disk, member=effect.lineage)
             answer = ev.MemberSaved(effect.generation)
         else:
@@ -318,48 +319,48 @@ class Site:
             outputs += self.step(ev.TimePassed(), peer.following.redial_at)
         return outputs
 
-    def _output(self, effect: ev.Effect, before: Position | None) -> list[Output]:
+    def _output(self, effect: fx.Effect, before: Position | None) -> list[Output]:
         """What is left of an effect."""
         peer = self.peer
         assert peer is not None
-        if isinstance(effect, ev.Send):
+        if isinstance(effect, fx.Send):
             self.is_rolled_back &= not isinstance(effect.message, msg.Readmitted)
             return [] if isinstance(effect.message, msg.Ping) else [Sent(link, effect.message) for link in effect.links]
-        if isinstance(effect, ev.CloseLink):
+        if isinstance(effect, fx.CloseLink):
             return [Closed(effect.link)]
-        if isinstance(effect, ev.ConnectQuorum):
+        if isinstance(effect, fx.ConnectQuorum):
             return [Dialled(effect.sid)]
-        if isinstance(effect, ev.Deliver):
+        if isinstance(effect, fx.Deliver):
             return [Delivered(batch) for batch in effect.batches]
-        if isinstance(effect, ev.MarkMoved):
+        if isinstance(effect, fx.MarkMoved):
             chain = peer.history.chain_at(effect.zxid)
             assert chain is not None
             return [Marked((effect.zxid, chain))]
-        if isinstance(effect, ev.RoleChanged):
+        if isinstance(effect, fx.RoleChanged):
             is_leader = effect.state == LEADING and effect.phase is BROADCAST
             return [Led(self.starts, peer.current_epoch)] if is_leader else []
-        if isinstance(effect, ev.Halt):
+        if isinstance(effect, fx.Halt):
             raise BrokenError(f"server {self.settings.sid} halts: {effect.reason}")
-        if isinstance(effect, ev.Trace) and self.said is not None:
+        if isinstance(effect, fx.Trace) and self.said is not None:
             self.said.append(effect.text)
-        if isinstance(effect, ev.Trace) and effect.text.startswith("ALARM"):
+        if isinstance(effect, fx.Trace) and effect.text.startswith("ALARM"):
             raise BrokenError(f"server {self.settings.sid} says {effect.text}")
-        if isinstance(effect, ev.STORAGE_EFFECTS):
+        if isinstance(effect, fx.STORAGE_EFFECTS):
             return self._to_store(effect, before)
         return []
 
     def _to_store(self, effect: Any, before: Position | None) -> list[Output]:
         self.to_store.append(effect)
-        if isinstance(effect, ev.AppendBatches) and before is not None:
+        if isinstance(effect, fx.AppendBatches) and before is not None:
             return [Broadcast(self.starts, effect.batches[0], before)]
-        if isinstance(effect, ev.ResetLog):
+        if isinstance(effect, fx.ResetLog):
             return [Started((BEFORE_ALL, genesis(effect.lineage)), ())]
         return []
 
     def drain(self) -> list[Output]:
         """A drain has no effect on the disk: it is over as soon as it is next."""
         outputs: list[Output] = []
-        while self.to_store and isinstance(self.to_store[0], ev.DrainLog):
+        while self.to_store and isinstance(self.to_store[0], fx.DrainLog):
             outputs += self.step(ev.LogDrained(self.to_store.popleft().generation))
         return outputs
 
@@ -378,7 +379,7 @@ class Site:
         assert not peer.effects
         peer._send_notification(self.settings.sid, peer.election._notification())
         sent = peer.effects.pop()
-        assert isinstance(sent, ev.SendNotification)
+        assert isinstance(sent, fx.SendNotification)
         return Told(peer.lineage, peer.holds != NOTHING, sent.in_force, sent.outstanding)
 
     @property
@@ -393,7 +394,7 @@ class Site:
     @property
     def last_epoch(self) -> int:
         """The highest epoch that it has accepted, or is about to."""
-        waiting = [effect.accepted for effect in self.to_store if isinstance(effect, ev.SaveEpochs)]
+        waiting = [effect.accepted for effect in self.to_store if isinstance(effect, fx.SaveEpochs)]
         return max([self.disk.accepted, *waiting])
 
 

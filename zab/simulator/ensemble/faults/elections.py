@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from datatree.log.zxid import Epoch, Zxid
-from zab.protocol.events import SendNotification
+from zab.protocol.effects import SendNotification
 from zab.protocol.message import Notification
 from zab.protocol.states import LOOKING, NOTHING
 from zab.quorum.ids import ServerId

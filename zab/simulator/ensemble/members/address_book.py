@@ -11,7 +11,7 @@ from collections.abc import Callable
 from zab.configuration.reconfiguration import ensemble_of
 from zab.member.membership.reconfiguring import servers
 from zab.member.settings.zoo_cfg import Config
-from zab.protocol.events import MembershipsChanged
+from zab.protocol.effects import MembershipsChanged
 from zab.protocol.membership import Membership, Memberships
 from zab.quorum.ids import ServerId
 

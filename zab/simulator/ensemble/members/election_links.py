@@ -29,6 +29,7 @@ from zab.member.membership.election_connections import (
     Wait,
 )
 from zab.member.membership.greeting import LIFE_BYTES
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
@@ -105,7 +106,7 @@ class ElectionLinks:
     def start(self) -> None:
         self._perform(self.connections.start())
 
-    def send(self, effect: ev.SendNotification) -> None:
+    def send(self, effect: fx.SendNotification) -> None:
         """Send a vote, in place of one that still waits."""
         sid, notification = effect.sid, effect.notification
         process = self.process

@@ -23,7 +23,7 @@ from zab.member.storage.snapshot_request import (
     refused,
     size_of,
 )
-from zab.protocol.events import FetchSnapshot
+from zab.protocol.effects import FetchSnapshot
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS

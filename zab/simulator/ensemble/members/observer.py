@@ -30,6 +30,7 @@ from datatree.recovery.recovered import Recovered
 from datatree.tree import DataTree
 from datatree.znode import stat_of
 from zab.member.events import Input
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.membership import Membership
@@ -200,12 +201,12 @@ class Observer:
 
     # --------------------------------------------------------------------------------------------------------- the peer
 
-    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None:
+    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[fx.Effect]) -> None:
         """A peer was told something and wants this done."""
         if self.is_over(process):
             self._over.add(process)
             if any(
-                type(each) is ev.RoleChanged and (each.state, each.phase) == (LEADING, BROADCAST) for each in effects
+                type(each) is fx.RoleChanged and (each.state, each.phase) == (LEADING, BROADCAST) for each in effects
             ) and self._has_quorum(process):
                 raise SafetyError("a lineage that is over serves nobody", f"server {process.sid} leads in it")
             return
@@ -228,33 +229,33 @@ class Observer:
             self._promises[process.sid].is_cut = False
         for effect in effects:
             kind = type(effect)
-            if kind is ev.Send:
+            if kind is fx.Send:
                 self._sent(process, effect.message)  # type: ignore[union-attr]
-            elif kind is ev.AppendBatches:
+            elif kind is fx.AppendBatches:
                 self.configurations.appended(process.peer.memberships)
                 if process.peer.leading is not None:
                     self._broadcast(process, effect)  # type: ignore[arg-type]
-            elif kind is ev.Deliver:
+            elif kind is fx.Deliver:
                 for batch in effect.batches:  # type: ignore[union-attr]
                     self.history.deliver(process.sid, batch)
                     process.delivered.append(batch.zxid)
-            elif kind is ev.MemberMessage:
+            elif kind is fx.MemberMessage:
                 self.timeouts.heard_behind_another(process, effect)  # type: ignore[arg-type]
-            elif kind is ev.MarkMoved:
+            elif kind is fx.MarkMoved:
                 self._mark_moved(process, effect.zxid)  # type: ignore[union-attr]
-            elif kind is ev.RoleChanged:
+            elif kind is fx.RoleChanged:
                 if (effect.state, effect.phase) == (LEADING, BROADCAST):  # type: ignore[union-attr]
                     self.history.leads((process.sid, process.machine.starts_count), process.peer.epoch)
                     self.counts["leaders established"] += 1
-            elif kind is ev.SaveEpochs:
+            elif kind is fx.SaveEpochs:
                 if process.peer.leading is not None and effect.current == process.peer.leading.epoch:  # type: ignore[union-attr]
                     self._initial[effect.current] = process.peer.history.last[0]  # type: ignore[union-attr]
-            elif kind is ev.TruncateLog:
+            elif kind is fx.TruncateLog:
                 promises = self._promises[process.sid]
                 promises.logged = min(promises.logged, effect.zxid)  # type: ignore[union-attr]
                 promises.is_cut = True
                 self.counts["logs cut"] += 1
-            elif kind is ev.ResetLog or (kind is ev.FetchSnapshot and not effect.keeps_record):  # type: ignore[union-attr]
+            elif kind is fx.ResetLog or (kind is fx.FetchSnapshot and not effect.keeps_record):  # type: ignore[union-attr]
                 self._promises[process.sid].logged = 0
                 self._promises[process.sid].is_cut = True
 
@@ -321,7 +322,7 @@ class Observer:
         promises = self._promises[process.sid]
         promises.logged = max(promises.logged, message.zxid)
 
-    def _broadcast(self, process: MemberProcess, effect: ev.AppendBatches) -> None:
+    def _broadcast(self, process: MemberProcess, effect: fx.AppendBatches) -> None:
         name = process.sid, process.machine.starts_count
         for batch in effect.batches:
             before = process.peer.history.floor(batch.first - 1)

@@ -26,6 +26,7 @@ from zab.member.storage.storage import Storage
 from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.member.wire_protocols import QUORUM_PROTOCOL, client_protocol
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
@@ -49,7 +50,7 @@ from zab.simulator.world.verdict import SafetyError
 class Judges(Protocol):
     """Whoever is shown what a process does."""
 
-    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None: ...
+    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[fx.Effect]) -> None: ...
 
     def acknowledged(self, process: MemberProcess, message: msg.Message) -> None: ...
 
@@ -69,9 +70,9 @@ class Judges(Protocol):
 class ObservedPeer(Peer):
     """A peer whose every step is shown to somebody, before its member acts on the effects."""
 
-    observe: Callable[[ev.Event, list[ev.Effect]], None]
+    observe: Callable[[ev.Event, list[fx.Effect]], None]
 
-    def step(self, now: int, event: ev.Event) -> list[ev.Effect]:
+    def step(self, now: int, event: ev.Event) -> list[fx.Effect]:
         effects = super().step(now, event)
         self.invariants()
         self.observe(event, effects)
@@ -105,7 +106,7 @@ class Operator:
     def error(self, sentence: str, **pairs: object) -> None:
         self._process.say(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
 
-    def role_changed(self, effect: ev.RoleChanged) -> None:
+    def role_changed(self, effect: fx.RoleChanged) -> None:
         self._process.called()
         if effect.phase in (DISCOVERY, SYNCHRONIZATION):
             ambush, self._process.ambush = self._process.ambush, None

@@ -11,6 +11,7 @@ from attrs import define
 from zab.member.clients.connection import Stage
 from zab.member.clients.events import ClientBytes
 from zab.member.events import Input
+from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK
@@ -87,7 +88,7 @@ class SessionTimeouts:
             # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
             heard.at.update((session, now) for session in sessions if tracker.is_alive(session))
 
-    def heard_behind_another(self, process: MemberProcess, effect: ev.MemberMessage) -> None:
+    def heard_behind_another(self, process: MemberProcess, effect: fx.MemberMessage) -> None:
         """What the leader's member is told of an observer's session. Touches come with the master's own."""
         heard, tracker = self._heard.get(process), process.member.sessions.tracker
         message = effect.message

@@ -38,7 +38,7 @@ from zab.member.storage.storage import Storage
 from zab.member.trees import tree_repair
 from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree
 from zab.member.words.events import LookedAround
-from zab.protocol import events as ev
+from zab.protocol import effects as fx
 from zab.quorum.ids import Link, ServerId
 from zab.service.surroundings import Surroundings
 from zab.simulator.ensemble.members.fetch import Fetching
@@ -108,7 +108,7 @@ class Tasks:
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
-    def read_log(self, effect: ev.ReadLog) -> None:
+    def read_log(self, effect: fx.ReadLog) -> None:
         self._process.called()
         self._later(lambda: self.post(self.storage.read_log(effect)))
 
@@ -116,7 +116,7 @@ class Tasks:
         self._process.called()
         self._later(lambda: self.post(self.storage.read_for_changes(effect)))
 
-    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+    def offer_snapshot(self, effect: fx.OfferSnapshot) -> None:
         self._process.called()
         self._later(lambda: self.post(self.storage.offer_snapshot(effect)))
 
@@ -155,7 +155,7 @@ class Tasks:
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
-    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+    def fetch(self, effect: fx.FetchSnapshot | FetchTree) -> None:
         self._process.called()
         process = self._process
 
