@@ -204,7 +204,7 @@ print(base64.b64encode(gssapi.SecurityContext(name=name, creds=credentials, usag
     ("change", "reason"),
     [
         (("useKeyTab=true", "useKeyTab=false"), "a server logs in with useKeyTab=true"),
-        (("@ZAB.TEST", ""), "has to say who the server is, with its realm"),
+        (("@ZAB.TEST", ""), "has to name the server, with its realm"),
         (("useTicketCache=false", "useTicketCache=true"), "the option useTicketCache cannot be honoured"),
         (("useTicketCache=false", "useFirstPass=true"), "the option useFirstPass cannot be honoured"),
         (("zookeeper/localhost@", "zookeeper/elsewhere@"), "no key of zookeeper/elsewhere@ZAB.TEST can be had"),

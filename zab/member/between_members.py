@@ -4,9 +4,9 @@
     and is told                     the batches          Synced                      Revalidated
     at every ping                   Ping: the sessions that were heard, and the digest of the tree
 
-Questions that need a quorum are one round for all that were asked in a turn (`questions`).
+All questions of one turn that need a quorum share one round (`questions`).
 
-What comes before a leader has caught up waits until it serves; what is about wrong trees does not wait (`wrong_trees`).
+Messages that arrive before a leader has caught up wait until it serves, except those about wrong trees (`wrong_trees`).
 
 Not here: what is replicated (`zab.protocol.broadcast`), and when the questions are asked (`turn_end`).
 """
@@ -32,7 +32,7 @@ from zab.quorum.ids import NO_LINK, Link, Route, ServerId
 
 M = TypeVar("M", bound=fx.MessageForMember)
 W = TypeVar("W", Link, Route)
-"""From where it came."""
+"""The link or route that a message came on."""
 
 
 def _on(
@@ -42,7 +42,7 @@ def _on(
 
 
 class MemberMessages:
-    """What one member hears from the others about requests, and tells them."""
+    """Receives and sends the messages of one member about requests."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MemberMessages:
         self._trees = trees
         self._relay = Relay(driver.peer, outbox, applier.digests, processor.sessions)
         self.early: list[fx.MemberMessage] = []
-        """What learners said before this leader had caught up."""
+        """Messages of learners that came before this leader had caught up."""
         self._on_message = dict(
             (
                 _on(msg.Request, self._on_request),
@@ -88,15 +88,15 @@ class MemberMessages:
                 _on(msg.TreeOffered, trees.repair.on_offered),
             )
         )
-        """What is answered also while clients are not served."""
+        """Handlers of messages that are answered even while clients are not served."""
         assert self._on_message.keys() | self._on_check.keys() == set(get_args(fx.MessageForMember))
 
     def drop_role(self) -> None:
-        """What was said to this leader ends with its role (G2 former roles)."""
+        """Drop what was said to this leader: it ends with its role (G2 former roles)."""
         self.early.clear()
 
     def take(self, effect: fx.MemberMessage) -> None:
-        """A message of the leader or of a learner, for this member."""
+        """Handle a message of the leader or of a learner."""
         on_check = self._on_check.get(type(effect.message))
         if on_check is not None:
             on_check(effect.link, effect.sid, effect.message)
@@ -105,19 +105,19 @@ class MemberMessages:
         elif isinstance(effect.message, msg.Ping) and self._peer.leading is None:
             self._relay.on_ping(effect.link, effect.message)
         elif isinstance(effect.message, msg.Ping):
-            # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
+            # Its touches are ignored: a leader that begins to serve gives every session its full timeout.
             self._trees.on_ping(effect.sid, effect.message)
         elif self._peer.serving:
             self.early.append(effect)
 
     def take_early(self) -> None:
-        """What came before this member served."""
+        """Handle the messages that came before this member served."""
         early, self.early = self.early, []
         for message in early:
             self.take(message)
 
     def answer(self, route: Route, message: msg.Message) -> None:
-        """To a learner, unless it has gone meanwhile."""
+        """Send an answer to a learner, unless it has gone meanwhile."""
         link, behind = route
         if behind != NO_LINK:
             self._relay.answer(route, message)
@@ -125,14 +125,14 @@ class MemberMessages:
             self._outbox.send(link, message)
 
     def answer_ping(self, effect: fx.AnswerPing) -> None:
-        """The leader, or a master, hears that this learner is there, and of which sessions it heard."""
+        """Tell the leader, or a master, that this learner is alive, and which sessions it has heard from."""
         if self._applier.is_between_states and self._serving.is_on:
             self._sessions.touch_all(self._clock.now)
         self._tell(effect.link)
         self._trees.check.ask_leader()
 
     def tell_touched(self) -> None:
-        """Of more sessions than one answer had room for."""
+        """Report further touched sessions, for which one answer had no room."""
         link = self._peer.link_to_leader
         if link is not None:
             self._tell(link)
@@ -145,7 +145,7 @@ class MemberMessages:
         self._outbox.send(link, msg.Ping(applied, applied, digest, touched, self._peer.is_low))
 
     def sync_confirmed(self, effect: fx.SyncConfirmed) -> None:
-        """A quorum has confirmed the leader: the questions of that round have their answers."""
+        """Answer the questions of a round, since a quorum has confirmed the leader."""
         confirmed = self._questions.confirmed(effect.token)
         for route, tag in confirmed.syncs:
             if route is None:
@@ -159,7 +159,7 @@ class MemberMessages:
             self.answer(route, msg.Revalidated(tag, False, effect.zxid))
 
     def finish_syncs(self) -> None:
-        """Those are done whose position is applied here."""
+        """Finish the syncs whose position is applied here."""
         if self._questions.confirmed_syncs and not self._applier.is_between_states:
             for tag in self._questions.done(self._applier.applied):
                 self._processor.waiting.synced(tag)
@@ -176,7 +176,7 @@ class MemberMessages:
 
     def _on_request(self, route: Route, sid: ServerId, message: msg.Request) -> None:
         if not self._processor.submit_forwarded(message, sid):
-            self._break_off(route, "it forwarded what it may not")
+            self._break_off(route, "it forwarded a write that it may not send")
 
     def _on_revalidate(self, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
         self._metrics.connection_revalidate_count += 1

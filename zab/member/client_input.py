@@ -1,9 +1,9 @@
-"""What comes from clients: connections, bytes, and ends. Bytes become frames; these are handshakes, requests or words.
+"""Input from clients: connections, bytes and ends. Bytes become frames, which are handshakes, requests or words.
 
-While a batch is applied in part what comes waits, since nobody may look at the tree; only connections of which nothing
-else waits are forgotten at once.
+While a batch is applied in part, input waits, since nobody may look at the tree; only connections that have nothing
+waiting are forgotten at once.
 
-Not here: requests (`processor`), handshakes (`sessions`), words (`four_letter`), and what is too much (`limits`).
+Not here: requests (`processor`), handshakes (`sessions`), words (`four_letter`), limits (`limits`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _on(kind: type[E], take: Callable[[E], None]) -> tuple[type[object], Callabl
 
 
 class ClientInput:
-    """What the clients of one member have sent, and nobody has looked at yet."""
+    """The input of one member's clients that has not been handled yet."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ClientInput:
         self._serving = serving
         self._words = words
         self.waiting: list[FromClient] = []
-        """What came, in its order: the turn looks at it once it has applied what it can."""
+        """Events in the order of arrival: the turn handles them once it has applied what it can."""
         self._handlers = dict(
             (
                 _on(ClientConnected, self._on_connected),
@@ -61,13 +61,13 @@ class ClientInput:
         )
 
     def take(self) -> None:
-        """Look at all that waits."""
+        """Handle all events that wait."""
         waiting, self.waiting = self.waiting, []
         for event in waiting:
             self._handlers[type(event)](event)
 
     def closed_between_states(self, event: ClientClosed) -> None:
-        """A connection that said nothing more before its end is closed at once: nothing is sent to it from here on."""
+        """Close at once a connection that sent nothing more before its end: nothing is sent to it from now on."""
         connection = event.connection
         if connection.is_ours and all(other.connection is not connection for other in self.waiting):
             self._on_closed(event)
@@ -112,7 +112,7 @@ class ClientInput:
             self._limits.hold_stalled(connection, len(event.data), passes_small=self._intake.passes_small)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
-        """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""
+        """Handle bytes that are no valid frame length. At the start of a connection they may be a four-letter word."""
         word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
         if connection.stage is Stage.GREETING and not error.frames and self._words.on_word(connection, word):
             return

@@ -1,5 +1,5 @@
-"""All inputs of a `Member`, all its effects, and what its turn (`zab.member.turn`) adds to both: the unions of what the
-protocol and the rooms have, each in its `events`.
+"""The inputs and effects of a `Member`, and those that its turn (`zab.member.turn`) adds: the unions of what the
+protocol and the rooms define in their `events`.
 
 One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.protocol.events`
 says for those of the peer.
@@ -68,21 +68,21 @@ Input: TypeAlias = (
 
 FOR_THE_TURN: Final = (SnapshotUnusable, StorageFailed)
 Answer: TypeAlias = Input | SnapshotUnusable | StorageFailed
-"""What storage and tasks answer."""
+"""Answers of storage and tasks."""
 
 # ------------------------------------------------------------------------------------------------------------ effects
 
 
 @attrs.define
 class ExportSpans:
-    """Tell whoever collects them of these spans. Has no answer."""
+    """Export these spans to the collector. Has no answer."""
 
     spans: list[Span]
 
 
 @attrs.define
 class Warn:
-    """Tell the operator of something to be seen to. Has no answer."""
+    """Warn the operator of something that needs attention. Has no answer."""
 
     text: str
 

@@ -1,26 +1,27 @@
 """One member of the ensemble, without I/O: peer, tree, sessions and clients wired into one `step`.
 
     step(now, wall, inputs) -> effects    one turn of the loop; `now` monotonic ms, `wall` ms since 1970
-    next_deadline()                       when a step is wanted although nothing happened
-    clients.dirty                         after a step: connections to be flushed, paused, read from again or closed
+    next_deadline()                       when a step is due although nothing happened
+    clients.dirty                         after a step: connections to flush, pause, resume or close
 
 The order of a turn, whatever the order of its inputs (H2 turn budget: acknowledgements never wait for clients):
 
-    1  what the peer is told: links, messages, storage; its effects, among them what is committed
+    1  events of the peer: links, messages, storage; its effects, among them commits
     2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
     3  clients: new connections, bytes, ends
-    4  the end (`turn_end`): what expires, then what is to be written, as one batch, or as one message to the leader;
+    4  the end (`turn_end`): expiry, then the writes, as one batch, or as one message to the leader;
        then questions, and limits
 
 Host and simulator run the same member; it reads no clock, opens no file and starts no thread.
 
 Invariants:
-- Clients are served only while the peer serves and everything committed before is applied; when that ends, every
+- Clients are served only while the peer serves and everything committed before that is applied; when this ends, every
   client is closed and nothing that was under way goes to the next leader (G2 former roles).
-- The tree at a batch end has the digest that the leader announced for it, or this member serves nobody until a quorum
+- The tree at a batch end has the digest that the leader announced for it; otherwise this member serves nobody until a
+quorum
   says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
-Each state has one owner, which alone assigns it: the member makes them, and hands each part what it needs.
+Each state has one owner, which alone assigns it: the member makes the owners, and hands each part what it needs.
 
 Not here: the end of a turn (`turn_end`), the way of a request (`processor`), how it is applied (`applying`), what
 clients send (`client_input`), what members say to each other about requests (`between_members`), whose tree is right
@@ -115,7 +116,7 @@ _FROM_CLIENTS = frozenset({ClientConnected, ClientBytes, ClientClosed})
 
 
 class Member:
-    """See the module's text. Everything without an underscore may be looked at; only `step` changes it."""
+    """One member. Attributes without an underscore may be read; only `step` changes them."""
 
     def __init__(
         self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int, make_peer: MakePeer = Peer
@@ -169,11 +170,11 @@ class Member:
         self._on_input = self._input_handlers()
         self._driver.carry_out(self._effect_handlers())
         self._dropped: set[Link] = set()
-        """Links of learners that were dropped in this turn, and had served clients."""
+        """Links of learners that were dropped in this turn and had served clients."""
         self.may_have_more = False
-        """After a turn: something waits that may have its turn next."""
+        """After a turn: something waits that the next turn may handle."""
         self.awaits_durable = True
-        """After a turn: what becomes durable begins the next one."""
+        """After a turn: the next one begins when something becomes durable."""
         self._install(tree)
 
     @property
@@ -201,12 +202,12 @@ class Member:
 
     @property
     def is_between_states(self) -> bool:
-        """See `zab.member.requests.applying`."""
+        """Whether a batch is applied in part (`zab.member.requests.applying`)."""
         return self.applier.is_between_states
 
     @property
     def serving(self) -> bool:
-        """Whether clients are served: the peer serves, and what was committed before is applied."""
+        """Whether clients are served: the peer serves, and everything committed before that is applied."""
         return self.service.is_on
 
     @property
@@ -215,13 +216,13 @@ class Member:
 
     @property
     def halted(self) -> bool:
-        """This member must not go on."""
+        """Whether this member must not go on."""
         return self.service.is_halted
 
     # ----------------------------------------------------------------------------------------------------------- a turn
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
-        """One turn of the loop; the effects are to be carried out in their order."""
+        """Take one turn of the loop. The effects are to be carried out in their order."""
         service, applier, driver, processor = self.service, self.applier, self._driver, self.processor
         if service.is_halted:
             return []
@@ -284,7 +285,7 @@ class Member:
         return wanted
 
     def _export(self) -> None:
-        """What is told to others than members and clients."""
+        """Hand out audit records and spans."""
         if self.auditor is not None and self.auditor.records:
             self._outbox.want(WriteAudit(self.auditor.take()))
         if self.state.spans is not None and self.state.spans.taken:
@@ -292,8 +293,8 @@ class Member:
 
     @property
     def has_more(self) -> bool:
-        """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
-        was to send, since that makes room for more; and only if something waits at all (`may_have_more`)."""
+        """Whether the turn's budgets left something for the next one. Ask after the host has sent the output, which
+        makes room for more, and only if something waits at all (`may_have_more`)."""
         processor, limits, applier = self.processor, self.limits, self.applier
         applies = (bool(applier.committed) or applier.is_between_states) and not applier.is_held
         is_leaving = bool(processor.leaving or self.clients.ending) and not applier.is_between_states
@@ -343,7 +344,7 @@ class Member:
             self.service.read_only.found()
         if not effect.serving:
             if self.service.is_on:
-                # Committed is committed: each such write is answered, also where the next message ended the role.
+                # Committed is committed: each such write is answered, even if the next message ended the role.
                 self.applier.turn()
             self.service.stop(Closing.FLUSHED)
         self.trees.role_changed(serving=effect.serving)
@@ -356,7 +357,7 @@ class Member:
         self._dropped.add(effect.link)
 
     def _hear_the_dropped(self, inputs: Sequence[Input]) -> None:
-        """What dropped learners said of their sessions in this turn came before anything expires."""
+        """Take what dropped learners said about their sessions in this turn, before any session expires."""
         waited = [
             event.message for event in inputs if isinstance(event, ev.MessageReceived) and event.link in self._dropped
         ]
@@ -388,7 +389,7 @@ class Member:
         self._install(event.tree)
 
     def _install(self, tree: DataTree) -> None:
-        """Another state takes the place of this one."""
+        """Replace the tree."""
         self.applier.committed.clear()
         self.processor.schedule.replaced()
         self.trees.repair.drop()
@@ -398,7 +399,7 @@ class Member:
     # ------------------------------------------------------------------------------------------------------------ roles
 
     def _try_to_serve(self) -> None:
-        """In each turn until this member serves clients: begin, or say what it waits for."""
+        """Begin to serve clients, or say what this member waits for. Called in each turn until it serves."""
         self._start_serving()
         service = self.service
         if service.read_only.begins(self.clock.now) and self._may_be_shown:
@@ -408,7 +409,7 @@ class Member:
             self._outbox.want(Warn(reason))
 
     def _start_serving(self) -> None:
-        """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
+        """Begin to serve clients once the peer serves and everything committed before that is applied."""
         if not self.applier.is_whole or self.service.is_halted or not self.peer.serving:
             return
         if self.trees.check.is_doubtful:
@@ -436,7 +437,7 @@ class Member:
         return not (peer.amnesiac or peer.is_tree_in_doubt or self.trees.check.is_doubtful)
 
     def _drop_role(self) -> None:
-        """Nothing that was under way goes to the next leader (G2 former roles)."""
+        """Drop what is under way: none of it goes to the next leader (G2 former roles)."""
         if self.throttle is not None:
             self.throttle.drop_role()
         self.processor.drop_role()
@@ -449,7 +450,8 @@ class Member:
     # ------------------------------------------------------------------------------------------------------- the tables
 
     def _input_handlers(self) -> dict[type[object], Callable[[Any], None]]:
-        """Inputs that are not the peer's. It is told of time in each step, whatever woke the member."""
+        """The handlers of inputs that are not the peer's. The peer is told of time in each step, whatever woke the
+        member."""
         trees, state, change_feed = self.trees, self.state, self.processor.change_feed
         handlers = dict(
             (
@@ -476,7 +478,7 @@ class Member:
         return handlers
 
     def _effect_handlers(self) -> dict[type[object], Callable[[Any], None]]:
-        """Effects of the peer that this member carries out, or looks at before it passes them on."""
+        """The handlers of effects that this member carries out, or looks at before it passes them on."""
         handlers = dict(
             (
                 _on(fx.Deliver, self._on_deliver),

@@ -1,6 +1,6 @@
-"""What a turn needs of the world around its member: ports, which the server, the simulator and the tests implement.
+"""The ports through which a turn reaches the world around its member; server, simulator and tests implement them.
 
-None of them waits. What takes time is begun here and answered later: an answer is one of the next turns' inputs.
+No port waits. Work that takes time is started here and answered later: an answer is an input of a later turn.
 
 A port with nothing to do is not called: it says so in plain attributes, which cost a turn nothing.
 """
@@ -45,7 +45,7 @@ class Clock(Protocol):
         ...
 
     def processor_ns(self) -> int:
-        """Nanoseconds of processor time that the thread of the turns has had; where nobody counts it, 0."""
+        """Nanoseconds of processor time of the thread that runs the turns; 0 if it is not counted."""
         ...
 
 
@@ -76,11 +76,11 @@ class Links(Protocol):
         ...
 
     def break_off_dialled(self, sid: ServerId, reason: str) -> None:
-        """The same, for the links that this member dialled to a server."""
+        """Break off the links that this member dialled to a server."""
         ...
 
     def unsent_bytes(self, link: Link) -> int:
-        """How much waits on a link; 0 when it is gone."""
+        """How many bytes wait on a link; 0 when it is gone."""
         ...
 
     def flush(self) -> None:
@@ -96,7 +96,8 @@ class Election(Protocol):
     """The election links."""
 
     def send(self, effect: fx.SendNotification) -> None:
-        """Send a vote, and the configurations before it; it takes the place of one to that server that still waits."""
+        """Send a vote, after the configurations that come with it. It replaces a vote to that server that still
+        waits."""
         ...
 
 
@@ -104,7 +105,7 @@ class Addresses(Protocol):
     """Where the servers of the ensemble are."""
 
     def changed(self, effect: fx.MembershipsChanged) -> None:
-        """Others belong to it than before: reach them."""
+        """Take the addresses of a changed membership."""
         ...
 
 
@@ -113,7 +114,7 @@ class Clients(Protocol):
 
     has_news: bool
     has_unsent: bool
-    """`flush` has something to do beside what the member has marked."""
+    """`flush` has something to do besides the connections that the member has marked."""
     has_knocks: bool
 
     def receive(self, inputs: list[Input], until_ns: int) -> None:
@@ -121,11 +122,11 @@ class Clients(Protocol):
         ...
 
     def notice_ends(self, inputs: list[Input]) -> None:
-        """Append newcomers, and connections that ended with nothing said that was not read; read nobody."""
+        """Append new connections, and those that ended with no unread bytes; read from none."""
         ...
 
     def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
-        """Send, pause, and close what the member has marked."""
+        """Send on, pause and close the connections that the member has marked."""
         ...
 
     def accept(self, now: int) -> None:
@@ -133,7 +134,7 @@ class Clients(Protocol):
         ...
 
     def adapt_budget(self, turn_ns: int) -> None:
-        """Adapt the budget to how long a turn took in which clients were read."""
+        """Adapt the budget to the duration of a turn that read from clients."""
         ...
 
 
@@ -145,7 +146,7 @@ class StorageQueue(Protocol):
     def put(self, effect: StorageEffect) -> None: ...
 
     def mark_moved(self, zxid: Zxid) -> None:
-        """The high-water mark is here now: written down when the log is idle."""
+        """Note the new high-water mark, which is written when the log is idle."""
         ...
 
 
@@ -153,11 +154,11 @@ class Tasks(Protocol):
     """The work done beside the turns, by tasks and threads."""
 
     answers: deque[Answer]
-    """Those of tasks and storage since the last turn, in the order in which they came. The turn takes them."""
+    """Answers of tasks and storage since the last turn, in the order of arrival. The turn takes them."""
 
     def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
-        """Open a quorum link to a server; to the port where it is a master of observers, as one of these. What comes of
-        it, the links report. What is fetched from this server comes through the same port."""
+        """Open a quorum link to a server; `as_observer`: to its port for observers. The links report the outcome.
+        Snapshots of this server are fetched through the same port."""
         ...
 
     def read_log(self, effect: fx.ReadLog) -> None: ...
@@ -193,30 +194,30 @@ class Tasks(Protocol):
         ...
 
     def purge(self, offered: Mapping[Link, Zxid]) -> None:
-        """Have removed what retention lets go, but not the snapshots that were offered on these links, nor the log
-        after them. Answered by `SnapshotWithdrawn` for each that cannot be held any more."""
+        """Remove the files that retention does not need, except the snapshots that were offered on these links and the
+        log after them. Answered by `SnapshotWithdrawn` for each snapshot that can no longer be held."""
         ...
 
 
 class Operator(Protocol):
-    """The operator, who runs this member and reads its journal."""
+    """The journal, which the operator reads, and the end of the process."""
 
     def trace(self, text: str) -> None:
-        """What happened and why."""
+        """Say what happened and why."""
         ...
 
     def warn(self, text: str) -> None:
-        """Something that the operator has to see to."""
+        """Say something that needs the operator's attention."""
         ...
 
     def error(self, sentence: str, **pairs: object) -> None:
-        """Something that the operator has to know."""
+        """Say something that the operator has to know."""
         ...
 
     def role_changed(self, effect: fx.RoleChanged) -> None: ...
 
     def stop(self, reason: str) -> None:
-        """This member must not go on: the process ends."""
+        """End the process: this member must not go on."""
         ...
 
 
@@ -224,33 +225,33 @@ class Audit(Protocol):
     """The audit log."""
 
     def write(self, records: Iterable[Record]) -> None:
-        """Have them written, in their order; what cannot be is counted and said."""
+        """Queue the records, in their order; those that cannot be written are counted and reported."""
         ...
 
 
 class Tracing(Protocol):
-    """Who collects spans."""
+    """The collector of spans."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Tell him of these, at once or never."""
+        """Send the spans at once, or drop them."""
         ...
 
 
 @attrs.frozen
 class Ports:
-    """All of them."""
+    """All ports of a member."""
 
     clock: Clock
     links: Links
     election: Election | None
-    """None: a standalone server."""
+    """None on a standalone server."""
     clients: Clients
     storage: StorageQueue
     tasks: Tasks
     operator: Operator
     audit: Audit | None = None
-    """None: its configuration has none, so that nothing comes."""
+    """None if the audit log is off: then nothing is written to it."""
     addresses: Addresses | None = None
-    """None: a standalone server."""
+    """None on a standalone server."""
     tracing: Tracing | None = None
-    """None: its configuration has none."""
+    """None if tracing is off."""

@@ -1,42 +1,42 @@
-"""A turn of a member: what it does, in which order, and what becomes of each effect. The one place for all of it: the
+"""A turn of a member: what it does, in which order, and what happens with each effect. This is the only place: the
 server on trio, the simulator and the tests hand in ports (`zab.member.ports`) and run this.
 
 A turn, in this order (H2 turn budget):
 
     1  quorum links are read, all of them; answers of the storage and of tasks are taken
-    2  clients are read, within the budget; while a batch is applied in part, only who is gone is noticed
+    2  clients are read, within the budget; while a batch is applied in part, only ended connections are noticed
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
-       then clients; so followers write while this member does. With nothing to store: clients first, since whoever
-       waits for an answer comes first
-    6  log reads begin whose links have room (H4 slow learners); new connections are accepted
+       then clients; so followers write while this member does. With nothing to store: clients first, since they wait
+       for answers
+    6  log reads begin for links that have room (H4 slow learners); new connections are accepted
 
-| effect | what becomes of it |
+| effect | what happens with it |
 |---|---|
 | SendNotification | `election` sends it |
 | MembershipsChanged | `addresses` |
 | ConnectQuorum | a task dials |
 | Send, CloseLink | `links` |
 | AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, SaveSessionKeys, DrainLog | `storage`, in order |
-| FetchSnapshot | a task; what it brought is installed by `storage` |
+| FetchSnapshot | a task; `storage` installs what it fetched |
 | ReadLog | a task, when the link has room |
-| OfferSnapshot | a task; the snapshot, and the log after it, are held from here on |
-| ReleaseSnapshot | they are not held any more |
+| OfferSnapshot | a task; the snapshot, and the log after it, are held from now on |
+| ReleaseSnapshot | they are no longer held |
 | ReadChanges, LookBackSlice | a task |
 | RebuildTree, ChooseSnapshot, KeepSnapshot | a task |
 | FetchTree | a task, beside everything else |
-| TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
+| TakeSnapshot | the log begins a new file, and a task writes the snapshot; then old files are removed |
 | MarkMoved | `storage`, written down when the log is idle |
 | LookAround | a task |
 | WriteAudit | `audit` |
 | ExportSpans | `tracing` |
 | Halt, Trace, Warn, RoleChanged | `operator` |
 
-The others were the member's own and are done when they come out.
+The member carries out all other effects itself, before they come out.
 
-A snapshot on its way holds the place of a storage effect: one that comes after it means that the role it was fetched
-for is over, so the transfer is given up. A transfer that fails breaks the link to that leader, as if it had gone.
+A snapshot that is being fetched holds the place of a storage effect: a later storage effect means that the role it was
+fetched for is over, so the transfer is given up. A failed transfer breaks the link to that leader, as if it had gone.
 
 Not here: what the member makes of its inputs (`member`), and what the ports do.
 """
@@ -82,18 +82,18 @@ READ_AHEAD_BYTES: Final = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
 
 TURN_NS: Final = 4_000_000
-"""How long a turn may last: clients are read no longer than this."""
+"""How long a turn may read from clients."""
 
 
 class Connections(Protocol):
-    """The connections that a step left something to do for."""
+    """The connections that need attention after a step."""
 
     @property
     def dirty(self) -> Collection[ClientConnection]: ...
 
 
 class Retention(Protocol):
-    """What says how often files are removed."""
+    """The settings that say how often files are removed."""
 
     @property
     def storage(self) -> StorageSettings: ...
@@ -129,7 +129,7 @@ class Stepped(Protocol):
 
 
 class Turn:
-    """The turns of one member. Everything without an underscore may be looked at."""
+    """Runs the turns of one member. Attributes without an underscore may be read."""
 
     def __init__(self, member: Stepped, ports: Ports) -> None:
         self.member = member
@@ -151,12 +151,12 @@ class Turn:
         """Log reads that wait for room on their link."""
         self._fetching: fx.FetchSnapshot | FetchTree | None = None
         self.offered: dict[Link, Zxid | None] = {}
-        """Snapshots that learners may be fetching or installing: link to zxid, None while it is being chosen. Retention
-        spares them, and the log after them."""
+        """Snapshots that learners may be fetching or installing: link to zxid, None while one is being chosen.
+        Retention keeps them, and the log after them."""
         self.longest_ns = 0
 
     def take(self) -> bool:
-        """One turn. True: there is more to do at once."""
+        """Take one turn. True: there is more to do at once."""
         started_ns = self._monotonic_ns()
         began_ns = self._processor_ns()
         now = started_ns // 1_000_000
@@ -210,13 +210,13 @@ class Turn:
             self.longest_ns = took_ns
         metrics = member.metrics
         if took_ns > metrics.longest_turn_ns:
-            # Others on this machine may have been given the processor meanwhile.
+            # Other processes may have had the processor meanwhile.
             worked_ns = self._processor_ns() - began_ns
             if worked_ns > metrics.longest_turn_ns:
                 metrics.longest_turn_ns = worked_ns
         if member.awaits_durable is not self._waits.for_durable:
             self._waits.for_durable = member.awaits_durable
-            # What came before that, with nobody waiting, has begun no turn.
+            # Answers that came before this, while nobody waited, have started no turn.
             if answers and member.awaits_durable:
                 return True
         return clients.has_news or links.has_news or (member.may_have_more and member.has_more)
@@ -231,8 +231,8 @@ class Turn:
         return bool(self._reads)
 
     def purge(self) -> None:
-        """Have removed what retention lets go, unless purging is off, or a snapshot is being chosen: after the next one
-        there is time for it."""
+        """Remove the files that retention does not need, unless purging is off or a snapshot is being chosen: then it
+        can wait for the next snapshot."""
         held = {link: zxid for link, zxid in self.offered.items() if zxid is not None}
         if self.member.config.storage.purge_interval_hours > 0 and len(held) == len(self.offered):
             self._tasks.purge(held)
@@ -273,7 +273,7 @@ class Turn:
         self._operator.error("there is no snapshot to synchronize a learner with", link=answer.link)
 
     def _on_snapshot_fetched(self, answer: SnapshotFetched) -> None:
-        # A storage effect that came meanwhile has taken its place.
+        # A storage effect that came meanwhile has replaced it.
         if self._fetching is answer.fetch:
             self._fetching = None
             if isinstance(answer.fetch, fx.FetchSnapshot):
@@ -327,7 +327,7 @@ class Turn:
         self._reads.append(effect)
 
     def _start_reads(self) -> None:
-        """The link's room is the flow control of the transfer (H4 slow learners)."""
+        """Start the log reads whose link has room: this is the flow control of the transfer (H4 slow learners)."""
         waiting, self._reads = self._reads, []
         for effect in waiting:
             if self._links.unsent_bytes(effect.link) > READ_AHEAD_BYTES:
@@ -425,7 +425,7 @@ _CARRY_OUT = dict(
 )
 
 _AT_ONCE: Final = frozenset({fx.Send, fx.MarkMoved})
-"""What `take` carries out itself: there are some in each turn."""
+"""Effects that `take` carries out itself, since each turn has some."""
 
 _ON_ANSWER = dict(
     (
@@ -441,4 +441,4 @@ _ON_ANSWER = dict(
         _on(SnapshotUnusable, Turn._on_snapshot_unusable),
     )
 )
-"""Answers that the turn itself has to do with. The member is told of all that are not `FOR_THE_TURN`."""
+"""Answers that the turn itself handles. The member gets all that are not `FOR_THE_TURN`."""

@@ -1,13 +1,13 @@
 """The end of a member's turn: what happens once, after all of its inputs.
 
-    everybody    connections that have just got their session, choked reads, long answers, throttled requests
-    the leader   sessions that were silent for too long (G1 expiry last), znodes whose time is over; then all that is to
-                 be written becomes batches; then questions that need a quorum
-    a learner    all that is to be written goes to the leader as one message; then its questions
-    everybody    the feed of changes, limits, the disk; connections that are closing are forgotten
+    every role   connections that have just got their session, choked reads, long answers, throttled requests
+    the leader   sessions that were silent for too long (G1 expiry last), expired znodes; then all writes become
+                 batches; then questions that need a quorum
+    a learner    all writes go to the leader as one message; then its questions
+    every role   the feed of changes, limits, the disk; closing connections are forgotten
 
-Whoever has nothing to do is not called: each says by what it keeps, or by the time until which it waits, whether a turn
-is its own. So a turn costs what has happened in it.
+A part with nothing to do is not called: its state, or the time until which it waits, tells whether it is due. So a turn
+costs no more than what happened in it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 
 
 class TurnEnd:
-    """The ends of the turns of one member. Everything without an underscore may be looked at."""
+    """Ends the turns of one member. Attributes without an underscore may be read."""
 
     def __init__(
         self,
@@ -76,27 +76,27 @@ class TurnEnd:
         self._applier = applier
         self._trees = trees
         self._look_at = self._clock.now
-        """When the disk is looked at for room again."""
+        """When the disk is next checked for room."""
         self._lead_at = self._clock.now
-        """On a leader, when a session or a znode may be over."""
+        """When a session or a znode may next expire, on a leader."""
         self._sequences = Sequences(self._config.timing.tick_time_ms)
         self._lacks_configuration = False
-        """This leader has to ask for the first configuration of the history."""
+        """Whether this leader still has to propose the first configuration of the history."""
         self.cleanup: Cleanup | None = None
         """The leader's."""
 
     def lead(self) -> None:
-        """This member leads from now on."""
+        """Lead from now on."""
         self.cleanup = Cleanup(self._config, self._clock.now)
         self._lead_at = self._clock.now
         self._lacks_configuration = reconfiguring.lacks_first(self._config, self._peer)
 
     def drop_role(self) -> None:
-        """Nothing of it is the next leader's (G2 former roles)."""
+        """Drop the state of the role: the next leader gets none of it (G2 former roles)."""
         self.cleanup = None
 
     def end(self) -> None:
-        """All of it, in that order."""
+        """Do everything, in the order above."""
         processor, sessions, limits, now = self._processor, self._sessions, self._limits, self._clock.now
         if sessions.established:
             for connection in sessions.take_established():
@@ -152,7 +152,7 @@ class TurnEnd:
             forget_some(processor.state.watches, processor.leaving)
 
     def _expire_local(self) -> None:
-        """Sessions that this member alone knows end while it serves."""
+        """Expire the sessions that only this member knows, while it serves."""
         if self._serving.is_on or self._sessions.is_read_only:
             for session in self._sessions.expire_local(self._clock.now):
                 told = f"session {session:#x} was silent for its timeout -> it is over; no other member knows it"
@@ -160,7 +160,7 @@ class TurnEnd:
                 self._metrics.stale_sessions_expired += 1
 
     def _lead(self) -> None:
-        """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
+        """Propose all writes as one batch, or as several if they are large; then answer what waits for that."""
         processor, sessions, cleanup = self._processor, self._sessions, self.cleanup
         questions, intake, proposing = self._questions, processor.intake, processor.proposing
         assert sessions.tracker is not None
@@ -182,7 +182,7 @@ class TurnEnd:
         if intake.queue:
             if proposing.newest_time > self._clock.wall and proposing.is_ahead_of(self._clock.wall):
                 self._outbox.trace(
-                    f"this wall clock says {self._clock.wall} ms, the newest batch is of {proposing.newest_time} ms "
+                    f"this wall clock says {self._clock.wall} ms, the newest batch has {proposing.newest_time} ms "
                     "-> the times of batches go back to the clock"
                 )
             next_zxid = self._peer.next_zxid if not self._trees.repair.is_full else lambda: None
@@ -207,7 +207,7 @@ class TurnEnd:
         self._lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 
     def _follow(self) -> None:
-        """What is to be written goes to the leader as one message; then the questions."""
+        """Forward the writes to the leader as one message; then ask the questions."""
         processor, sessions, questions = self._processor, self._sessions, self._questions
         intake = processor.intake
         link = self._peer.link_to_leader
@@ -226,13 +226,13 @@ class TurnEnd:
         for _, tag in questions.due_syncs(intake.left_count) if questions.is_any_asked else ():
             self._outbox.send(link, msg.Sync(tag))
         if sessions.revalidations:
-            # A question goes behind all that older connections of its session have asked for.
+            # A question goes after everything that older connections of its session have asked for.
             for question in sessions.take_revalidations(intake.sessions):
                 self._outbox.send(link, question)
 
 
 def _in_order(peer: Peer) -> set[ServerId]:
-    """Servers that want what they forwarded back in that order, as far as this leader knows (`Intake.stay`)."""
+    """Servers that want their forwarded writes back in order, as far as this leader knows (`Intake.stay`)."""
     leading = peer.leading
     assert leading is not None
     return {*leading.attached.values(), *(h.sid for h in leading.handlers.values() if not h.features & FAIR_TURNS)}

@@ -1,4 +1,4 @@
-"""What a member says to those around it, for the links and sockets of the server and of the simulator.
+"""The protocols that a member speaks, for the links and sockets of the server and of the simulator.
 
 QUORUM_PROTOCOL      on quorum links, to other members
 client_protocol      to clients
@@ -33,7 +33,7 @@ from zab.wire.link_protocol import LinkProtocol
 
 
 def cut(proposal: Proposal) -> list[Proposal]:
-    """The same batches in messages of at most `DATA_FRAME_BYTES_MAX`, or of one batch that is larger."""
+    """Split a proposal into messages of at most `DATA_FRAME_BYTES_MAX`; a larger batch has a message of its own."""
     pieces: list[list[bytes]] = [[]]
     size_bytes = 0
     for batch in proposal.batches:
@@ -53,7 +53,7 @@ QUORUM_PROTOCOL: LinkProtocol[Message, Input] = LinkProtocol(
     admitting=frozenset({UpToDate}),
     urgent=URGENT,
     secret=SECRET,
-    # Requests are made small where they are made.
+    # Requests are kept small by the code that makes them.
     cut={Proposal: cut},
     uncut_bytes_max=DATA_FRAME_BYTES_MAX,
     up=QuorumLinkUp,
@@ -64,7 +64,7 @@ QUORUM_PROTOCOL: LinkProtocol[Message, Input] = LinkProtocol(
 
 
 def client_protocol(config: Config) -> ClientProtocol[ClientConnection, Input]:
-    """How one member has clients. The numbers of its connections begin with 1."""
+    """The client protocol of one member. The numbers of its connections begin with 1."""
     numbers = count(1)
 
     def connect(host: str, port: int, subject: str) -> ClientConnection:

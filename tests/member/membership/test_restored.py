@@ -30,7 +30,7 @@ def test_who_serves_nobody_says_whose_history_is_another_one(lived: tuple[Ensemb
     ensemble, state, _ = lived
     restore(ensemble, 1, state)
     ensemble.advance(20_000)
-    reason = "of another history than this member, as after a restore that not all were given"
+    reason = "in a different history from this member, as after a restore that did not reach all"
     assert said(1) == f"no service: there is no quorum; servers 2, 3 are {reason}"
     restore(ensemble, 2, state)
     ensemble.advance(20_000)

@@ -1,1 +1,1 @@
-"""The connections of clients: who is there, who each proves to be, and what is written down of it."""
+"""The connections of clients, their identities, and the audit log."""

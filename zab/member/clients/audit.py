@@ -1,43 +1,43 @@
-"""The audit log: who asked for which change, from where, and what came of it; who was refused.
+"""The audit log: who asked for which change, from where, with which result; who was refused.
 
     session=0x100…  user=digest:al,ip:10.0.0.7  ip=10.0.0.7  operation=create  znode=/a  …  result=success
 
-A line is of pairs, a tab between them, in this order; what is not known is left out. Names and values are ZooKeeper's
-(3.9), but a user stands behind the scheme that proved him: `super:` is the superuser, `digest:super` is somebody else.
+A line consists of pairs in this order, separated by tabs; unknown ones are left out. Names and values are ZooKeeper's
+(3.9), but a user has the scheme that proved it as a prefix: `super:` is the superuser, `digest:super` is not.
 A line is written when the result is known, by the member whose client asked:
 
-    operation                                     of which member, and when
-    create, delete, setData, setAcl               its own clients' writes, when they are applied; refused ones, too
-    a multi that was done                         a line for each part of these kinds, and each znode that is removed
-    multiOperation                                one that was refused, whole; ours names the znode of the part at fault
-    reconfig, handOver                            of the ensemble
+    operation                                     which member writes it, and when
+    create, delete, setData, setAcl               for its own clients' writes, when they are applied; also refused ones
+    a multi that succeeded                        a line for each part of these kinds, and each znode that is removed
+    multiOperation                                a refused multi, in one line; zab adds the znode of the failed part
+    reconfig, handOver                            changes of the ensemble
     ephemeralZNodeDeletionOnSessionCloseOrExpire  every member, for each znode
     serverStart, serverStop                       of this process
 
-and ours:
+zab only:
 
-    delete                                        without session and ip: a container, or a znode whose time is over,
+    delete                                        without session and ip: a container, or an expired znode, deleted
                                                   by the leader
-    auth, sasl                                    a login that was refused. `scheme` and `user` are what was said, the
-                                                  password never
-    renewSession                                  a client came back to a session with a wrong password
-    member                                        a connection to a port of members that ended without proof, and why
+    auth, sasl                                    a refused login. `scheme` and `user` are what the client sent; the
+                                                  password is never written
+    renewSession                                  a client tried to resume a session with a wrong password
+    member                                        a connection to a port for members that ended without proof, and why
     auditRecordsLost                              how many records could not be written (`zab.server.audit`)
 
-The results are success, failure and invoked. `invoked`: what came of it this member did not learn, since its role ended
-meanwhile; it may have been done. Nobody attached (the server itself): the user is that of the process.
+The results are success, failure and invoked. `invoked`: this member did not learn the result, since its role ended
+meanwhile; the change may have been made. For the server itself, the user is that of the process.
 
-Nothing in a value ends the line or a pair, and no two values look alike: control characters, marks of direction,
-backslashes, and in lists commas, are escaped. A value ends after `VALUE_CHARS_MAX`.
+No value can end the line or a pair, and no two values look alike: control characters, marks of direction,
+backslashes, and commas in lists, are escaped. A value is cut after `VALUE_CHARS_MAX`.
 
-A client that goes away before its write is applied is audited all the same: what was asked is kept here by session, not
-by connection. Of what is kept, `HELD_BYTES_MAX` are bodies of requests: a line whose body was not kept has neither
-znode_type nor acl, and is there.
+A client that disconnects before its write is applied is audited all the same: requests are kept by session, not by
+connection. At most `HELD_BYTES_MAX` of request bodies are kept: a line whose body was not kept has neither znode_type
+nor acl.
 
-Records are made in the turn, and cheap; `lines` is called where they are written, beside it.
+The turn makes records, which is cheap; `lines` is called by the thread that writes them.
 
 Not here: the file, its rotation, and what happens when it is full (`zab.host.journal.background_writer`); the order of
-these beside the replies (`processor`).
+records and replies (`processor`).
 """
 
 from __future__ import annotations
@@ -111,15 +111,15 @@ _ZNODE_TYPES: Final = {
     5: "persistent_with_ttl",
     6: "persistent_sequential_with_ttl",
 }
-"""By the flags of a create that is no createContainer."""
+"""The type of a znode by the flags of a create, except createContainer."""
 _PERMISSIONS: Final = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 
 Part: TypeAlias = tuple[int, int, bytes]
-"""Of a multi that was applied: type, or -1; number, which is then the error; path."""
+"""A part of a multi that was applied: type, or -1; number, which is then the error; path."""
 
 
 class Record(Protocol):
-    """What is to be written down."""
+    """A record for the audit log."""
 
     @property
     def held_bytes(self) -> int:
@@ -127,7 +127,7 @@ class Record(Protocol):
         ...
 
     def lines(self, own_user: str) -> Iterator[str]:
-        """Its lines, without time; `own_user` is who runs this server."""
+        """Its lines, without time; `own_user` is the user that runs this server."""
         ...
 
 
@@ -139,22 +139,22 @@ class Asked:
     xid: int
     opcode: int
     body: bytes
-    """Of a setData only the path; empty where too much is kept."""
+    """Only the path for a setData; empty if too much is kept already."""
     identities: tuple[Identity, ...]
     host: str
     fence: int
-    """Of its connection: see there."""
+    """The `fence` of its connection."""
 
 
 @attrs.define(eq=False)
 class Change:
-    """What came of it."""
+    """A change and its result."""
 
     asked: Asked
     path: bytes
     result: str
     parts: list[Part] | None = None
-    """Of a multi that became a transaction."""
+    """The parts of a multi that became a transaction."""
 
     @property
     def held_bytes(self) -> int:
@@ -209,7 +209,7 @@ class EphemeralsDeleted:
 
 @attrs.define(eq=False)
 class OfServer:
-    """What the server itself did; `path` if it concerns a znode."""
+    """A change by the server itself; `path` if it concerns a znode."""
 
     operation: str
     result: str
@@ -223,7 +223,7 @@ class OfServer:
 
 @attrs.define(eq=False)
 class Refusal:
-    """Somebody who was not let in."""
+    """A refused login or connection."""
 
     operation: str
     host: str
@@ -232,7 +232,7 @@ class Refusal:
     scheme: bytes = b""
     reason: str = ""
     left_out_count: int = 0
-    """Others like it that were left out before it."""
+    """How many like it were left out before it."""
 
     @property
     def held_bytes(self) -> int:
@@ -264,12 +264,12 @@ class Lost:
 
 
 class Auditor:
-    """The audit log of one member, as far as its turns make it. `records` are what they made and nobody took yet."""
+    """Makes the audit records of one member. `records` are those that nobody has taken yet."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._under_way: dict[int, deque[Asked]] = {}
-        """By session: what this member's clients asked for, in its order, and what is not applied here yet."""
+        """By session: the changes that this member's clients asked for and that are not applied here yet, in order."""
         self._held_bytes = 0
 
     def take(self) -> list[Record]:
@@ -277,7 +277,7 @@ class Auditor:
         return records
 
     def asked(self, connection: ClientConnection, xid: int, opcode: int, body: bytes) -> None:
-        """A client of this member asks for a write."""
+        """Note a write that a client of this member asks for."""
         if opcode not in _OPERATIONS:
             return
         if opcode == _SET_DATA:
@@ -288,8 +288,8 @@ class Auditor:
         self._under_way.setdefault(asked.session, deque()).append(asked)
 
     def applied(self, txn: Txn, error: int, *, leads: bool, is_own: bool) -> None:
-        """A transaction is applied. What a leader proposed is its own client's, `is_own`, or not; a learner finds out:
-        the transactions of a session come in the order in which its writes went."""
+        """Record a transaction that is applied. A leader knows whether it is from its own client (`is_own`); a learner
+        finds out, since the transactions of a session come in the order of its writes."""
         if txn.type == _CLOSE_SESSION:
             if txn.rest:
                 self.records.append(EphemeralsDeleted(txn.session, txn.rest))
@@ -317,7 +317,7 @@ class Auditor:
             del self._under_way[asked.session]
 
     def refused_at_once(self, connection: ClientConnection, opcode: int, body: bytes = b"") -> None:
-        """A change that was refused without a transaction."""
+        """Record a change that was refused without a transaction."""
         if opcode == _SET_DATA:
             body = body[: 4 + int.from_bytes(body[:4])]
         asked = Asked(connection.session, 0, opcode, body, connection.identities, connection.host, 0)
@@ -326,11 +326,11 @@ class Auditor:
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b"", session: int = 0
     ) -> None:
-        """Somebody could not prove who he is. `user` is whom he named, never with what he tried to prove it."""
+        """Record a refused login. `user` is the name that the client sent, never its password."""
         self.records.append(Refusal(operation, connection.host, session or connection.session, user, scheme))
 
     def drop_role(self) -> None:
-        """What is under way goes to no other leader from here, but may have gone."""
+        """Record what is under way as `invoked`: it may have reached the leader."""
         for under_way in self._under_way.values():
             self.records += [Change(asked, b"", INVOKED) for asked in under_way]
         self._under_way.clear()
@@ -338,8 +338,8 @@ class Auditor:
 
 
 def users(identities: Iterable[Identity]) -> str:
-    """Who somebody is, each with the scheme by which he proved it: of a digest without the password's hash. Bob of a
-    digest, which anybody can make up, is not Bob of SASL."""
+    """The identities of a client, each with its scheme; digests without the hash of the password. The scheme matters:
+    anybody can make up a digest for Bob, but not a SASL login."""
     return ",".join(_item(_shown(identity)) for identity in identities if identity[0] != ANY_SASL)
 
 
@@ -349,7 +349,7 @@ def _shown(identity: Identity) -> bytes:
 
 
 def value(data: bytes) -> str:
-    """What was said, as it stands in a line."""
+    """Data from a client, escaped for a line."""
     text = in_line(data.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace"))
     if len(text) <= VALUE_CHARS_MAX:
         return text
@@ -357,7 +357,7 @@ def value(data: bytes) -> str:
 
 
 def _item(data: bytes) -> str:
-    """The same, in a list."""
+    """Data from a client, escaped for a list."""
     return value(data).replace(",", "\\x2c")
 
 
@@ -366,13 +366,13 @@ def _line(**pairs: str | None) -> str:
 
 
 def _is_of(txn: Txn, opcode: int) -> bool:
-    """Whether the transaction is what a request of this kind becomes."""
+    """Whether a request of this kind becomes such a transaction."""
     made: int = txn.rest[0] if txn.type == _ERROR else txn.type
     return made == opcode or made in LOGGED_AS.get(opcode, ())
 
 
 def _body_of(asked: Asked) -> object:
-    """What the body says, as far as it is known and can be read."""
+    """The decoded body, if it is known and can be decoded."""
     try:
         return decode(asked.opcode, asked.body) if asked.body else None
     except JuteError:
@@ -380,7 +380,7 @@ def _body_of(asked: Asked) -> object:
 
 
 def _parts_in(asked: Asked) -> Iterator[object]:
-    """The bodies of the parts of a multi, in their order, as far as they are known."""
+    """The bodies of the parts of a multi, in order, if they are known."""
     try:
         for _, body, _ in parts_of(_MULTI, asked.body if asked.opcode == _MULTI else b""):
             yield body
@@ -389,7 +389,7 @@ def _parts_in(asked: Asked) -> Iterator[object]:
 
 
 def _as_asked(parts: list[Part]) -> list[list[Part]]:
-    """What became of each part that was asked for: of a removeRecursive all of its deletes."""
+    """The results grouped by requested part: a removeRecursive has all of its deletes."""
     groups: list[list[Part]] = []
     for part in parts:
         kind, number, _ = part
@@ -401,7 +401,7 @@ def _as_asked(parts: list[Part]) -> list[list[Part]]:
 
 
 def _path_in(asked: Asked) -> bytes:
-    """Where no transaction says it."""
+    """The path in the request, for when no transaction has it."""
     end = 4 + int.from_bytes(asked.body[:4])
     return asked.body[4:end] if asked.opcode != _MULTI and end <= len(asked.body) else b""
 
@@ -411,7 +411,7 @@ def _znode_type_in(asked: Asked) -> str | None:
 
 
 def _znode_type_of(kind: int, body: object) -> str | None:
-    """Of what this request makes, as a create of this kind."""
+    """The type of the znode that this request creates."""
     if not isinstance(body, Create):
         return None
     return "container" if kind == _CREATE_CONTAINER else _ZNODE_TYPES.get(body.flags)
@@ -425,7 +425,7 @@ def _acl_in(asked: Asked) -> str | None:
 
 
 def _entry(entry: WireAcl) -> str:
-    """An entry of a list, as scheme:id:permissions; of a digest without the password's hash."""
+    """An entry of an ACL, as scheme:id:permissions; digests without the hash of the password."""
     perms, scheme, name = entry
     [(_, scheme, name)] = masked(((perms, scheme or b"", name or b""),))
     letters = "".join(letter for bit, letter in _PERMISSIONS if perms & bit)
@@ -433,7 +433,7 @@ def _entry(entry: WireAcl) -> str:
 
 
 def _at_fault(asked: Asked, parts: list[Part]) -> bytes:
-    """The path of the part because of which a multi was refused."""
+    """The path of the part that made a multi fail."""
     for body, (_, error, _) in zip(_parts_in(asked), parts, strict=False):
         if error not in _NOT_AT_FAULT:
             path = getattr(body, "path", b"")

@@ -1,29 +1,29 @@
-"""How the client of a connection proves who it is, by scheme, and what it may ask for before it has.
+"""How a client proves its identity, by scheme, and what it may ask for before it has.
 
     scheme     by                       identity                     refused
     ip         its address              ("ip", address), always      -
     digest     auth: user:password      ("digest", user:hash)        when switched off
     x509       the certificate in TLS   ("x509", subject), always    auth, on a connection without one
-    sasl       sasl: tokens             ("sasl", user)               whatever proves nothing (`zab.wire.login`)
+    sasl       sasl: tokens             ("sasl", user)               a token that proves nothing (`zab.wire.login`)
     ensemble   auth: a name             none                         another ensemble's name: closed without an answer
-    world      -                        everybody is anyone          as every scheme that is in no table here
-    super      -                        passes every ACL             likewise: it comes along with the three above
+    world      -                        everybody is anyone          like every scheme that has no row in `PROVE`
+    super      -                        passes every ACL             likewise: the three schemes above can add it
 
 An auth request goes by the table `PROVE`, in which a scheme has a row with a function. sasl has requests of its own,
 a token in each direction, until it ends:
 
     nothing asked    any token ──> a challenge with a nonce of its own
-    challenged       a response ──> the identity, and rspauth; or it has failed
-    ended            any token ──> it has failed
+    challenged       a response ──> the identity and rspauth; or a failure
+    ended            any token ──> a failure
 
-With Kerberos (`kerberos`) each token goes to a worker, which has one of a connection at a time: one that comes before
-the last is answered fails the login. Whatever else the client asks for meanwhile, it asks as who it was before.
+With Kerberos (`kerberos`) each token goes to a worker, at most one per connection at a time: a token that comes before
+the last one is answered fails the login. Other requests meanwhile are done with the identities from before.
 
-A connection has one nonce, which is good for one response. So whoever guesses passwords needs a connection for each
-guess; and what was said on one connection proves nothing on another.
+A connection has one nonce, which is good for one response. So guessing passwords takes a connection for each guess, and
+a response of one connection proves nothing on another.
 
-What failed is answered with AUTHFAILED, or with SESSIONCLOSEDREQUIRESASLAUTH where sasl is required, and ends the
-connection; with `allowSaslFailedClients` it is answered without a token and the connection goes on, unless sasl is
+A failure is answered with AUTHFAILED, or with SESSIONCLOSEDREQUIRESASLAUTH if sasl is required, and ends the
+connection; with `allowSaslFailedClients` it is answered without a token and the connection stays, unless sasl is
 required.
 
 Not here: the requests and replies (`local`), who the users of SASL are (`sasl_users`), what an identity may do
@@ -60,7 +60,7 @@ _PROOFS = frozenset({int(OpCode.AUTH), int(OpCode.SASL)})
 
 
 def identities_of_subject(config: Config, subject: str) -> tuple[Identity, ...]:
-    """What a client has from the start that proved a subject by its certificate; empty: it proved none."""
+    """The identities that a client has from its certificate; `subject` is empty if it showed none."""
     if not subject or not config.clients.offers_x509:
         return ()
     identity = X509.encode(), subject.encode()
@@ -68,20 +68,20 @@ def identities_of_subject(config: Config, subject: str) -> tuple[Identity, ...]:
 
 
 class Verdict(Enum):
-    """What comes of an auth request."""
+    """The outcome of an auth request."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
     CLOSED = "closed"
-    """Without an answer."""
+    """The connection is closed without an answer."""
 
 
 @attrs.frozen
 class SaslFailed(Exception):  # noqa: N818  (it is an answer, not a failure)
-    """A login that proved nothing."""
+    """A failed login."""
 
     error: ErrorCode
-    """With this error the connection ends; OK: it goes on."""
+    """The error with which the connection ends; OK: it stays."""
 
 
 class Authentication:
@@ -91,12 +91,12 @@ class Authentication:
         self._config = config
         self._rng = rng
         self.users: Users = {}
-        """Who may log in by SASL; nobody before it was said."""
+        """The users that may log in by SASL; empty until they have been read."""
         self.kerberos: Logins | None = None
-        """With it, clients log in by GSSAPI, and not by DIGEST-MD5."""
+        """If it is set, clients log in by GSSAPI instead of DIGEST-MD5."""
         self._required = frozenset(scheme.encode() for scheme in config.access.required_schemes)
         self.is_required = bool(self._required)
-        """Whether not everybody may ask for everything."""
+        """Whether clients have to prove an identity first."""
         self._super_users = {*config.access.sasl_super_users, config.access.sasl_super_user}
         super_digest = config.access.super_digest
         self._super_digest = None if super_digest is None else super_digest.encode()
@@ -107,13 +107,13 @@ class Authentication:
     # ------------------------------------------------------------------------------------------------- what is required
 
     def lets_through(self, connection: ClientConnection, opcode: int) -> bool:
-        """Whether a request may be processed: the client has proven itself, or this is how it does."""
+        """Whether a request may be processed: the client has proven its identity, or does so with this request."""
         return opcode in _PROOFS or any(scheme in self._required for scheme, _ in connection.identities)
 
     # ---------------------------------------------------------------------------------------------------- auth requests
 
     def prove(self, connection: ClientConnection, scheme: bytes, proof: bytes) -> Verdict:
-        """What an auth request comes to; identities that it proves are the connection's from then on."""
+        """Handle an auth request. The connection gets the identities that it proves."""
         prove = PROVE.get(scheme)
         return Verdict.REFUSED if prove is None else prove(self, connection, proof)
 
@@ -128,12 +128,13 @@ class Authentication:
         return Verdict.ACCEPTED if connection.identify(*proven) else Verdict.REFUSED
 
     def _prove_certificate(self, connection: ClientConnection, _proof: bytes) -> Verdict:
-        """It was proven before, or never will be."""
+        """Accept a client whose certificate was accepted by TLS; nothing can be proven later."""
         is_proven = any(scheme == X509.encode() for scheme, _ in connection.identities)
         return Verdict.ACCEPTED if is_proven else Verdict.REFUSED
 
     def _prove_ensemble(self, _connection: ClientConnection, proof: bytes) -> Verdict:
-        """It proves nothing about the client: who asks for an ensemble by name wants to be refused by any other."""
+        """Check the name of the ensemble. It proves nothing about the client, which wants to be refused by any other
+        ensemble."""
         if not self._config.access.asks_for_ensemble:
             return Verdict.REFUSED
         names = self._config.access.ensemble_names
@@ -143,7 +144,7 @@ class Authentication:
     # ---------------------------------------------------------------------------------------------------- sasl requests
 
     def answer_token(self, connection: ClientConnection, xid: int, token: bytes) -> bytes | None:
-        """The token that answers one of a login; None: it comes later (`stepped`). Raises `SaslFailed`."""
+        """The answer to a token of a login; None: it comes later (`stepped`). Raises `SaslFailed`."""
         if self.kerberos is not None:
             self._begin_step(self.kerberos, connection, xid, token)
             return None
@@ -151,7 +152,7 @@ class Authentication:
         if not self._config.login.is_offered or nonce is None:
             raise self._failed()
         if not nonce:
-            # A token that comes first says nothing in DIGEST-MD5: ZooKeeper passes over it, too.
+            # A first token has no meaning in DIGEST-MD5: ZooKeeper ignores it as well.
             connection.sasl_nonce = b64encode(self._rng.randbytes(NONCE_BYTES))
             return challenge(ZOOKEEPER_REALM, connection.sasl_nonce)
         connection.sasl_nonce = None
@@ -166,7 +167,8 @@ class Authentication:
         return answer
 
     def _begin_step(self, logins: Logins, connection: ClientConnection, xid: int, token: bytes) -> None:
-        """One token of a connection at a time is with a worker, and no login follows another."""
+        """Hand a token to a worker. A worker has one token of a connection at a time, and a connection has one
+        login."""
         if connection.is_login_stepping or connection.sasl_nonce is None or len(token) > TOKEN_BYTES_MAX:
             connection.sasl_nonce = None
             raise self._failed()
@@ -176,7 +178,7 @@ class Authentication:
         logins.step(connection.login, token, partial(LoginStepped, connection, xid))
 
     def stepped(self, connection: ClientConnection, step: LoginStep | None) -> bytes | None:
-        """What a worker made of a token: the one that answers it, None at the end. Raises `SaslFailed`."""
+        """The answer that a worker found for a token; None at the end. Raises `SaslFailed`."""
         connection.is_login_stepping = False
         if step is None or connection.sasl_nonce is None or self.kerberos is None:
             connection.login = connection.sasl_nonce = None
@@ -189,7 +191,7 @@ class Authentication:
         return step.answer
 
     def _identify(self, connection: ClientConnection, user: str) -> bool:
-        """False: it has too many identities already."""
+        """Add the identities of a user. False: the connection has too many already."""
         identities = [(SASL.encode(), user.encode())]
         if user in self._super_users:
             identities.append(SUPER)
@@ -210,4 +212,4 @@ PROVE: Mapping[bytes, Callable[[Authentication, ClientConnection, bytes], Verdic
     b"x509": Authentication._prove_certificate,
     b"ensemble": Authentication._prove_ensemble,
 }
-"""What an auth request of each scheme comes to."""
+"""The check of each scheme."""

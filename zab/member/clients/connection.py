@@ -1,23 +1,23 @@
-"""The clients of this member: one `ClientConnection` for each socket, and `Clients`, the table of all of them.
+"""The clients of this member: a `ClientConnection` for each socket, and `Clients`, the table of all.
 
 A connection is plain state. What may happen to it depends on its stage:
 
-    GREETING      nothing has come yet, except perhaps part of a ConnectRequest or of a four-letter word
-    CONNECTING    its session is being created, or checked by the leader; what comes meanwhile is held back
+    GREETING      nothing has arrived yet, except perhaps part of a ConnectRequest or of a four-letter word
+    CONNECTING    its session is being created, or checked by the leader; frames that arrive meanwhile are held
     SERVED        it has a session: requests are answered
-    (closing)     in any stage: nothing is read or written any more, and at the end of the turn it is forgotten
+    (closing)     in any stage: nothing more is read or written, and at the end of the turn it is forgotten
 
 Output is one list, in the order of the steps that wrote it: replies, watch events and the answer to the handshake are
-never reordered (A1 output order). The host sends it at the end of the turn and keeps what the socket did not take; it
-says how much that is in `unsent_bytes`.
+never reordered (A1 output order). The host sends it at the end of the turn, keeps what the socket did not take, and
+sets `unsent_bytes` to its size.
 
-Limits, and what happens there:
-    output_limit_bytes      unsent output of a connection: it is not read from; at twice that it is closed
+Limits:
+    output_limit_bytes      unsent output of a connection: above it is not read from, above twice as much it is closed
     max_client_connections  connections from one address: further ones are closed at once
     max_connections         connections in total: likewise
     GREETING_BYTES_MAX      the first frame, a ConnectRequest: a longer one closes the connection
     IDENTITIES_MAX          identities of a connection: a further one is refused with AUTHFAILED
-    IDENTITIES_BYTES_MAX    bytes of all of them, schemes and ids: likewise
+    IDENTITIES_BYTES_MAX    bytes of all identities, schemes and ids: likewise
 
 Not here: sockets, what the bytes mean (`processor`, `sessions`), and when output is sent (the host).
 """
@@ -42,31 +42,32 @@ Identity: TypeAlias = tuple[bytes, bytes]
 """Scheme and id, as in an ACL."""
 
 Waiting: TypeAlias = tuple[int, int, bytes, int]
-"""A request in its place: xid, opcode, its frame, and when it came. A write's frame is empty: it is on its way."""
+"""A request that waits: xid, opcode, frame, and when it came. A write that is under way has an empty frame."""
 
 
 LastAnswer: TypeAlias = tuple[int, int, int, int, int]
-"""Of a request: its opcode, its xid, the zxid of its reply, when that was (monotonic ms), how long it waited (ms)."""
+"""The last answered request: opcode, xid, zxid of the reply, when it was sent (monotonic ms), how long it waited
+(ms)."""
 
 NO_ANSWER: Final[LastAnswer] = (0, -1, -1, 0, 0)
 NEVER: Final = (1 << 63) - 1
-"""The least of no values."""
+"""The minimum while there are no values."""
 
 IDENTITIES_MAX = 64
 IDENTITY_BYTES_MAX = 4096
-"""What a forwarded write may carry (`zab.protocol.message`); each write carries all identities of its connection."""
+"""The limit of a forwarded write (`zab.protocol.message`), which carries all identities of its connection."""
 IDENTITIES_BYTES_MAX = 8 << 10
-"""Of all together: room for the longest one beside the others that a client needs. A connection keeps no more, and a
-write of a few bytes becomes no more on the way to the leader."""
+"""The limit for all identities of a connection: room for the longest one and the others that a client needs. A
+forwarded write grows by no more than this."""
 
 
 def size_of(identities: Iterable[Identity]) -> int:
-    """Of all of them, in bytes."""
+    """The size of identities, in bytes."""
     return sum(len(scheme) + len(name) for scheme, name in identities)
 
 
 class Stage(Enum):
-    """How far a connection has come."""
+    """The stage of a connection."""
 
     GREETING = "greeting"
     CONNECTING = "connecting"
@@ -78,26 +79,26 @@ class Closing(IntEnum):
 
     NO = 0
     FLUSHED = 1
-    """Once its output is sent."""
+    """The connection ends once its output is sent."""
     AT_ONCE = 2
 
 
 class Hold(IntFlag):
-    """Why a connection is not read from; with none of them it is."""
+    """Reasons not to read from a connection."""
 
     NONE = 0
     CONNECTING = 1
-    """Its session is not there yet."""
+    """Its session does not exist yet."""
     LOAD = 2
     """Too many requests are in process, and some of them are its own."""
     OUTPUT = 4
     """It has too much unsent output."""
     THROTTLED = 8
-    """A request of it waits in front of the processor."""
+    """One of its requests waits for the request throttle."""
     WORK = 16
-    """What it asked for did not find room in its turn."""
+    """The turn had no room for its requests."""
     ROOM = 32
-    """It has begun a large request, and others have the room for it (`zab.member.requests.large_frames`)."""
+    """It has begun a large request, for which there is no room yet (`zab.member.requests.large_frames`)."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -105,7 +106,7 @@ class ClientConnection:
     """One client socket, as the pure part of the server sees it. The host makes it and gives it to the member."""
 
     id: int
-    """Never reused in a process run."""
+    """Never reused while the process runs."""
     host: str
     """The numeric address of the client."""
     port: int
@@ -114,59 +115,60 @@ class ClientConnection:
     out_bytes: int = 0
     """Bytes in `out`."""
     unsent_bytes: int = 0
-    """What the host took out of `out` and the socket did not take yet; the host sets it."""
+    """Bytes that the host took from `out` and has not sent yet; set by the host."""
     closing: Closing = Closing.NO
     holds: Hold = Hold.NONE
     is_ours: bool = False
-    """Counted in `Clients`."""
+    """Whether it is in `Clients`."""
 
     stage: Stage = Stage.GREETING
     session: SessionId = NO_SESSION
     timeout_ms: int = 0
-    """Negotiated on this connection."""
+    """The session timeout that was negotiated on this connection."""
     is_local: bool = False
-    """This member alone knows its session (`local_sessions`)."""
+    """Whether only this member knows its session (`local_sessions`)."""
     has_read_only_byte: bool = True
-    """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
+    """Whether its ConnectRequest had the byte: clients older than 3.4 send none, and get none back."""
     is_of_keeper: bool = False
-    """Its client knows ClickHouse Keeper's operations: it has asked which there are here, or for one of its reads."""
+    """Whether its client knows ClickHouse Keeper's operations: it has asked which of them are supported, or used a read
+    of them."""
     identities: tuple[Identity, ...] = ()
     sasl_nonce: bytes | None = b""
-    """The nonce of the login by SASL that is under way; empty before it, None after it."""
+    """The nonce of the SASL login that is under way; empty before it, None after it."""
     login: Login | None = None
-    """Of Kerberos, from its first token on (`zab.member.clients.kerberos.Login`)."""
+    """The Kerberos login, from its first token on (`zab.member.clients.kerberos.Login`)."""
     is_login_stepping: bool = False
-    """A worker has a token of it."""
+    """Whether a worker has a token of its login."""
     held: list[bytes] = attrs.Factory(list)
-    """Frames that came before the session was there, or for which their turn had no room."""
+    """Frames that came before the session existed, or for which their turn had no room."""
     pending: deque[Waiting] = attrs.Factory(deque)
-    """Requests in their order, from the oldest write (or sync) that is under way on."""
+    """Requests in order, starting with the oldest write (or sync) that is under way."""
     asked_bytes: int = 0
-    """Of these when they were counted last, and of what has come since (`zab.member.requests.limits`)."""
+    """Bytes of `pending` when they were counted last, and of frames since then (`zab.member.requests.limits`)."""
     large_frame_bytes: int = 0
-    """Of the large request that has begun, if there is one (`zab.member.requests.large_frames`)."""
+    """The size of the large request that has begun, if there is one (`zab.member.requests.large_frames`)."""
     answering: Generator[None, None, bytes] | None = None
-    """What is left of an answer that takes more than a slice: of the first request in `pending`, or of a four-letter
+    """The rest of an answer that takes more than a slice: to the first request in `pending`, or to a four-letter
     word."""
     answering_zxid: int = 0
-    """If it is not 0: of the state that this answer tells."""
+    """The zxid of the state that this answer tells; 0: none."""
     later: list[bytes] = attrs.Factory(list)
-    """Watch events that wait for that."""
+    """Watch events that wait for this answer."""
     later_bytes: int = 0
     sync_tags: deque[int] = attrs.Factory(deque)
-    """The tags of the syncs in `pending`, in their order."""
+    """The tags of the syncs in `pending`, in order."""
     fence: int = 0
-    """Transactions up to this zxid were proposed before the session came here: they answer an earlier connection."""
+    """Transactions up to this zxid were proposed before the session moved here: they answer an earlier connection."""
     idle_ticks: int = 0
-    """Ticks since something came."""
+    """Ticks since something arrived."""
 
     established: int = 0
-    """When it came (wall clock, ms)."""
+    """When it was accepted (wall clock, ms)."""
     received_count: int = 0
     sent_count: int = 0
     last_answer: LastAnswer = NO_ANSWER
     answered_count: int = 0
-    """Requests that `waited_ms` is the sum of; the least and the largest of them are the two after it."""
+    """How many requests are in `waited_ms`, the sum of their waits; the minimum and maximum follow."""
     waited_ms: int = 0
     waited_least_ms: int = NEVER
     waited_most_ms: int = 0
@@ -178,8 +180,8 @@ class ClientConnection:
         return f"<client {self.id} of {self.host}:{self.port}, session {self.session:#x}, {self.stage.value}>"
 
     def first_cut(self, data: bytes) -> list[bytes]:
-        """The frames that these bytes of a greeting complete. Raises FrameError. The first one is short: no more is
-        kept of somebody who has not said who he is."""
+        """The frames that these bytes of a greeting complete. Raises FrameError. The first one has to be short: little
+        is kept for a client that has not greeted yet."""
         frames = self.frames
         limit, frames.frame_bytes_max = frames.frame_bytes_max, GREETING_BYTES_MAX
         try:
@@ -195,8 +197,8 @@ class ClientConnection:
             raise
 
     def identify(self, *proven: Identity) -> bool:
-        """Add identities for the life of the connection; False: none, as one is too long, or they would be too many or
-        too long together, to be forwarded."""
+        """Add identities for the life of the connection. False, and none is added: one is too long, or all together
+        would be too many or too long to be forwarded."""
         identities = (*self.identities, *(identity for identity in proven if identity not in self.identities))
         if len(identities) > IDENTITIES_MAX or any(len(name) > IDENTITY_BYTES_MAX for _, name in proven):
             return False
@@ -207,42 +209,43 @@ class ClientConnection:
 
     @property
     def paused(self) -> bool:
-        """Whether the host must not read from it, until a later step says otherwise."""
+        """Whether the host must not read from it."""
         return self.holds != Hold.NONE
 
     def forget_counts(self) -> None:
-        """`crst`: as if it had come now."""
+        """Reset its figures, as `crst` does."""
         self.received_count = self.sent_count = self.answered_count = self.waited_ms = self.waited_most_ms = 0
         self.waited_least_ms, self.last_answer = NEVER, NO_ANSWER
 
     def waits_for(self, opcode: int) -> bool:
-        """Whether the first request that waits is one of these."""
+        """Whether the first waiting request has this opcode."""
         return bool(self.pending) and self.pending[0][1] == opcode
 
     def take_output(self) -> list[bytes]:
-        """What is to be sent, in order; the host owns it from now on, and counts it in `unsent_bytes`."""
+        """Take the output, in order. The host owns it from now on, and counts it in `unsent_bytes`."""
         pieces, self.out, self.out_bytes = self.out, [], 0
         return pieces
 
 
 class Clients:
-    """All connections of this member, which of them serves which session, and the limits."""
+    """All connections of this member, by session, and the limits on connecting."""
 
     def __init__(self, limits: LimitSettings) -> None:
         self.all: dict[ClientConnection, None] = {}
-        """In the order in which they came: sets of connections are dicts, so that a run can be repeated exactly."""
+        """All connections in the order of arrival. Sets of connections are dicts, so that a run can be repeated
+        exactly."""
         self.by_session: dict[SessionId, ClientConnection] = {}
         self.dirty: dict[ClientConnection, None] = {}
-        """Connections with output, or to be closed, paused or read from again: the host looks at each after a step."""
+        """Connections with output, or to be closed, paused or resumed: the host looks at each after a step."""
         self.ending: dict[ClientConnection, None] = {}
-        """Those that are closing, until the end of the turn."""
+        """Connections that are closing, until the end of the turn."""
         self.waiting_words: list[ClientConnection] = []
-        """Those whose four-letter word is answered once the surroundings were looked at."""
+        """Connections whose four-letter word waits for a look at the surroundings of the process."""
         self._per_host: Counter[str] = Counter()
         self._limits = limits
 
     def admit(self, connection: ClientConnection) -> bool:
-        """Count a new connection in; False: a limit is reached and it is to be closed at once."""
+        """Add a new connection. False: a limit is reached, and it is to be closed at once."""
         assert not connection.is_ours
         if (
             0 < self._limits.max_connections <= len(self.all)
@@ -256,7 +259,7 @@ class Clients:
         return True
 
     def attach(self, connection: ClientConnection, session: SessionId) -> None:
-        """The session is served on this connection from now on; an older connection of it here is closed."""
+        """Serve the session on this connection from now on; close an older connection of it here."""
         older = self.by_session.get(session)
         if older is not None and older is not connection:
             self.close(older)
@@ -264,14 +267,14 @@ class Clients:
         self.by_session[session] = connection
 
     def send(self, connection: ClientConnection, frame: bytes) -> None:
-        """Append one frame to the output. A connection that is closing takes nothing more."""
+        """Append a frame to the output, unless the connection is closing."""
         if not connection.closing:
             connection.out.append(frame)
             connection.out_bytes += len(frame)
             self.dirty[connection] = None
 
     def close(self, connection: ClientConnection, how: Closing = Closing.AT_ONCE) -> None:
-        """End a connection; what it has taken part in is undone at the end of the turn (`reap`)."""
+        """End a connection; it is cleaned up at the end of the turn (`reap`)."""
         if how > connection.closing:
             connection.closing = how
             self.dirty[connection] = None
@@ -284,7 +287,7 @@ class Clients:
         self.dirty[connection] = None
 
     def release(self, connection: ClientConnection, reason: Hold) -> None:
-        """Take one reason away; without any other it is read from again."""
+        """Remove a reason; without any other, the connection is read from again."""
         connection.holds &= ~reason
         self.dirty[connection] = None
 
@@ -293,7 +296,7 @@ class Clients:
             self.close(connection, how)
 
     def reap(self) -> Iterator[ClientConnection]:
-        """Forget a slice of the connections that are closing; each comes out once."""
+        """Forget a slice of the closing connections, and yield each."""
         for connection in list(islice(self.ending, ENDED)):
             del self.ending[connection]
             connection.is_ours = False

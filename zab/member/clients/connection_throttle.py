@@ -1,13 +1,14 @@
-"""How many sessions clients may ask for in a time: a bucket of tokens, as ZooKeeper's BlueThrottle.
+"""How many sessions clients may ask for per time: a token bucket, like ZooKeeper's BlueThrottle.
 
-Whoever asks for a session pays with tokens; who finds too few is closed without an answer, and may come again. Tokens
-come back with time, up to the size of the bucket: so a burst passes, and a storm of clients that come back does not.
+A client pays for a session with tokens; if there are too few, it is closed without an answer, and may try again. Tokens
+are added over time, up to the size of the bucket: so a burst passes, but a storm of returning clients does not.
 
-The bucket serves those best who happen to come first. So, if `freeze_time` is set, there is a chance to be turned away
-although tokens are left. It grows by `drop_increase` when the bucket was found empty, shrinks by `drop_decrease` when
-few are missing, and is looked at once in `freeze_time`: with steady load it settles where all have the same prospects.
+The bucket favours clients that happen to come first. So, if `freeze_time` is set, clients are refused with some
+probability although tokens are left. The probability grows by `drop_increase` when the bucket was empty, shrinks by
+`drop_decrease` when few tokens are missing, and is adapted once in `freeze_time`: under steady load it settles where
+all clients have the same chance.
 
-It counts sessions of clients alone; members are never throttled (H1 links always read).
+It counts only sessions of clients; members are never throttled (H1 links always read).
 
 Not here: limits on connections (`connection`), and on requests (`request_throttle`).
 """
@@ -20,7 +21,7 @@ from zab.member.settings.throttles import ConnectionThrottleSettings
 
 
 class ConnectionThrottle:
-    """Of one member. Clock and chance are handed in; `now` is in ms and never falls."""
+    """The throttle of one member. Clock and randomness are handed in; `now` is in ms and never falls."""
 
     def __init__(self, settings: ConnectionThrottleSettings, rng: Random, now: int) -> None:
         assert settings.tokens > 0, "else it is off"
@@ -38,7 +39,7 @@ class ConnectionThrottle:
 
     @staticmethod
     def of(settings: ConnectionThrottleSettings, rng: Random, now: int) -> ConnectionThrottle | None:
-        """None where it is off."""
+        """The throttle; None if it is off."""
         return ConnectionThrottle(settings, rng, now) if settings.tokens else None
 
     @property
@@ -47,8 +48,8 @@ class ConnectionThrottle:
         return self._size - self._tokens
 
     def admits(self, now: int, *, is_renewal: bool, is_local: bool = False) -> bool:
-        """Whether somebody gets in who asks for a session now, a new one of this member alone, if so; then it is
-        paid."""
+        """Whether a client gets a session now; if so, its tokens are taken. `is_local`: a new session of this member
+        alone."""
         cost = self._cost_of_renewed if is_renewal else self._cost_of_local if is_local else self._cost_of_new
         self._fill(now)
         if self._settings.freeze_time_ms >= 0:

@@ -1,4 +1,4 @@
-"""What clients do, as inputs of a member; what becomes of logins; what is to be written into the audit log."""
+"""Inputs from clients, and the outcome of logins; the effect that writes the audit log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ClientClosed:
 
 @attrs.define
 class LoginStepped:
-    """A worker is done with a token of a login by Kerberos; None: the login has failed."""
+    """A worker has handled a token of a Kerberos login; None: the login has failed."""
 
     connection: ClientConnection
     xid: int
@@ -43,7 +43,7 @@ class LoginStepped:
 
 @attrs.define
 class UsersRead:
-    """Who may log in by SASL from now on. Who has logged in stays."""
+    """The users that may log in by SASL from now on. Clients that have logged in stay."""
 
     users: Users = attrs.field(repr=False)
 

@@ -1,16 +1,16 @@
-"""Kerberos, as far as it is pure: the login of a server in its JAAS file, the logins of clients, names for ACLs.
+"""The pure part of Kerberos: the login of a server in its JAAS file, the logins of clients, names for ACLs.
 
     Server {
         com.sun.security.auth.module.Krb5LoginModule required
         useKeyTab=true storeKey=true keyTab="/etc/zab/zab.keytab" principal="zookeeper/zab1.example.org@EXAMPLE.ORG";
     };
 
-A client is known to ACLs by its principal, `alice@EXAMPLE.ORG`, `hbase/host@EXAMPLE.ORG`. Where the configuration takes
-host or realm away, that is done for principals of the server's own realm alone: what another realm vouches for is never
-taken for one of ours. ZooKeeper's rule DEFAULT comes to the same.
+ACLs know a client by its principal, `alice@EXAMPLE.ORG`, `hbase/host@EXAMPLE.ORG`. If the configuration removes host or
+realm, it does so only for principals of the server's own realm: a principal of another realm is never taken for a local
+one. ZooKeeper's rule DEFAULT has the same effect.
 
-A step of a login may read files (the cache of replays), so `Login.step` runs in a worker, one at a time for each
-connection; its outcome comes back as `LoginStepped`, and is answered then.
+A step of a login may read files (the replay cache), so `Login.step` runs in a worker, one at a time for each
+connection; its outcome arrives as `LoginStepped`, and is answered then.
 
 Not here: the security context (`zab.server.kerberos`), its messages (`zab.wire.login.gssapi`).
 """
@@ -28,7 +28,7 @@ from zab.member.clients.sasl_users import UsersError
 from zab.member.settings.config import Config
 
 _PASSED_OVER: Final = frozenset({"storeKey", "doNotPrompt", "isInitiator", "refreshKrb5Config", "debug"})
-"""They say what is always so here, or nothing that matters."""
+"""Options without effect: they are always so here, or do not matter."""
 _HAS_TO_BE: Final = {"useKeyTab": "true", "useTicketCache": "false", "renewTGT": "false"}
 _PRINCIPAL: Final = re.compile(r"(?P<service>[^/@\\\s*]+)/(?P<host>[^/@\\\s*]+)@(?P<realm>[^/@\\\s*]+)")
 _PART: Final = r"[^/@:\\\x00-\x20\x7f]+"
@@ -37,7 +37,7 @@ _NAME: Final = re.compile(rf"(?P<name>{_PART})(?P<host>/{_PART})?(?P<realm>@{_PA
 
 @frozen
 class Krb5Login:
-    """What a server logs in with."""
+    """The credentials of a server."""
 
     principal: str
     key_tab: str
@@ -49,49 +49,50 @@ class Krb5Login:
 
 @frozen
 class LoginStep:
-    """What comes of a token that is right."""
+    """The outcome of a valid token."""
 
     answer: bytes | None
     principal: str | None = None
-    """Who is proven; the login is done."""
+    """The proven principal: the login is done."""
 
 
 class Login(Protocol):
     """The login of one connection."""
 
     def step(self, token: bytes) -> LoginStep | None:
-        """None: it has failed. Raises nothing; may wait for files. It is never called twice at once."""
+        """Handle a token; None: the login has failed. Raises nothing; may wait for files; is never called
+        concurrently."""
 
 
 class Logins(Protocol):
-    """Logins of clients, on a server that has a `Krb5Login`."""
+    """Logins of clients to a server that has a `Krb5Login`."""
 
     realm: str
 
     def begin(self) -> Login:
-        """A new one; quick."""
+        """Begin a login; takes no time."""
 
     def step(self, login: Login, token: bytes, done: Callable[[LoginStep | None], Any]) -> None:
-        """Have a step taken in a worker. `done` makes an input of the outcome."""
+        """Have a worker take a step. `done` turns the outcome into an input."""
 
 
 def krb5_login_of(module: LoginModule) -> Krb5Login:
-    """Raises `UsersError` where an option cannot be honoured."""
+    """The login in a JAAS module. Raises `UsersError` if an option cannot be honoured."""
     where = f"line {module.line}"
     options = dict(module.options)
     principal, key_tab = options.pop("principal", ""), options.pop("keyTab", "").removeprefix("FILE:")
     if options.pop("useKeyTab", "") != "true" or not key_tab.startswith("/"):
         raise UsersError(f'{where}: a server logs in with useKeyTab=true and keyTab="/…", the whole path')
     if not _PRINCIPAL.fullmatch(principal):
-        raise UsersError(f'{where}: principal="zookeeper/HOST@REALM" has to say who the server is, with its realm')
+        raise UsersError(f'{where}: principal="zookeeper/HOST@REALM" has to name the server, with its realm')
     for option, value in options.items():
         if option not in _PASSED_OVER and value != _HAS_TO_BE.get(option):
-            raise UsersError(f"{where}: the option {option} cannot be honoured: take it away")
+            raise UsersError(f"{where}: the option {option} cannot be honoured: remove it")
     return Krb5Login(principal, key_tab)
 
 
 def name_of(principal: str, realm: str, config: Config) -> str | None:
-    """By which name ACLs know a client; `realm` is the server's. None: by none."""
+    """The name by which ACLs know a client; None: it has none. `realm` is the server's."""
     parts = _NAME.fullmatch(principal)
     if parts is None:
         return None

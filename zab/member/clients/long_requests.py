@@ -1,17 +1,17 @@
-"""Requests above jute.maxbuffer: what comes of them, while their bytes are still on their way.
+"""Handles requests above jute.maxbuffer while their bytes still arrive.
 
-    setWatches(2)       up to `LONG_BYTES_MAX` is read as several: each piece is one of the same opcode with some of the
+    setWatches(2)       up to `LONG_BYTES_MAX` is read as several requests: each has the same opcode and some of the
                         paths, of at most `PIECE_BYTES` and one path. The last one is an ordinary frame, and is
                         answered; those before it are `Piece`s, and are not
-    anything else       is passed over, up to a limit: a `Cut` stands for it, as soon as its first bytes are there. It
-                        can be answered, since every client finds an answer by its xid, but for special ones
+    anything else       is skipped, up to a limit: a `Cut` replaces it, as soon as its first bytes are there. It
+                        can be answered, since every client matches answers by xid, except for special ones
 
-Clients of other languages send all their watches in one setWatches when they come back. One that is refused is sent
-again, and again; and who passes over an error waits for events that never come.
+Clients in other languages send all their watches in one setWatches when they reconnect. If it is refused, they send it
+again and again; those that ignore the error wait for events that never come.
 
-Invariants: what comes out does not depend on how the bytes were cut on their way. No more is kept than one piece and
-one path, each below jute.maxbuffer; of a request that is passed over nothing. A setWatches that breaks off, or has a
-path that is longer, ends the stream after the pieces before.
+Invariants: the result does not depend on how the network split the bytes. No more is kept than one piece and
+one path, each below jute.maxbuffer, and nothing of a skipped request. A setWatches that breaks off, or has a
+longer path, ends the stream after the pieces before it.
 
 Source: `SetWatches` in `datatree.requests`. Not here: the answers (`zab.member.requests.connection_requests`).
 """
@@ -26,7 +26,7 @@ from zab.wire.frames import FrameError, LongFrame
 PIECE_BYTES: Final = 64 << 10
 
 CUT_MARK: Final = b"\x80\x00\x00\x00"
-"""Stands in a `Cut` where the opcode was: no request has it."""
+"""Replaces the opcode in a `Cut`: no request has it."""
 
 _LISTS: Final = {int(OpCode.SET_WATCHES): 3, int(OpCode.SET_WATCHES2): 5}
 _HEADER: Final = Struct(">ii")
@@ -35,24 +35,24 @@ _ZXID_BYTES: Final = 8
 
 
 class Cut(bytes):
-    """Stands for a request that was too long: its xid, then `CUT_MARK`."""
+    """Replaces a request that was too long: its xid, then `CUT_MARK`."""
 
     __slots__ = ()
 
 
 class Piece(bytes):
-    """A setWatches with some of the paths of a longer one, others of which are still to come."""
+    """A setWatches with some of the paths of a longer one; more paths follow."""
 
     __slots__ = ()
 
 
 class LongRequests:
-    """Takes the requests of one connection that are too long for a frame (`zab.wire.frames.FrameReader`)."""
+    """Handles the requests of one connection that are too long for a frame (`zab.wire.frames.FrameReader`)."""
 
     __slots__ = ("_path_bytes_max", "_request_bytes_max")
 
     def __init__(self, path_bytes_max: int, request_bytes_max: int) -> None:
-        """`path_bytes_max`: of a path in a setWatches. `request_bytes_max`: what is passed over is no longer."""
+        """`path_bytes_max` limits a path in a setWatches, `request_bytes_max` a request that is skipped."""
         self._path_bytes_max = path_bytes_max
         self._request_bytes_max = request_bytes_max
 
@@ -67,7 +67,7 @@ class LongRequests:
 
 
 class _PassedOver:
-    """Its frame comes first, its other bytes are dropped as they come."""
+    """Yields its frame first, and drops the remaining bytes as they arrive."""
 
     __slots__ = ("_is_told",)
 
@@ -84,7 +84,8 @@ class _PassedOver:
 
 
 class _LongSetWatches:
-    """Format: header, the zxid, then lists: a count, -1 of a null one, and so many paths, a length and bytes each."""
+    """Splits a setWatches: header, zxid, then lists of a count (-1: null) and as many paths, each a length and
+    bytes."""
 
     __slots__ = (
         "_at",
@@ -104,10 +105,10 @@ class _LongSetWatches:
         self._path_bytes_max = path_bytes_max
         self._frames: list[bytes] = []
         self._paths = [bytearray() for _ in range(lists)]
-        """Of the next piece, with their lengths: an object each would take many times their bytes."""
+        """The paths of the next piece, with their lengths; one object each would take much more memory."""
         self._kept = bytearray()
         self._at = 0
-        """Up to there `_kept` is read; to go on, so many bytes are `_needed` after it."""
+        """`_kept` is read up to `_at`; to go on, `_needed` bytes have to follow."""
         self._needed = 0
         self._is_read = False
         self._steps = self._read()
@@ -122,7 +123,7 @@ class _LongSetWatches:
 
     def feed(self, data: bytes) -> list[bytes]:
         self._left -= len(data)
-        if not self._is_read:  # what comes after the lists is passed over, as in a request of any length
+        if not self._is_read:  # bytes after the lists are ignored, as in a request of any length
             self._kept += data
             if len(self._kept) >= self._needed:
                 next(self._steps, None)
@@ -132,7 +133,7 @@ class _LongSetWatches:
         return frames
 
     def _read(self) -> Iterator[None]:
-        """Goes on whenever there is enough. Raises FrameError."""
+        """Go on whenever enough bytes are there. Raises FrameError."""
         stem = yield from self._take(_HEADER.size + _ZXID_BYTES)
         counts = [0] * len(self._paths)
         for at, paths in enumerate(self._paths):
@@ -165,7 +166,7 @@ class _LongSetWatches:
         return taken
 
     def _piece(self, stem: bytes, counts: list[int]) -> bytes:
-        """What is there for it, which is gone then."""
+        """Take the next piece."""
         lists = [_INT.pack(count) + paths for count, paths in zip(counts, self._paths, strict=True)]
         for at, paths in enumerate(self._paths):
             counts[at] = 0

@@ -1,19 +1,21 @@
-"""Who may log in by SASL DIGEST-MD5, and the key of each: out of a file of users, or of a JAAS file. Pure: text in.
+"""The users that may log in by SASL DIGEST-MD5, and their keys, from a file of users or a JAAS file. Pure: takes text.
 
-A file of users (`sasl.usersFile`) has a user a line, as Apache's `htdigest` writes it; the realm is always the same:
+A file of users (`sasl.usersFile`) has one user per line, as Apache's `htdigest` writes it; the realm is always the
+same:
 
     bob:zk-sasl-md5:0c0c40c624fd45a526f9e307c96430ae    H(user:realm:password), hexadecimal
 
-Lines that are blank or begin with `#` say nothing. The password is not there, but the key opens as much as it would.
+Blank lines and lines that begin with `#` are ignored. The file has no passwords, but a key is as powerful as its
+password.
 
-Of a JAAS file, the section has ZooKeeper's DigestLoginModule, with an option `user_NAME="password"` for each user. With
-the module of Kerberos there are no users here: its KDC knows them (`kerberos`).
+In a JAAS file, the section has ZooKeeper's DigestLoginModule, with an option `user_NAME="password"` for each user. With
+the Kerberos module there are no users here: the KDC knows them (`kerberos`).
 
-A name can stand in an ACL: it has no `/` and no `@`, which a name of Kerberos has, and no control character.
+A name must be usable in an ACL: it has no `/` and no `@`, as Kerberos names have, and no control characters.
 
 Limits: USERS_MAX users, a name of NAME_BYTES_MAX. No error shows a password or key.
 
-Not here: reading files, and how somebody logs in (`authentication`).
+Not here: reading files, and the login itself (`authentication`).
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ Users: TypeAlias = Mapping[str, bytes]
 
 
 class UsersError(Exception):
-    """Nobody can be read out of it; the text says where and why."""
+    """The file cannot be read; the text says where and why."""
 
 
 def users_of_file(text: str) -> Users:
-    """Those of a file of users. Raises `UsersError`."""
+    """The users in a file of users. Raises `UsersError`."""
     users: dict[str, bytes] = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
@@ -57,7 +59,7 @@ def users_of_file(text: str) -> Users:
 
 
 def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
-    """Those of a section; `super_password` takes the place of user super's. Raises `UsersError`."""
+    """The users in a section of a JAAS file; `super_password` replaces that of user super. Raises `UsersError`."""
     module = login_module(text, section)
     if module is None:
         raise UsersError(no_section(section))
@@ -81,12 +83,12 @@ def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
 
 
 def no_section(section: str) -> str:
-    """What is said of a JAAS file where `login_module` is None."""
+    """The error message for a JAAS file in which `login_module` finds nothing."""
     return f"there is no section {section} with a login module"
 
 
 def login_module(text: str, section: str) -> LoginModule | None:
-    """The one of a section of a JAAS file; None: there is no such section, or nothing in it. Raises `UsersError`."""
+    """The login module of a section of a JAAS file; None: the section is missing or empty. Raises `UsersError`."""
     try:
         modules = parse_jaas(text).get(section)
     except JaasError as error:
@@ -100,12 +102,12 @@ def login_module(text: str, section: str) -> LoginModule | None:
 
 
 def is_name(name: str) -> bool:
-    """Whether a user may be called so."""
+    """Whether this may be the name of a user."""
     return bool(name) and not _UNFIT.search(name) and len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX
 
 
 def user_line(name: str, password: str) -> str:
-    """The line of a file of users."""
+    """The line for a user in a file of users."""
     return f"{name}:{ZOOKEEPER_REALM}:{key_of(name, ZOOKEEPER_REALM, password).hex()}"
 
 

@@ -1,1 +1,1 @@
-"""What a member keeps of itself for its turns and its figures: plain state."""
+"""Plain state that the turns and the figures of a member need."""

@@ -1,8 +1,8 @@
-"""The digests of this member's tree at the last batch ends, to compare with those of others (E5 digests).
+"""The digests of this member's tree at the last batch ends, to compare with those of other members (E5 digests).
 
 A batch carries the digest of the leader's tree at a batch end that the leader had applied when it sent the batch; a
-learner's answer to a ping carries its own. Two members with the same zxid and another digest have different trees, and
-one of them is wrong.
+learner's answer to a ping carries its own. Two members with different digests at the same zxid have different trees,
+and one of them is wrong.
 
 Not here: what follows from a difference (`member`), and the digest itself (`datatree.tree`).
 """
@@ -17,7 +17,8 @@ import attrs
 from datatree.log.zxid import Zxid
 
 KEPT_COUNT = 1024
-"""Batch ends that are remembered: more than may be in flight, so a learner that applies late still finds its own."""
+"""How many batch ends are remembered: more than may be in flight, so a learner that applies late still finds its
+own."""
 
 
 @attrs.frozen
@@ -39,7 +40,7 @@ class Digests:
         self._order: deque[int] = deque()
 
     def record(self, zxid: int, digest: int) -> None:
-        """The tree is at this batch end."""
+        """Remember the digest of the tree at this batch end."""
         if zxid in self._by_zxid:
             assert self._by_zxid[zxid] == digest, "a tree that stood still changed"
             return
@@ -57,6 +58,6 @@ class Digests:
         return list(self._by_zxid.items())
 
     def clear(self) -> None:
-        """Another tree has taken the place of the one these belong to."""
+        """Forget all digests, since the tree was replaced."""
         self._by_zxid.clear()
         self._order.clear()

@@ -1,10 +1,10 @@
 """What a member counts about itself: plain numbers, raised where the event happens.
 
-The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds. That of a write is the
-time from the turn in which it came to the one in which it was answered. That of a read which does not wait is 0, since
-a turn has one time.
+The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds. The latency of a write is
+the time from the turn in which it came to the one in which it was answered. A read that does not wait has 0, since a
+turn has one time.
 
-Counters begin with the process and only grow, but for `reset` (`srst`).
+Counters begin with the process and only grow, except for `reset` (`srst`).
 
 Not here: gauges, which are read from the member when somebody asks (`figures`).
 """
@@ -19,7 +19,7 @@ import attrs
 from datatree.opcodes import OpCode
 
 _EXACT_BITS: Final = 7
-"""A value of so many bits or fewer is kept as it is, a larger one rounded down to so many: by less than 1.6 %."""
+"""Significant bits of a value that are kept: larger values are rounded down, by less than 1.6 %."""
 
 TRACE_MASK_DEFAULT: Final = 306
 """ZooKeeper's: client requests, session, quorum and server events, warnings."""
@@ -27,7 +27,7 @@ TRACE_MASK_DEFAULT: Final = 306
 
 @attrs.define
 class Summary:
-    """Count, sum, least, largest and quantiles of a value."""
+    """The count, sum, minimum, maximum and quantiles of a value."""
 
     count: int = 0
     total: int = 0
@@ -37,7 +37,7 @@ class Summary:
     """How often each value was seen, rounded: at most 64 values to each power of two."""
 
     def add(self, value: int, times: int = 1) -> None:
-        """Count `value`, seen so many times. One thread adds, any may read."""
+        """Add `value`, seen `times` times. One thread adds, any may read."""
         if not times:
             return
         if value > self.largest:
@@ -57,13 +57,13 @@ class Summary:
         return self.total / self.count if self.count else 0.0
 
     def quantiles(self, *wanted: float) -> list[int]:
-        """See `quantiles_of`."""
+        """The quantiles of the values so far (`quantiles_of`)."""
         return quantiles_of(self.counts.copy(), *wanted)
 
 
 def quantiles_of(counts: Mapping[int, int], *wanted: float) -> list[int]:
-    """Of values that were seen so often: for each of these shares, which rise, the least value that so many are not
-    above; 0 of none."""
+    """The quantiles of values that were seen so often: for each wanted share, in rising order, the least value that
+    this share of them does not exceed; 0 if there are no values."""
     found: list[int] = []
     seen = value = 0
     count = sum(counts.values())
@@ -89,51 +89,51 @@ class Metrics:
     readlatency: Summary = attrs.Factory(Summary)
     updatelatency: Summary = attrs.Factory(Summary)
     propagation_latency: Summary = attrs.Factory(Summary)
-    """From the time that the leader gave a batch, by its clock, to the turn that applied it here, by this one's."""
+    """From the time in a batch, by the leader's clock, to the turn that applied it here, by this member's clock."""
     proposal_size: Summary = attrs.Factory(Summary)
-    """Bytes of the batches that this member proposed."""
+    """The sizes of the batches that this member proposed, in bytes."""
     last_proposal_size: int = -1
     connection_token_deficit: Summary = attrs.Factory(Summary)
-    """Tokens that were missing when a session was asked for, and granted."""
+    """Tokens that were missing when a session was granted."""
     fsynctime: Summary = attrs.Factory(Summary)
-    """Of one write and sync of the log: the log thread adds."""
+    """The time of one write and sync of the log. The log thread adds."""
     snapshottime: Summary = attrs.Factory(Summary)
-    """Of a snapshot that was written."""
+    """The time to write a snapshot."""
     election_time: Summary = attrs.Factory(Summary)
-    """From the moment on which this member began to look for a leader until it knew one."""
+    """From when this member began to look for a leader until it knew one."""
     unavailable_time: Summary = attrs.Factory(Summary)
-    """For which this member did not serve, once it has served."""
+    """Times without service, after this member has served."""
     leader_unavailable_time: Summary = attrs.Factory(Summary)
-    """Likewise, where it led afterwards."""
+    """Times without service that ended with this member as leader."""
     follower_sync_time: Summary = attrs.Factory(Summary)
-    """From the moment on which this member knew a leader until it served as its follower."""
+    """From when this member knew a leader until it served as its follower."""
     observer_sync_time: Summary = attrs.Factory(Summary)
     dbinittime: Summary = attrs.Factory(Summary)
-    """Of recovery: the snapshot, and the log after it."""
+    """The time of recovery: the snapshot, and the log after it."""
     startup_txns_loaded: Summary = attrs.Factory(Summary)
-    """Of recovery: transactions of that log."""
+    """The transactions that recovery read from that log."""
     node_created_watch_count: Summary = attrs.Factory(Summary)
-    """Connections that were told of one change, where there are any: a znode was created."""
+    """Connections that were notified of one creation of a znode, if there were any."""
     node_deleted_watch_count: Summary = attrs.Factory(Summary)
     node_changed_watch_count: Summary = attrs.Factory(Summary)
     node_children_watch_count: Summary = attrs.Factory(Summary)
     op_counts: dict[int, int] = attrs.Factory(_operations)
-    """Requests of clients that are processed, by opcode."""
+    """Client requests that were processed, by opcode."""
     fsync_threshold_exceed_count: int = 0
     """Syncs that took `fsync.warningthresholdms` or longer."""
     trace_mask: int = TRACE_MASK_DEFAULT
-    """What `stmk` set. Nothing is traced by it."""
+    """The value that `stmk` set. It has no effect."""
     auth_failed_count: int = 0
     longest_turn_ns: int = 0
     """Processor time of the longest turn: no work of one client makes it longer than a slice."""
     most_watches: int = 0
-    """Of one connection, at any time."""
+    """The most watches that one connection has had at any time."""
 
     bytes_received_count: int = 0
     response_bytes: int = 0
-    """Of answers, and of watch events."""
+    """Bytes of answers and of watch events."""
     watch_bytes: int = 0
-    """Of watch events."""
+    """Bytes of watch events."""
     connection_request_count: int = 0
     connection_rejected: int = 0
     connection_drop_count: int = 0
@@ -162,25 +162,27 @@ class Metrics:
     insecure_admin_count: int = 0
     """Requests of the admin server without TLS."""
     sessions_throttled: int = 0
-    """Ours: clients that asked for a session and found no token; in connection_rejected, too."""
+    """zab only: clients that asked for a session and found no token; also in connection_rejected."""
     sessions_refused: int = 0
-    """Ours: clients that came back to a session with a wrong password."""
+    """zab only: clients that tried to resume a session with a wrong password."""
     members_refused: int = 0
-    """Ours: connections to the ports of members that ended without proof."""
+    """zab only: connections to the ports for members that ended without proof."""
     connections_closed_for_output: int = 0
-    """Ours: for more unsent output than `outputLimitBytes` or `totalOutputLimitBytes` allow; in connection_drop_count,
-    too."""
+    """zab only: for more unsent output than `outputLimitBytes` or `totalOutputLimitBytes` allow; also in
+    connection_drop_count."""
     connections_closed_for_input: int = 0
-    """Ours: for unfinished and waiting requests, when all together were beyond `totalInputLimitBytes`; likewise."""
+    """zab only: for unfinished and waiting requests beyond `totalInputLimitBytes` in all; also in
+    connection_drop_count."""
     connections_closed_for_watches: int = 0
-    """Ours: for watches beyond `maxWatchesPerConnection`, `watchLimitBytes` or `totalWatchLimitBytes`; likewise."""
+    """zab only: for watches beyond `maxWatchesPerConnection`, `watchLimitBytes` or `totalWatchLimitBytes`; also in
+    connection_drop_count."""
     damage_found: int = 0
-    """Ours: damaged files, as the rounds of scrubbing find them; one that stays is found by each round."""
+    """zab only: damaged files found by scrubbing; each round counts a file that stays damaged."""
     audit_records_lost: int = 0
-    """Ours: of the audit log, since it could not be written fast enough, or at all."""
+    """zab only: records of the audit log that could not be written fast enough, or at all."""
 
     def latency(self) -> Summary:
-        """Of reads and writes together; no quantiles."""
+        """The latency of reads and writes together; without quantiles."""
         parts = [part for part in (self.readlatency, self.updatelatency) if part.count]
         if not parts:
             return Summary()

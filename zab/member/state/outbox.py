@@ -9,11 +9,11 @@ from zab.protocol import message as msg
 from zab.quorum.ids import Link
 
 E_contra = TypeVar("E_contra", contravariant=True)
-"""The effects that a part may want."""
+"""The effects that a part may ask for."""
 
 
 class Outbox(Generic[E_contra]):
-    """The member takes what is in it at the end of each step."""
+    """Collects the effects of a step. The member takes them at its end."""
 
     def __init__(self) -> None:
         self.effects: list[Any] = []

@@ -1,10 +1,10 @@
-"""Parents whose sequence numbers of 32 bits come to their end: which one is named, and what the operator is told.
+"""Parents whose 32-bit sequence numbers run out: which one is named, and what the operator is told.
 
-    fewer than 2 ** 29 left      a warning, and again each time that half of these are gone
-    none                         the last one: names after this are negative, and come before all others
+    fewer than 2 ** 29 left      a warning, repeated each time that half of the rest is used
+    none left                    the last warning: later names are negative, and sort before all others
 
-A member tells while it leads, every tick at most; where `sequence64Enabled` is set nothing ends, and nothing is told.
-That costs no request anything: the tree keeps apart the few parents below which very many children were created
+The leader warns, at most every tick. With `sequence64Enabled`, numbers do not run out, and there is no warning.
+This costs requests nothing: the tree lists separately the few parents below which very many children were created
 (`datatree.state`), and only those are looked at.
 """
 
@@ -23,12 +23,12 @@ PATH_CHARS_MAX: Final = 256
 
 
 def left(created: int) -> int:
-    """How many numbers are left below a parent with this count of children ever created."""
+    """How many numbers are left below a parent that has had this many children."""
     return max(0, INT_MAX + 1 - (created & 0xFFFFFFFF))
 
 
 def nearest(nearing: Mapping[bytes, int]) -> str:
-    """The parent that has the fewest left, as it stands in a line; empty where none is near."""
+    """The parent that has the fewest left, as printed in a line; empty if none is near the end."""
     return shown(min(nearing, key=lambda path: (left(nearing[path]), path))) if nearing else ""
 
 
@@ -38,16 +38,16 @@ def shown(path: bytes) -> str:
 
 
 class Sequences:
-    """What the operator of one member was told."""
+    """Remembers the warnings of one member."""
 
     def __init__(self, tick_ms: int) -> None:
         self.look_at = 0
         self._tick_ms = tick_ms
         self._told: dict[bytes, int] = {}
-        """By parent: the bits of what was left."""
+        """By parent: the bit length of the numbers left."""
 
     def look(self, nearing: Mapping[bytes, int], now: int) -> Iterator[str]:
-        """What to tell now."""
+        """The warnings that are due now."""
         self.look_at = now + self._tick_ms
         self._told = {path: bits for path, bits in self._told.items() if path in nearing}
         for path, created in nearing.items():

@@ -1,4 +1,4 @@
-"""Since when a member is what it is: for its figures alone. All in ms of the monotonic clock."""
+"""How long a member has been in its state; only for its figures. All in ms of the monotonic clock."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from zab.protocol.states import FOLLOWING, LEADING, OBSERVING, State
 
 
 class Times:
-    """Told when the state changes; summaries of how long it took are added to the metrics."""
+    """Is told when the state changes, and adds durations to the metrics."""
 
     def __init__(self, metrics: Metrics, now: int) -> None:
         self._metrics = metrics
         self.started_at = self.served_at = now
-        """When the process began, and when it began to serve clients last."""
+        """When the process began, and when it last began to serve clients."""
         self._looking_since: int | None = now
         self._found_at = now
         self._unavailable_since: int | None = None
 
     def looks(self, now: int) -> None:
-        """It looks for a leader."""
+        """The member looks for a leader."""
         self._metrics.looking_count += 1
         if self._looking_since is None:
             self._looking_since = now
 
     def found(self, now: int) -> None:
-        """It has one, or is it."""
+        """The member has a leader, or is the leader."""
         if self._looking_since is not None:
             self._metrics.election_time.add(now - self._looking_since)
             self._looking_since = None

@@ -1,4 +1,4 @@
-"""The time of a turn, which all parts of a member read. `Member.step` sets it, once at its beginning."""
+"""The time of a turn, which all parts of a member read. `Member.step` sets it once, at its beginning."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Why a member serves nobody, in words for whoever runs it and whoever asks it.
+"""Why a member serves nobody, in words for operators and clients.
 
-    reason(peer)                          one or two sentences: what is missing, and what helps
-    why_not_serving(peer, reads=False)    the same, as it begins in the journal and in words: `no service: …`
-    Waiting(now).turn(now, peer, reads)   that, when it is time to say it again; else None
+    reason(peer)                          one or two sentences: what is missing, and what to do
+    why_not_serving(peer, reads=False)    the same after `no service: `, as in the journal and in four-letter words
+    Waiting(now).turn(now, peer, reads)   the same when it is due again; else None
 
-`reads`: clients that only read are served (`zab.member.requests.read_only`). It is said after `WAITING_MS_MIN` without
-service, then again and again, each time after twice as long, up to `WAITING_MS_MAX`.
+`reads`: read-only clients are served (`zab.member.requests.read_only`). The reason is given after `WAITING_MS_MIN`
+without service, then repeatedly, each time after twice as long, up to `WAITING_MS_MAX`.
 
-Not here: whether anything of it is so (`zab.protocol.election`, `zab.protocol.discovery`); refusals of links
+Not here: the state that is reported (`zab.protocol.election`, `zab.protocol.discovery`); refusals of links
 (`zab.wire.handshake`).
 """
 
@@ -36,22 +36,22 @@ _ADD = (
 _MYID = "two have this id, and the other one is at the address of its server line; see the myid of this member"
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
-_OTHER = "of another history than this member, as after a restore that not all were given"
+_OTHER = "in a different history from this member, as after a restore that did not reach all"
 
 
 class Waiting:
-    """Since when a member serves nobody, and when that is said next."""
+    """When to report next that a member serves nobody."""
 
     def __init__(self, now: int) -> None:
         self.begin(now)
 
     def begin(self, now: int) -> None:
-        """It does not serve, from now on."""
+        """The member does not serve from now on."""
         self._pause_ms = WAITING_MS_MIN
         self._due = now + self._pause_ms
 
     def turn(self, now: int, peer: PeerState, *, reads: bool) -> str | None:
-        """What is to be said now, of a member that does not serve."""
+        """The reason, if it is due; for a member that does not serve."""
         if now < self._due:
             return None
         self._pause_ms = min(2 * self._pause_ms, WAITING_MS_MAX)
@@ -60,12 +60,12 @@ class Waiting:
 
 
 def why_not_serving(peer: PeerState, *, reads: bool = False) -> str:
-    """What a member that does not serve waits for."""
+    """The reason, after `no service: `."""
     return f"no service{' but to readers' if reads else ''}: {reason(peer)}"
 
 
 def reason(peer: PeerState) -> str:
-    """The same without its beginning."""
+    """What a member that does not serve waits for."""
     if peer.space is EXHAUSTED:
         return "this member's disk is full, and it takes part in nothing until there is room"
     if peer.state != LOOKING:

@@ -1,8 +1,8 @@
-"""The work of a turn: how much there may be of it, and what counts. Whatever is left waits for the next turn.
+"""The work of a turn: its limits, and what counts. What is left waits for the next turn.
 
-An answer may be small, or a refusal, and the work behind it large: names that are looked at and left out, parts that
-are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers, `REQUEST_WORK` for each, and
-`NAME_WORK` for each name that was looked at, whatever became of it. It is counted, never timed: a run repeats exactly.
+A small answer, or a refusal, may take much work: names that are looked at and left out, parts that are read in vain. So
+`ReadState.spent` adds up, for a turn, the bytes of all answers, `REQUEST_WORK` for each, and `NAME_WORK` for each name
+that was looked at, even in vain. Work is counted, never timed, so that a run repeats exactly.
 
     getChildren, getChildren2, filteredList*, parts of a multiRead      each child
     getChildrenPage                                                     each child that is compared (`Crowd.page`)
@@ -12,11 +12,12 @@ are read in vain. So `ReadState.spent` has, of a turn, the bytes of all answers,
     multiRead                                                           each part
     auth, sasl                                                          `PROOF_WORK`
 
-What is answered at once, whatever waits (`local.PROMPT`), waits itself when a turn has no room for it, with all that
-comes after it on its connection: a write behind an `auth` is done as whom it proved.
+Requests that overtake waiting ones (`connection_requests.PROMPT`) wait as well when a turn has no room for them,
+together with everything after them on their connection: a write after an `auth` is done with the identity that it
+proved.
 
-Of writes, `LARGE_UNDER_WAY_BYTES_MAX` are under way at a time, and small ones beside them: what is proposed leaves in
-the order of the log, whoever asked.
+At most `LARGE_UNDER_WAY_BYTES_MAX` of large writes are under way at a time, with small ones beside them, since all
+proposals leave in the order of the log.
 
 Writes count as they are prepared (`proposing`): a multi and the end of a session with their parts, lists of permissions
 with each entry that is looked at; refused ones also with the bytes of their requests.
@@ -42,25 +43,25 @@ __all__ = [
 
 PREPARED_WORK_MAX: Final = 1_000
 PREPARED_BYTES_MAX: Final = 512 << 10
-"""After so many writes in a turn, with their parts and entries, or writes of so many bytes, the others wait for the
-next one."""
+"""How much a turn prepares: writes, with their parts and entries, and their bytes. The rest waits for the next turn."""
 BYTES_FOR_ONE: Final = 64
-"""Of a write that is not prepared yet: it counts as one, and as one more for so many bytes."""
+"""A write that is not prepared yet counts as one, and as one more for each of these many bytes."""
 LARGE_BYTES: Final = 4 << 10
 LARGE_UNDER_WAY_BYTES_MAX: Final = 1 << 20
-"""A write of so many bytes waits while so many are under way already: to the leader, or to the disks of a quorum. A
-smaller one goes on, and finds no more than that before it."""
+"""A write of `LARGE_BYTES` or more waits while `LARGE_UNDER_WAY_BYTES_MAX` are under way to the leader, or to the disks
+of a quorum. A smaller write goes on, and has at most that much before it."""
 REFUSED_WORK: Final = 4
-"""So many bytes of these for each byte of a request that is refused: it is read, checked, and leaves no record."""
+"""Bytes of work for each byte of a refused request, which is read and checked but leaves no record."""
 ANSWERED_BYTES: Final = 2 << 20
-"""After answers of so many bytes in a turn, or work that counts as much, the reads that are left wait for the next one:
-they cost little to ask."""
+"""After this many bytes of answers in a turn, or as much work, the remaining reads wait for the next turn: clients can
+ask for much with little."""
 SHARES: Final = 16
-"""Of those that wait, each in turn has this part of it: whoever asks for little waits for nobody's pipeline."""
+"""Each waiting connection in turn gets this fraction of a turn: a client that asks for little does not wait for the
+pipelines of others."""
 
 REQUEST_WORK: Final = 200
-"""So a turn answers 7,000 of the smallest requests."""
+"""The work of any request: a turn answers 7,000 of the smallest."""
 PROOF_WORK: Final = 1_024
-"""Of a proof of who somebody is, which is hashed: a turn looks at 1,700."""
+"""The work of a proof of identity, which is hashed: a turn checks 1,700."""
 NAME_WORK: Final = 128
-"""So a turn looks at 16,000 names."""
+"""The work of a name: a turn looks at 16,000 names."""
