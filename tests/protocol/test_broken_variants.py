@@ -148,7 +148,7 @@ def marker_counts_although_somebody_has_a_history(patch: pytest.MonkeyPatch) -> 
 
 def marker_counts_whatever_is_on_disk(patch: pytest.MonkeyPatch) -> None:
     """B3: a marked member counts also when it has got a history since it was started."""
-    patch.setattr(Peer, "marked", property(lambda peer: peer._is_marker_valid))
+    patch.setattr(Peer, "marked", property(lambda peer: peer.is_marker_valid))
     patch.setattr(Peer, "hear_of_history", lambda peer, now, sid, tells: False)
 
 

@@ -9,6 +9,7 @@
 The phases are modules of functions on the `PeerState`, and each calls only modules below it:
 
     peer, handlers                           dispatch of events and messages
+    storage_answers                          what follows when something is durable, read, or installed
     observer_master                          a follower that serves observers as the leader serves it
     discovery > synchronization > broadcast  the phases; each begins the next one
     renewal, confirmation, heartbeat,
@@ -30,7 +31,7 @@ from typing import Any, TypeVar, get_args
 
 import attrs
 
-from datatree.log.zxid import BEFORE_ALL, Epoch
+from datatree.log.zxid import Epoch
 from zab.protocol import (
     broadcast,
     confirmation,
@@ -38,12 +39,11 @@ from zab.protocol import (
     disk_space,
     handover,
     heartbeat,
-    learner_synchronization,
     observer_master,
     reconfiguration,
     routes,
     source,
-    synchronization,
+    storage_answers,
 )
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
@@ -320,86 +320,6 @@ class Peer(PeerState):
                 f"{type(message).__name__} makes no sense to a {STATE_NAMES[role]} member in {self.phase}"
             )
 
-    # -------------------------------------------------------------------------------------------------------- storage
-
-    def _on_durable(self, now: int, event: ev.Durable) -> None:
-        """More of this member's log is durable: a leader counts itself, a learner acknowledges."""
-        if event.generation != self.generation:
-            return
-        assert self.durable < event.zxid <= self.history.last[0], (self.durable, event.zxid, self.history.last[0])
-        self.durable = event.zxid
-        if self.leading is not None:
-            broadcast.leader_try_to_commit(self, now, self.leading)
-        elif self.following is not None:
-            if self.following.newleader is not None:
-                learner_synchronization.learner_try_to_ack_newleader(self, self.following)
-            if self.durable > self.following.acked:
-                broadcast.learner_ack(self, self.following)
-        if self.committed > self.delivered:
-            self.deliver()
-
-    def _on_log_cut(self, now: int, event: ev.LogCut) -> None:
-        pass  # memory was cut when the effect was emitted; the queue of storage effects keeps the order
-
-    def _on_epochs_saved(self, now: int, event: ev.EpochsSaved) -> None:
-        assert event.accepted >= self.accepted_epoch
-        assert event.current >= self.current_epoch
-        self.accepted_epoch, self.current_epoch = event.accepted, event.current
-        if event.generation == self.generation:
-            if self.leading is not None:
-                discovery.leader_on_epochs_saved(self, now, self.leading)
-            elif self.following is not None:
-                discovery.learner_on_epochs_saved(self, self.following)
-
-    def _on_member_saved(self, now: int, event: ev.MemberSaved) -> None:
-        self.amnesiac = self._is_marker_valid = False
-        self.recorded_lineage = self.lineage
-        self.forget_history()
-        if event.generation == self.generation:
-            if self.leading is not None:
-                synchronization.leader_try_to_establish(self, now, self.leading)
-            elif self.following is not None and self.following.readmitting is not None:
-                learner_synchronization.learner_readmitted(self, self.following)
-            elif self.following is not None:
-                learner_synchronization.learner_ack_newleader(self, self.following)
-
-    def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
-        # True in any generation: the files are replaced.
-        self.conflict = False
-        if not event.recorded:
-            self.recorded_lineage = b""  # until ACK-LD
-        self.reset((event.zxid, event.chain), event.config)
-        self.beginning = event.zxid if event.begins else BEFORE_ALL
-        self.durable = self.delivered = event.zxid
-        self.set_committed(max(self.committed, event.zxid))
-        if event.generation == self.generation:
-            assert self.following is not None
-            learner_synchronization.learner_on_snapshot_installed(self, self.following)
-
-    def _on_log_read(self, now: int, event: ev.LogRead) -> None:
-        leading, following = self.leading, self.following
-        if leading is not None and event.link in leading.handlers:
-            handler = leading.handlers[event.link]
-            synchronization.leader_on_log_read(self, leading, handler, event.position, event.batches)
-        elif following is not None and following.mastering is not None and event.link in following.mastering.handlers:
-            observer_master.on_log_read(self, following.mastering, following.mastering.handlers[event.link], event)
-
-    def _on_snapshot_offered(self, now: int, event: ev.SnapshotOffered) -> None:
-        supplying = self.supplying
-        if supplying is not None and event.link in supplying.handlers:
-            handler = supplying.handlers[event.link]
-            synchronization.leader_on_snapshot_offered(self, supplying, handler, (event.zxid, event.chain))
-
-    def _on_nothing_to_offer(self, now: int, event: ev.NothingToOffer) -> None:
-        supplying = self.supplying
-        if supplying is not None and event.link in supplying.handlers:
-            synchronization.leader_on_nothing_to_offer(self, supplying, supplying.handlers[event.link])
-
-    def _on_snapshot_withdrawn(self, now: int, event: ev.SnapshotWithdrawn) -> None:
-        supplying = self.supplying
-        if supplying is not None and event.link in supplying.handlers:
-            synchronization.leader_on_snapshot_withdrawn(self, supplying, supplying.handlers[event.link], event.zxid)
-
     # -------------------------------------------------------------------------------------------- the member, and time
 
     def _on_propose(self, now: int, event: ev.Propose) -> None:
@@ -489,16 +409,16 @@ _ON_EVENT = dict(
         _on(ev.QuorumLinkDown, Peer._on_quorum_link_down),
         _on(ev.DialFailed, Peer._on_dial_failed),
         _on(ev.MessageReceived, Peer._on_message),
-        _on(ev.Durable, Peer._on_durable),
-        _on(ev.LogCut, Peer._on_log_cut),
+        _on(ev.Durable, storage_answers.on_durable),
+        _on(ev.LogCut, storage_answers.on_log_cut),
         _on(ev.LogDrained, Peer._on_log_drained),
-        _on(ev.EpochsSaved, Peer._on_epochs_saved),
-        _on(ev.MemberSaved, Peer._on_member_saved),
-        _on(ev.SnapshotInstalled, Peer._on_snapshot_installed),
-        _on(ev.LogRead, Peer._on_log_read),
-        _on(ev.SnapshotOffered, Peer._on_snapshot_offered),
-        _on(ev.NothingToOffer, Peer._on_nothing_to_offer),
-        _on(ev.SnapshotWithdrawn, Peer._on_snapshot_withdrawn),
+        _on(ev.EpochsSaved, storage_answers.on_epochs_saved),
+        _on(ev.MemberSaved, storage_answers.on_member_saved),
+        _on(ev.SnapshotInstalled, storage_answers.on_snapshot_installed),
+        _on(ev.LogRead, storage_answers.on_log_read),
+        _on(ev.SnapshotOffered, storage_answers.on_snapshot_offered),
+        _on(ev.NothingToOffer, storage_answers.on_nothing_to_offer),
+        _on(ev.SnapshotWithdrawn, storage_answers.on_snapshot_withdrawn),
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),
         _on(ev.SecretNamed, Peer._on_secret_named),

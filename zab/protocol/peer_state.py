@@ -99,7 +99,7 @@ class PeerState:
         self.secret_name = b""
         """The name of the newest secret by which members prove who they are."""
         self._held_at_start = restored.holds
-        self._is_marker_valid = restored.marked
+        self.is_marker_valid = restored.marked
         self.history, self.committed = _history_of(restored, settings.recent_bytes_max)
         self.delivered = self.committed
         self.durable = self.history.last[0]
@@ -200,7 +200,7 @@ class PeerState:
     @property
     def marked(self) -> bool:
         """Whether the operator's declaration that this member never had data still counts (B3 first start)."""
-        return self._is_marker_valid and self.amnesiac and self.holds == NOTHING
+        return self.is_marker_valid and self.amnesiac and self.holds == NOTHING
 
     @property
     def holds(self) -> Holds:
@@ -400,7 +400,7 @@ class PeerState:
             self.told_of_history.discard(sid)
             self._weigh_founding()
             return False
-        was_marked, self._is_marker_valid = self.marked, False
+        was_marked, self.is_marker_valid = self.marked, False
         assert sid != self.settings.sid, "what a member holds itself it does not hear"
         is_first_news = not self.told_of_history
         self.told_of_history.add(sid)

@@ -60,7 +60,7 @@ _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
         *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
-        *("doubted", "doubted_above", "yields", "makes_way", "beginning", "_held_at_start", "_is_marker_valid"),
+        *("doubted", "doubted_above", "yields", "makes_way", "beginning", "_held_at_start", "is_marker_valid"),
         *("history", "committed", "delivered"),
         *("memberships", "in_force", "heard", "heard_of_lineage", "turned_at"),
         *("durable", "leading", "following", "draining", "halted", "_deferred"),
