@@ -10,6 +10,7 @@ import attrs
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble, Server
 from tests.protocol.example_messages import EXAMPLES
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.wire.records import MessageError
 
@@ -59,7 +60,7 @@ def _rows(rng: Random, ensemble: Ensemble, example: msg.Message) -> list[Any]:
     sessions = [*server.member.tree.sessions, 0, -1, 1]
     if isinstance(example, msg.Ping):
         return [[rng.choice(sessions), rng.choice((-1, 0, 4000, (1 << 31) - 1))] for _ in range(3)]
-    if isinstance(example, msg.Request):
+    if isinstance(example, mmsg.Request):
         writes = [_write(rng, sessions) for _ in range(rng.randrange(1, 4))]
         return [[rng.choice(IDENTITIES), writes]]
     return []
@@ -67,7 +68,7 @@ def _rows(rng: Random, ensemble: Ensemble, example: msg.Message) -> list[Any]:
 
 def _write(rng: Random, sessions: list[int]) -> bytes:
     opcode = rng.choice((*map(int, OpCode), 0, 77, -77))
-    head = msg.WRITE_HEAD.pack(rng.choice(sessions), rng.choice((0, 1, 2, 3, -1)), opcode)
+    head = mmsg.WRITE_HEAD.pack(rng.choice(sessions), rng.choice((0, 1, 2, 3, -1)), opcode)
     return head + rng.choice(BODIES)
 
 

@@ -24,6 +24,7 @@ from tests.protocol.example_messages import EXAMPLES
 from zab.member.settings.zoo_cfg import Config, parse
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.discovery import EPOCH_JUMP_MAX
 from zab.protocol.election import ROUND_JUMP_MAX
@@ -324,12 +325,12 @@ def for_sessions(member: Server, kind: type[msg.Message]) -> Iterator[msg.Messag
         if kind is msg.Ping:
             for timeout in (-(1 << 31), -1, 0, 1, (1 << 31) - 1):
                 yield msg.Ping(0, 0, 0, [[session, timeout]], False)
-        elif kind is msg.Revalidate:
+        elif kind is mmsg.Revalidate:
             for timeout in (-(1 << 31), -1, 0, 1, (1 << 31) - 1):
-                yield msg.Revalidate(1, session, timeout)
-        elif kind is msg.Request:
+                yield mmsg.Revalidate(1, session, timeout)
+        elif kind is mmsg.Request:
             writes = [(cxid, b"") for cxid in (-(1 << 31), (1 << 31) - 1)]
             writes += [(0, body) for body in (b"", bytes(30), b"\xff" * 30)]
             for opcode in (*OpCode, -(1 << 31), (1 << 31) - 1):
                 for cxid, body in writes if session == sessions[0] else writes[-1:]:
-                    yield msg.Request([[[], [msg.WRITE_HEAD.pack(session, cxid, opcode) + body]]])
+                    yield mmsg.Request([[[], [mmsg.WRITE_HEAD.pack(session, cxid, opcode) + body]]])

@@ -12,6 +12,7 @@ from datatree.requests import CreateSession
 from tests.direct.members import Ensemble, Server
 from tests.hostile.lies import lie, session_of
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.quorum.ids import Link
 
@@ -64,7 +65,7 @@ def test_answer_to_a_sync_that_nobody_waits_for_ends_the_link_to_that_leader(tag
     client = ensemble.session(learner)
     ensemble.do(client, client.sync(b"/"))
     link = link_of(ensemble, learner)
-    hear(ensemble, learner, link, msg.Synced(tag, learner.member.peer.history.last[0]))
+    hear(ensemble, learner, link, mmsg.Synced(tag, learner.member.peer.history.last[0]))
     assert link not in ensemble.links
     ensemble.advance(1000)
     assert learner.member.serving
@@ -77,9 +78,9 @@ def test_session_that_another_server_begins_is_not_begun_through_this_one() -> N
     learner = ensemble.follower
     ensemble.session(leader)
     session = session_of(leader)
-    row = msg.WRITE_HEAD.pack(session, leader.sid, OpCode.CREATE_SESSION) + CreateSession(4000).encode()
+    row = mmsg.WRITE_HEAD.pack(session, leader.sid, OpCode.CREATE_SESSION) + CreateSession(4000).encode()
     link = link_of(ensemble, learner)
-    hear(ensemble, leader, link, msg.Request([[[], [row]]]))
+    hear(ensemble, leader, link, mmsg.Request([[[], [row]]]))
     assert link not in ensemble.links
     ensemble.advance(1000)
     assert ensemble.leader is leader

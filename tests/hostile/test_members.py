@@ -14,6 +14,7 @@ from tests.hostile.raw import Frames, connect, is_closed_by_the_other, reset, sa
 from zab.host.files.secret_file import read_secrets
 from zab.member.membership.greeting import VERSION, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Party, Secret
@@ -26,7 +27,7 @@ AT = {Purpose.QUORUM: "quorum_port", Purpose.SNAPSHOT: "quorum_port", Purpose.EL
 FORGED = [
     cbor2.dumps([msg.FollowerInfo.TYPE, 0x7FFFFFFE, b"", 0, True, True, False]),
     cbor2.dumps([msg.Notification.TYPE, 0, 2, 0, 0, (1 << 63) - 1, b"", True, 0, False, False, False]),
-    cbor2.dumps([msg.Request.TYPE, [[[[b"super", b""]], [msg.WRITE_HEAD.pack(1, 99, -10) + bytes(4)]]]]),
+    cbor2.dumps([mmsg.Request.TYPE, [[[[b"super", b""]], [mmsg.WRITE_HEAD.pack(1, 99, -10) + bytes(4)]]]]),
 ]
 
 

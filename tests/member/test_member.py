@@ -26,6 +26,7 @@ from zab.member.storage.snapshot_schedule import SnapshotSchedule
 from zab.member.trees.cleanup import Cleanup
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.protocol.states import LEADING
@@ -516,7 +517,7 @@ def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> No
     link = follower.member.peer.link_to_leader
     assert link is not None
     leader.member.service.is_on = False
-    held = fx.MemberMessage(link, follower.sid, msg.Sync(77))
+    held = fx.MemberMessage(link, follower.sid, mmsg.Sync(77))
     leader.member.messages.take(held)
     assert leader.member.messages.early == [held]
 

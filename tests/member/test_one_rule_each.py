@@ -31,8 +31,10 @@ from zab.member.trees.cleanup import Cleanup
 from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
-from zab.protocol.message import DATA_FRAME_BYTES_MAX, URGENT
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX
+from zab.protocol.message import URGENT
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
@@ -79,7 +81,7 @@ def test_s1_a_sync_through_a_learner_is_confirmed_before_it_is_answered() -> Non
     client = ensemble.session(ensemble.follower)
     ensemble.sent.clear()
     ensemble.do(client, client.sync())
-    assert order_of(ensemble, msg.Sync, msg.Confirm, msg.Synced) == ["Sync", "Confirm", "Synced"]
+    assert order_of(ensemble, mmsg.Sync, msg.Confirm, mmsg.Synced) == ["Sync", "Confirm", "Synced"]
 
 
 @pytest.mark.parametrize("to", ["leader", "learner"])
@@ -137,7 +139,11 @@ def test_s1_a_session_is_said_to_be_over_when_a_quorum_has_confirmed_who_says_it
     ensemble.settle()
     assert back.response is not None
     assert back.response.timeout_ms == 0
-    assert order_of(ensemble, msg.Revalidate, msg.Confirm, msg.Revalidated) == ["Revalidate", "Confirm", "Revalidated"]
+    assert order_of(ensemble, mmsg.Revalidate, msg.Confirm, mmsg.Revalidated) == [
+        "Revalidate",
+        "Confirm",
+        "Revalidated",
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------- time and batches

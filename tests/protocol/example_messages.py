@@ -1,5 +1,6 @@
 """Messages of every kind."""
 
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 
 CHAIN = bytes(range(16))
@@ -17,12 +18,12 @@ EXAMPLES: list[msg.Message] = [
     msg.Installed(0x400000001),
     msg.Proposal([b"one", b"two"]),
     msg.NewLeader(5, 0x400000001, False),
-    msg.Suspect(0x400000001, 1 << 63),
-    msg.Compare(0x400000001, True),
-    msg.Compared(0x400000001, 0, False, False),
-    msg.Verdict(0x400000001, 7),
-    msg.TreeWanted(0x400000001),
-    msg.TreeOffered(0x400000001, bytes(16)),
+    mmsg.Suspect(0x400000001, 1 << 63),
+    mmsg.Compare(0x400000001, True),
+    mmsg.Compared(0x400000001, 0, False, False),
+    mmsg.Verdict(0x400000001, 7),
+    mmsg.TreeWanted(0x400000001),
+    mmsg.TreeOffered(0x400000001, bytes(16)),
     msg.SessionKeys([[bytes(8), bytes(32)], [bytes(8), bytes(range(32))]]),
     msg.Readmit(3),
     msg.Readmitted(3),
@@ -33,15 +34,15 @@ EXAMPLES: list[msg.Message] = [
     msg.Confirm(9),
     msg.Confirmed(9),
     msg.Refused("another ensemble"),
-    msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
-    msg.Revalidate(7, -3, 4000),
-    msg.Revalidated(7, True, 0x500000001),
-    msg.Sync(12),
-    msg.Synced(12, 0x500000001),
+    mmsg.Request([[[[b"ip", b"127.0.0.1"]], [mmsg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
+    mmsg.Revalidate(7, -3, 4000),
+    mmsg.Revalidated(7, True, 0x500000001),
+    mmsg.Sync(12),
+    mmsg.Synced(12, 0x500000001),
     msg.HandOver(2),
     msg.Attach(12, 4),
     msg.Attached(12),
     msg.Detach(12),
-    msg.Relayed(12, msg.encode(msg.Sync(12))),
+    msg.Relayed(12, msg.encode(mmsg.Sync(12))),
     msg.Config(b"server.1=localhost:2888:3888:participant\nversion=100000001", b""),
 ]

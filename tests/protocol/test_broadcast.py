@@ -9,6 +9,7 @@ from datatree.log.zxid import Epoch, Zxid
 from tests.protocol.alone import HISTORY, LAST, LEADERS_LINK, LINEAGE, Follower, Leader, batch_after
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.roles import Stage
 from zab.protocol.states import BROADCAST
@@ -82,8 +83,8 @@ def test_what_ack_of_newleader_promised_is_not_acknowledged_again() -> None:
 def test_answers_are_passed_on_to_who_serves() -> None:
     follower = Follower()
     follower.serve()
-    follower.from_leader(msg.Synced(7, LAST))
-    assert [effect.message for effect in follower.did(fx.MemberMessage)] == [msg.Synced(7, LAST)]
+    follower.from_leader(mmsg.Synced(7, LAST))
+    assert [effect.message for effect in follower.did(fx.MemberMessage)] == [mmsg.Synced(7, LAST)]
 
 
 # ------------------------------------------------------------------------------------- what is said when it is durable

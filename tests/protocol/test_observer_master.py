@@ -9,6 +9,7 @@ from datatree.log.epochs import save_epochs
 from tests.direct.peers import TICK_MS, Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.features import OBSERVER_MASTERS
 from zab.protocol.roles import LearnerHandler
@@ -286,7 +287,7 @@ def test_requests_go_through_the_master_with_the_id_of_the_observer_and_answers_
     leader, master = leader_of(ensemble), source(ensemble)
     link = ensemble.peer(OBSERVER).link_to_leader
     assert link is not None
-    said = [msg.Revalidate(5, 77, 4000), msg.Sync(9)]
+    said = [mmsg.Revalidate(5, 77, 4000), mmsg.Sync(9)]
     for message in said:
         ensemble.send(OBSERVER, (link,), message)
     ensemble.settle()
@@ -295,10 +296,10 @@ def test_requests_go_through_the_master_with_the_id_of_the_observer_and_answers_
     assert {each.sid for each in heard} == {OBSERVER}
     [route] = routes(ensemble)
     assert {(each.link, each.behind) for each in heard} == {route}
-    ensemble.send(leader, (route[0],), msg.Relayed(route[1], msg.encode(msg.Synced(9, 7 << 32))))
+    ensemble.send(leader, (route[0],), msg.Relayed(route[1], msg.encode(mmsg.Synced(9, 7 << 32))))
     ensemble.settle()
-    told = [each for each in ensemble.servers[OBSERVER].member_messages if isinstance(each.message, msg.Synced)]
-    assert [(each.message, each.link, each.sid) for each in told] == [(msg.Synced(9, 7 << 32), link, master)]
+    told = [each for each in ensemble.servers[OBSERVER].member_messages if isinstance(each.message, mmsg.Synced)]
+    assert [(each.message, each.link, each.sid) for each in told] == [(mmsg.Synced(9, 7 << 32), link, master)]
 
 
 def test_what_a_left_route_still_carries_is_not_heard() -> None:
@@ -314,9 +315,9 @@ def test_what_a_left_route_still_carries_is_not_heard() -> None:
     [after] = routes(ensemble)
     assert after != before
     ensemble.servers[leader].member_messages.clear()
-    ensemble.step(leader, ev.MessageReceived(before[0], msg.Relayed(before[1], msg.encode(msg.Sync(3)))))
-    assert [each for each in ensemble.servers[leader].member_messages if isinstance(each.message, msg.Sync)] == []
-    ensemble.step(leader, ev.MessageReceived(after[0], msg.Relayed(after[1], msg.encode(msg.Sync(3)))))
+    ensemble.step(leader, ev.MessageReceived(before[0], msg.Relayed(before[1], msg.encode(mmsg.Sync(3)))))
+    assert [each for each in ensemble.servers[leader].member_messages if isinstance(each.message, mmsg.Sync)] == []
+    ensemble.step(leader, ev.MessageReceived(after[0], msg.Relayed(after[1], msg.encode(mmsg.Sync(3)))))
     assert [each.behind for each in ensemble.servers[leader].member_messages] == [after[1]]
 
 
@@ -343,7 +344,7 @@ def test_only_observers_are_attached() -> None:
     assert routes(ensemble) == before
 
 
-@pytest.mark.parametrize("message", [msg.Ack(1, 1 << 32), msg.Synced(1, 1), msg.HandOver(ServerId(1))])
+@pytest.mark.parametrize("message", [msg.Ack(1, 1 << 32), mmsg.Synced(1, 1), msg.HandOver(ServerId(1))])
 def test_what_is_not_to_be_relayed_ends_the_link_of_the_master(message: msg.Message) -> None:
     ensemble = begin()
     leader = leader_of(ensemble)
@@ -526,9 +527,9 @@ def test_verdicts_and_session_keys_reach_the_observers() -> None:
     leader, master = leader_of(ensemble), source(ensemble)
     link = ensemble.peer(master).link_to_leader
     assert link is not None
-    ensemble.send(leader, (link,), msg.Verdict(7, 8))
+    ensemble.send(leader, (link,), mmsg.Verdict(7, 8))
     keys = [[b"k" * 8, b"s" * 32]]
     ensemble.send(leader, (link,), msg.SessionKeys(keys))
     ensemble.settle()
-    assert msg.Verdict(7, 8) in [each.message for each in ensemble.servers[OBSERVER].member_messages]
+    assert mmsg.Verdict(7, 8) in [each.message for each in ensemble.servers[OBSERVER].member_messages]
     assert [[key.name, key.key] for key in ensemble.peer(OBSERVER).session_keys] == keys

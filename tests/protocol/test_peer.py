@@ -20,6 +20,7 @@ from tests.protocol.alone import (
 )
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.discovery import REDIAL_MS
 from zab.protocol.roles import Stage
@@ -210,7 +211,7 @@ def test_a_second_newleader_ends_the_link(acknowledged: bool) -> None:
 def test_a_request_before_uptodate_ends_its_link() -> None:
     leader = Leader()
     leader.synchronize(1, 2)
-    leader.hear(10, msg.Sync(7))
+    leader.hear(10, mmsg.Sync(7))
     assert leader.stage(1) is None
     assert leader.stage(2) is Stage.NEWLEADER_SENT
     assert not leader.did(fx.MemberMessage)
@@ -219,7 +220,7 @@ def test_a_request_before_uptodate_ends_its_link() -> None:
 def test_an_answer_before_uptodate_ends_the_link() -> None:
     follower = Follower()
     follower.synchronize()
-    follower.from_leader(msg.Synced(7, LAST))
+    follower.from_leader(mmsg.Synced(7, LAST))
     assert follower.has_left
     assert not follower.did(fx.MemberMessage)
 

@@ -27,6 +27,7 @@ from zab.member.state.peer_driver import PeerDriver
 from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK, Link, Route, ServerId
 
@@ -70,22 +71,22 @@ class MemberMessages:
         """Messages of learners that came before this leader had caught up."""
         self._on_message = dict(
             (
-                _on(msg.Request, self._on_request),
-                _on(msg.Revalidate, self._on_revalidate),
-                _on(msg.Sync, self._on_sync),
+                _on(mmsg.Request, self._on_request),
+                _on(mmsg.Revalidate, self._on_revalidate),
+                _on(mmsg.Sync, self._on_sync),
                 _on(msg.Ping, self._on_ping),
-                _on(msg.Revalidated, self._on_revalidated),
-                _on(msg.Synced, self._on_synced),
+                _on(mmsg.Revalidated, self._on_revalidated),
+                _on(mmsg.Synced, self._on_synced),
             )
         )
         self._on_check = dict(
             (
-                _on(msg.Suspect, trees.on_suspect),
-                _on(msg.Compare, trees.on_compare),
-                _on(msg.Compared, trees.on_compared),
-                _on(msg.Verdict, trees.on_verdict),
-                _on(msg.TreeWanted, trees.on_tree_wanted),
-                _on(msg.TreeOffered, trees.repair.on_offered),
+                _on(mmsg.Suspect, trees.on_suspect),
+                _on(mmsg.Compare, trees.on_compare),
+                _on(mmsg.Compared, trees.on_compared),
+                _on(mmsg.Verdict, trees.on_verdict),
+                _on(mmsg.TreeWanted, trees.on_tree_wanted),
+                _on(mmsg.TreeOffered, trees.repair.on_offered),
             )
         )
         """Handlers of messages that are answered even while clients are not served."""
@@ -151,12 +152,12 @@ class MemberMessages:
             if route is None:
                 self._questions.wait(tag, effect.zxid)
             else:
-                self.answer(route, msg.Synced(tag, effect.zxid))
+                self.answer(route, mmsg.Synced(tag, effect.zxid))
         self.finish_syncs()
         for connection in confirmed.doubted:
             self._sessions.refuse(connection)
         for route, tag in confirmed.missing:
-            self.answer(route, msg.Revalidated(tag, False, effect.zxid))
+            self.answer(route, mmsg.Revalidated(tag, False, effect.zxid))
 
     def finish_syncs(self) -> None:
         """Finish the syncs whose position is applied here."""
@@ -174,18 +175,18 @@ class MemberMessages:
 
     # ----------------------------------------------------------------------------------------------------- the leader
 
-    def _on_request(self, route: Route, sid: ServerId, message: msg.Request) -> None:
+    def _on_request(self, route: Route, sid: ServerId, message: mmsg.Request) -> None:
         if not self._processor.submit_forwarded(message, sid):
             self._break_off(route, "it forwarded a write that it may not send")
 
-    def _on_revalidate(self, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
+    def _on_revalidate(self, route: Route, sid: ServerId, message: mmsg.Revalidate) -> None:
         self._metrics.connection_revalidate_count += 1
         if self._sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self._clock.now):
             self._questions.owner(route, message.tag, self._processor.intake.arrived_count)
         else:
             self._questions.missing(route, message.tag)
 
-    def _on_sync(self, route: Route, _sid: ServerId, message: msg.Sync) -> None:
+    def _on_sync(self, route: Route, _sid: ServerId, message: mmsg.Sync) -> None:
         self._questions.sync(route, message.tag, self._processor.intake.arrived_count)
 
     def _on_ping(self, route: Route, sid: ServerId, message: msg.Ping) -> None:
@@ -197,10 +198,10 @@ class MemberMessages:
 
     # ------------------------------------------------------------------------------------------------------ a learner
 
-    def _on_revalidated(self, _route: Route, _sid: ServerId, message: msg.Revalidated) -> None:
+    def _on_revalidated(self, _route: Route, _sid: ServerId, message: mmsg.Revalidated) -> None:
         self._sessions.revalidated(message.tag, message.valid, message.fence, self._clock.now)
 
-    def _on_synced(self, route: Route, _sid: ServerId, message: msg.Synced) -> None:
+    def _on_synced(self, route: Route, _sid: ServerId, message: mmsg.Synced) -> None:
         if self._questions.newest_tag < message.tag < self._processor.waiting.sync_tag:
             self._questions.wait(message.tag, message.zxid)
             self.finish_syncs()

@@ -33,7 +33,7 @@ from zab.member.storage.events import LookAtSpace
 from zab.member.trees.cleanup import Cleanup
 from zab.member.trees.wrong_trees import TreeIntegrity
 from zab.protocol import events as ev
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.features import FAIR_TURNS
 from zab.protocol.peer import Peer
 from zab.protocol.states import LEADING
@@ -202,7 +202,7 @@ class TurnEnd:
             if sessions.doubted or questions.is_round_due(proposed):
                 self._driver.tell(ev.SyncRequested(questions.begin_round(sessions.take_doubted(), proposed)))
             for route, tag in questions.due_owners(proposed):
-                self._messages.answer(route, msg.Revalidated(tag, True, self._peer.history.last[0]))
+                self._messages.answer(route, mmsg.Revalidated(tag, True, self._peer.history.last[0]))
         due = sessions.tracker.next_deadline
         self._lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 
@@ -224,7 +224,7 @@ class TurnEnd:
         if tag is not None:
             questions.sync(None, tag, intake.arrived_count)
         for _, tag in questions.due_syncs(intake.left_count) if questions.is_any_asked else ():
-            self._outbox.send(link, msg.Sync(tag))
+            self._outbox.send(link, mmsg.Sync(tag))
         if sessions.revalidations:
             # A question goes after everything that older connections of its session have asked for.
             for question in sessions.take_revalidations(intake.sessions):

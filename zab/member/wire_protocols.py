@@ -15,18 +15,8 @@ from zab.member.clients.long_requests import LongRequests
 from zab.member.events import Input
 from zab.member.settings.config import Config
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
-from zab.protocol.message import (
-    DATA_FRAME_BYTES_MAX,
-    FRAME_BYTES_MAX,
-    JOINING_BYTES_MAX,
-    SECRET,
-    URGENT,
-    Message,
-    Proposal,
-    UpToDate,
-    decode,
-    encode,
-)
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX, FRAME_BYTES_MAX, JOINING_BYTES_MAX
+from zab.protocol.message import SECRET, URGENT, Message, Proposal, UpToDate, decode, encode
 from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameReader
 from zab.wire.link_protocol import LinkProtocol

@@ -13,13 +13,9 @@ import attrs
 from datatree.log.batch import Batch
 from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import Epoch, Zxid
-from zab.protocol.membership import Membership
-from zab.protocol.message import (
+from zab.protocol.member_message import (
     Compare,
     Compared,
-    Message,
-    Notification,
-    Ping,
     Request,
     Revalidate,
     Revalidated,
@@ -30,6 +26,8 @@ from zab.protocol.message import (
     TreeWanted,
     Verdict,
 )
+from zab.protocol.membership import Membership
+from zab.protocol.message import Message, Notification, Ping
 from zab.protocol.states import Phase, State
 from zab.quorum.ids import NO_LINK, Link, ServerId
 

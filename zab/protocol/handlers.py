@@ -23,6 +23,7 @@ from zab.protocol import (
     routes,
     synchronization,
 )
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Following, Leading, LearnerHandler
@@ -58,12 +59,12 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Confirmed, synchronization.leader_on_confirmed),
     **_leader(PHASES, msg.Readmitted, synchronization.leader_on_readmitted),
     # In discovery and synchronization only while the epoch is renewed: clients stay, and keep asking.
-    **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
-    **_leader(PHASES, msg.TreeWanted, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.Request, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.Revalidate, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.Sync, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.Suspect, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.Compared, broadcast.leader_pass_on),
+    **_leader(PHASES, mmsg.TreeWanted, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Attach, routes.leader_on_attach),
     **_leader(PHASES, msg.Detach, routes.leader_on_detach),
     **_leader(PHASES, msg.Relayed, routes.leader_on_relayed),
@@ -82,11 +83,11 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
     **_learner(PHASES, msg.Readmit, learner_synchronization.learner_on_readmit),
     **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
-    **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
-    **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
-    **_learner(PHASES, msg.Compare, broadcast.learner_pass_on),
-    **_learner(PHASES, msg.Verdict, observer_master.learner_on_verdict),
-    **_learner(PHASES, msg.TreeOffered, broadcast.learner_pass_on),
+    **_learner(PHASES, mmsg.Revalidated, broadcast.learner_pass_on),
+    **_learner(PHASES, mmsg.Synced, broadcast.learner_pass_on),
+    **_learner(PHASES, mmsg.Compare, broadcast.learner_pass_on),
+    **_learner(PHASES, mmsg.Verdict, observer_master.learner_on_verdict),
+    **_learner(PHASES, mmsg.TreeOffered, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Attached, observer_master.learner_on_attached),
     **_learner(PHASES, msg.Detach, observer_master.learner_on_detach),
     **_learner(PHASES, msg.Relayed, observer_master.learner_on_relayed),

@@ -7,19 +7,18 @@ Not here: what a message means (the phase modules), links (`zab.host`), and the 
 (`zab.wire.handshake`).
 """
 
-from struct import Struct
-from typing import Any, ClassVar, TypeAlias, get_args
+from typing import ClassVar, TypeAlias, get_args
 
 import attrs
 
 from datatree.log.zxid import Epoch, Zxid
+from zab.protocol import member_message as mmsg
 from zab.protocol.fields import (
     CHAIN,
     DIGEST,
     EPOCH,
     EPOCH_OR_NO_VOTE,
     HOLDS,
-    IDENTITIES,
     LINK,
     SERVER_ID,
     STATE,
@@ -27,6 +26,7 @@ from zab.protocol.fields import (
     are_session_keys,
     is_lineage,
 )
+from zab.protocol.frame_limits import FRAME_BYTES_MAX
 from zab.protocol.states import Holds, State
 from zab.quorum.ids import Link, ServerId
 from zab.wire.records import (
@@ -42,25 +42,9 @@ from zab.wire.records import (
     is_text,
 )
 
-DATA_FRAME_BYTES_MAX = 256 << 10
-"""Proposals and requests above this are cut into several messages, between two batches or writes."""
-
-FRAME_BYTES_MAX = 32 << 20
-"""The largest frame between members. What a configuration allows must fit: a batch has less than `maxBatchBytes`, plus
-one more transaction, a request of `jute.maxbuffer` whose ACLs may have doubled."""
-JOINING_BYTES_MAX = 4096
-"""The largest frame from a learner before UPTODATE."""
-
-FRAME_SPARE_BYTES = 64 << 10
-"""Room for what surrounds a batch in its frame."""
-
 REASON_BYTES_MAX = 1024
 CONFIG_BYTES_MAX = 64 << 10
 """The longest text of a configuration: 500 servers with long names."""
-
-
-WRITE_HEAD = Struct(">qii")
-"""Precedes the body of a forwarded write: session id, cxid, opcode."""
 
 
 @attrs.define
@@ -276,113 +260,6 @@ class Refused:
 
 
 @attrs.define
-class Request:
-    """The writes of a learner's clients in one turn, in order.
-
-    Each row has the identities of a connection, as pairs of scheme and id, and successive writes with these identities.
-    A write is its `WRITE_HEAD` and its body.
-    """
-
-    TYPE: ClassVar[int] = 1
-    rows: list[list[Any]] = checked(is_list_of(is_row(IDENTITIES, is_list_of(is_bytes(16, FRAME_BYTES_MAX)))))
-
-
-@attrs.define
-class Revalidate:
-    """A client has brought a session to this learner: is it alive, and do I own it now? The tag names the
-    connection."""
-
-    TYPE: ClassVar[int] = 6
-    tag: int = checked(COUNT)
-    session: int = checked(INT64)
-    timeout_ms: int = checked(INT32)
-
-
-@attrs.define
-class Revalidated:
-    """The leader's verdict on the `Revalidate` with this tag. Requests through older connections of that session were
-    proposed up to this zxid, although the learner may get them later, as in a renewal."""
-
-    TYPE: ClassVar[int] = 24
-    tag: int = checked(COUNT)
-    valid: bool = checked(is_bool)
-    fence: Zxid = checked(ZXID)
-
-
-@attrs.define
-class Sync:
-    """Clients of this learner asked for `sync`; the tag names the position in its queues."""
-
-    TYPE: ClassVar[int] = 7
-    tag: int = checked(COUNT)
-
-
-@attrs.define
-class Synced:
-    """A quorum still follows the leader; the sync is done when you have applied `zxid`."""
-
-    TYPE: ClassVar[int] = 25
-    tag: int = checked(COUNT)
-    zxid: Zxid = checked(ZXID)
-
-
-@attrs.define
-class Compare:
-    """What is the digest of your tree at this batch end? With `replay`, use a tree rebuilt from your own files."""
-
-    TYPE: ClassVar[int] = 28
-    zxid: Zxid = checked(ZXID)
-    replay: bool = checked(is_bool)
-
-
-@attrs.define
-class Suspect:
-    """A batch has a different digest for this batch end than my tree: I serve no clients until I know who is right."""
-
-    TYPE: ClassVar[int] = 31
-    zxid: Zxid = checked(ZXID)
-    digest: int = checked(DIGEST)
-
-
-@attrs.define
-class Compared:
-    """The digest of my tree at this batch end; with `replay`, of a rebuilt one."""
-
-    TYPE: ClassVar[int] = 29
-    zxid: Zxid = checked(ZXID)
-    digest: int = checked(DIGEST)
-    known: bool = checked(is_bool)
-    """False if the digest does not count: my tree is known to be wrong, or, with digest 0, I do not know."""
-    replay: bool = checked(is_bool)
-
-
-@attrs.define
-class Verdict:
-    """A quorum of voters has this digest at this batch end: every other tree is wrong (E6 wrong trees)."""
-
-    TYPE: ClassVar[int] = 30
-    zxid: Zxid = checked(ZXID)
-    digest: int = checked(DIGEST)
-
-
-@attrs.define
-class TreeWanted:
-    """My tree is wrong, and my files do not yield a right one: which snapshot do you have above this zxid?"""
-
-    TYPE: ClassVar[int] = 32
-    above: Zxid = checked(ZXID)
-
-
-@attrs.define
-class TreeOffered:
-    """This one: fetch it. Your log continues it."""
-
-    TYPE: ClassVar[int] = 33
-    zxid: Zxid = checked(ZXID)
-    chain: bytes = checked(CHAIN)
-
-
-@attrs.define
 class SessionKeys:
     """The keys of session passwords: the key in use, and the previous one, each with its name. Encrypted, and only sent
     on links whose other end has proven who it is."""
@@ -468,17 +345,17 @@ Message: TypeAlias = (
     | Readmit
     | Readmitted
     | Refused
-    | Request
-    | Revalidate
-    | Revalidated
-    | Sync
-    | Synced
-    | Suspect
-    | Compare
-    | Compared
-    | Verdict
-    | TreeWanted
-    | TreeOffered
+    | mmsg.Request
+    | mmsg.Revalidate
+    | mmsg.Revalidated
+    | mmsg.Sync
+    | mmsg.Synced
+    | mmsg.Suspect
+    | mmsg.Compare
+    | mmsg.Compared
+    | mmsg.Verdict
+    | mmsg.TreeWanted
+    | mmsg.TreeOffered
     | SessionKeys
     | HandOver
     | Attach

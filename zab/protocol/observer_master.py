@@ -42,6 +42,7 @@ from datatree.log.zxid import BEFORE_ALL, COUNTER_MAX, Zxid, epoch_of
 from zab.protocol import broadcast, heartbeat, session_keys, synchronization
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.features import OBSERVER_MASTERS
 from zab.protocol.peer_state import PeerState
@@ -66,7 +67,7 @@ from zab.quorum.ids import Link
 _ROUND: Final = 1
 """The round in READMIT; the leader has its own count of confirmation rounds."""
 
-_TO_OBSERVER = (msg.Revalidated, msg.Synced)
+_TO_OBSERVER = (mmsg.Revalidated, mmsg.Synced)
 
 # ------------------------------------------------------------------------------------------ the master and its leader
 
@@ -171,7 +172,7 @@ def learner_on_relayed(peer: PeerState, now: int, following: Following, message:
         peer.send(handler.link, answer)
 
 
-def learner_on_verdict(peer: PeerState, now: int, following: Following, message: msg.Verdict) -> None:
+def learner_on_verdict(peer: PeerState, now: int, following: Following, message: mmsg.Verdict) -> None:
     """Pass the verdict to this member, and to its observers."""
     broadcast.learner_pass_on(peer, now, following, message)
     links = tuple([h.link for h in _handlers(following) if h.served])
@@ -373,14 +374,14 @@ def _for_leader(
     following: Following,
     mastering: Mastering,
     handler: LearnerHandler,
-    message: msg.Request | msg.Revalidate | msg.Sync | msg.Suspect | msg.Compared,
+    message: mmsg.Request | mmsg.Revalidate | mmsg.Sync | mmsg.Suspect | mmsg.Compared,
 ) -> None:
     _demand_served(handler, message)
     relay_to_leader(peer, handler.link, message)
 
 
 def _for_member(
-    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: msg.TreeWanted
+    peer: PeerState, following: Following, mastering: Mastering, handler: LearnerHandler, message: mmsg.TreeWanted
 ) -> None:
     _demand_served(handler, message)
     peer.emit(fx.MemberMessage(handler.link, handler.sid, message))
@@ -478,12 +479,12 @@ FROM_OBSERVERS: dict[type[object], _Handle] = dict(
         _from_observer(msg.Ack, _on_ack),
         _from_observer(msg.Readmitted, _on_readmitted),
         _from_observer(msg.Ping, _on_ping),
-        _from_observer(msg.Request, _for_leader),
-        _from_observer(msg.Revalidate, _for_leader),
-        _from_observer(msg.Sync, _for_leader),
-        _from_observer(msg.Suspect, _for_leader),
-        _from_observer(msg.Compared, _for_leader),
-        _from_observer(msg.TreeWanted, _for_member),
+        _from_observer(mmsg.Request, _for_leader),
+        _from_observer(mmsg.Revalidate, _for_leader),
+        _from_observer(mmsg.Sync, _for_leader),
+        _from_observer(mmsg.Suspect, _for_leader),
+        _from_observer(mmsg.Compared, _for_leader),
+        _from_observer(mmsg.TreeWanted, _for_member),
     )
 )
 """The messages that a master accepts from its observers, in any phase. Any other one breaks the protocol: the link is

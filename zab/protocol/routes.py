@@ -10,13 +10,14 @@ from typing import Any
 
 from zab.protocol import confirmation
 from zab.protocol import effects as fx
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Attaching, Leading, LearnerHandler, ProtocolError
 from zab.quorum.ids import Route, ServerId
 from zab.wire.records import MessageError
 
-_TO_LEADER = (msg.Request, msg.Revalidate, msg.Sync, msg.Suspect, msg.Compared)
+_TO_LEADER = (mmsg.Request, mmsg.Revalidate, mmsg.Sync, mmsg.Suspect, mmsg.Compared)
 
 
 def leader_on_attach(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Attach) -> None:

@@ -16,10 +16,9 @@ from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
 from zab.member.wire_protocols import cut
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX, FRAME_BYTES_MAX
+from zab.protocol.member_message import WRITE_HEAD, Request
 from zab.protocol.message import (
-    DATA_FRAME_BYTES_MAX,
-    FRAME_BYTES_MAX,
-    WRITE_HEAD,
     Ack,
     Commit,
     Confirm,
@@ -27,7 +26,6 @@ from zab.protocol.message import (
     Ping,
     Proposal,
     Refused,
-    Request,
     SessionKeys,
     UpToDate,
     decode,

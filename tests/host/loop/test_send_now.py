@@ -7,7 +7,8 @@ import pytest
 from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
 from zab.protocol.events import QuorumLinkDown
-from zab.protocol.message import Ack, Commit, Proposal, Request
+from zab.protocol.member_message import Request
+from zab.protocol.message import Ack, Commit, Proposal
 
 PATIENCE_SECONDS = 60
 

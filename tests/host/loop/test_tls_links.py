@@ -23,7 +23,9 @@ from zab.member.membership.greeting import PURPOSES, Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.member.wire_protocols import QUORUM_PROTOCOL
 from zab.protocol.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
-from zab.protocol.message import DATA_FRAME_BYTES_MAX, Ack, Commit, Request, SessionKeys, decode, encode
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX
+from zab.protocol.member_message import Request
+from zab.protocol.message import Ack, Commit, SessionKeys, decode, encode
 from zab.server.address_book import AddressBook
 from zab.server.tls_settings import tls_of_members
 from zab.wire.frames import frame

@@ -11,7 +11,7 @@ from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathV
 from tests.direct.members import Client, Ensemble, Server
 from zab.member.clients import audit
 from zab.member.clients.audit import Auditor, value
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 
 KEYS = {"audit__enable": "true"}
 
@@ -425,5 +425,5 @@ def test_error_of_the_leader_reaches_the_line_of_the_follower() -> None:
     client = ensemble.session(ensemble.follower)
     [(_, error, _)] = ensemble.do(client, client.delete(b"/no"))
     assert error == ErrorCode.NONODE
-    assert any(isinstance(message, msg.Request) for _, message in ensemble.sent)
+    assert any(isinstance(message, mmsg.Request) for _, message in ensemble.sent)
     assert said(client.server, "operation", "znode", "result") == [("delete", "/no", "failure")]

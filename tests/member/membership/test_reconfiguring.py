@@ -11,6 +11,7 @@ from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, Set
 from tests.direct.members import Client, Ensemble, Server
 from tests.member.membership.reconfigurable import line, reconfigurable
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.states import FOLLOWING, LEADING, OBSERVING
 from zab.quorum.ids import ServerId
@@ -324,4 +325,4 @@ def test_a_learner_forwards_nothing_that_its_leader_does_not_know(opcode: OpCode
     ensemble.sent.clear()
     [(_, error, _)] = ensemble.do(client, client.request(opcode, bytes(20)))
     assert error == ErrorCode.UNIMPLEMENTED
-    assert not [message for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    assert not [message for _, message in ensemble.sent if isinstance(message, mmsg.Request)]

@@ -11,6 +11,7 @@ from tests.member.trees.wrong_trees import digests, said, spoil, write
 from zab.member.words.admin_commands import COMMANDS
 from zab.member.words.figures import figures
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
 
@@ -59,7 +60,7 @@ def test_clients_of_an_observer_read_write_and_sync_through_its_master() -> None
     ensemble.do(elsewhere, elsewhere.set(b"/a", b"three"))
     assert [error for _, error, _ in ensemble.do(client, client.sync(), client.get(b"/a"))] == [0, 0]
     assert observer(ensemble).value(b"/a") == ensemble.leader.value(b"/a") == b"three"
-    requests = [sid for sid, message in ensemble.sent if isinstance(message, msg.Request)]
+    requests = [sid for sid, message in ensemble.sent if isinstance(message, mmsg.Request)]
     assert set(requests) == {observer(ensemble).sid}
     relayed = {sid for sid, message in ensemble.sent if isinstance(message, msg.Relayed)}
     assert relayed == {master(ensemble).sid, ensemble.leader.sid}
@@ -157,7 +158,7 @@ def test_an_observer_that_forwards_what_it_may_not_loses_its_own_link_and_no_oth
     before = master(ensemble)
     link, its_own = before.member.peer.link_to_leader, observer(ensemble).member.peer.link_to_leader
     assert its_own is not None
-    lie = msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(7, 1, 4) + b"body"]]])
+    lie = mmsg.Request([[[[b"ip", b"127.0.0.1"]], [mmsg.WRITE_HEAD.pack(7, 1, 4) + b"body"]]])
     before.answers.append(ev.MessageReceived(its_own, lie))
     ensemble.settle()
     assert its_own not in ensemble.links
@@ -177,7 +178,7 @@ def test_a_tree_that_differs_from_its_masters_is_made_anew() -> None:
     ensemble.start()
     assert observer(ensemble).member.tree.digest == right
     suspicions = [message for sid, message in ensemble.sent if isinstance(message, msg.Relayed)]
-    assert msg.Suspect in {type(msg.decode(message.message)) for message in suspicions}
+    assert mmsg.Suspect in {type(msg.decode(message.message)) for message in suspicions}
 
 
 def test_an_observer_whose_own_files_lead_to_no_tree_takes_the_snapshot_of_its_master() -> None:
@@ -198,7 +199,7 @@ def test_an_observer_whose_own_files_lead_to_no_tree_takes_the_snapshot_of_its_m
     assert said(observer(ensemble), "the tree cannot be made anew from the own files")
     assert observer(ensemble).member.serving
     assert len(digests(ensemble)) == 1
-    offered = [sid for sid, message in ensemble.sent if isinstance(message, msg.TreeOffered)]
+    offered = [sid for sid, message in ensemble.sent if isinstance(message, mmsg.TreeOffered)]
     assert set(offered) == {master(ensemble).sid}
 
 

@@ -16,7 +16,7 @@ from zab.member.requests.forwarding import Forwarded
 from zab.member.requests.intake import Intake
 from zab.member.requests.under_way import Write
 from zab.member.state.work import BYTES_FOR_ONE
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.quorum.ids import ServerId
 
 LONG = 4 * PARTS
@@ -390,7 +390,7 @@ def test_a_learner_forwards_for_sessions_in_turn(monkeypatch: pytest.MonkeyPatch
         forwarded.bytes = 0
     intake.arrived.append(write(2, 1))
     [message] = forwarded.take(intake)
-    sessions = [msg.WRITE_HEAD.unpack_from(row)[0] for _, rows in message.rows for row in rows]
+    sessions = [mmsg.WRITE_HEAD.unpack_from(row)[0] for _, rows in message.rows for row in rows]
     assert sessions == [2, 1, 1]
 
 

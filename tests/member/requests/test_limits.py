@@ -6,6 +6,7 @@ import pytest
 from datatree.opcodes import OpCode
 from tests.direct.members import Ensemble
 from zab.member.requests.processor import ANSWERED_BYTES
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.wire.frames import LENGTH
 
@@ -159,7 +160,7 @@ def on_their_way(ensemble: Ensemble) -> int:
         len(row)
         for waiting in ensemble.on_wire.values()
         for _, message in waiting
-        if isinstance(message, msg.Request)
+        if isinstance(message, mmsg.Request)
         for _, rows in message.rows
         for row in rows
     )
@@ -206,7 +207,7 @@ def test_identities_count_in_what_is_on_its_way_until_their_writes_come_back(mon
         client.say(client.create(b"/%02d" % number) + client.create(b"/%02d/x" % number))
     ensemble.settle()
     sent = [
-        message for waiting in ensemble.on_wire.values() for _, message in waiting if isinstance(message, msg.Request)
+        message for waiting in ensemble.on_wire.values() for _, message in waiting if isinstance(message, mmsg.Request)
     ]
     assert 95_000 <= sum(len(msg.encode(message)) for message in sent) <= 105_000
     ensemble.late.clear()

@@ -14,6 +14,8 @@ from tests.direct.members import Client, Ensemble
 from zab.member.requests.under_way import Write
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import frame_limits
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.quorum.ids import ServerId
 
@@ -73,7 +75,7 @@ def test_all_writes_of_a_turn_are_one_batch_and_one_message() -> None:
     for client in clients:
         client.say(b"".join(client.create(b"/%d-%d" % (client.connection.id, n)) for n in range(10)))
     ensemble.settle()
-    assert sum(isinstance(message, msg.Request) for _, message in ensemble.sent) == 1
+    assert sum(isinstance(message, mmsg.Request) for _, message in ensemble.sent) == 1
     proposals = [message for _, message in ensemble.sent if isinstance(message, msg.Proposal)]
     assert [len(message.batches) for message in proposals] == [1] * len(proposals)
     assert all(len(client.take_received()) == 10 for client in clients)
@@ -85,7 +87,7 @@ def test_learner_forwards_a_large_turn_in_messages_of_bounded_size() -> None:
     ensemble.sent.clear()
     replies = ensemble.do(client, *[client.create(b"/%d" % number, bytes(60_000)) for number in range(10)])
     assert [(xid, error) for xid, error, _ in replies] == [(xid, 0) for xid in range(1, 11)]
-    requests = [message.rows for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    requests = [message.rows for _, message in ensemble.sent if isinstance(message, mmsg.Request)]
     assert [[len(writes) for _, writes in rows] for rows in requests] == [[4], [4], [2]]
 
 
@@ -152,7 +154,7 @@ def test_identities_count_towards_the_size_of_a_message() -> None:
     ensemble.sent.clear()
     ensemble.settle()
     assert [error for client in clients for _, error, _ in client.replies() if error] == []
-    sizes = [len(msg.encode(message)) for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    sizes = [len(msg.encode(message)) for _, message in ensemble.sent if isinstance(message, mmsg.Request)]
     assert len(sizes) == 3
     assert max(sizes) < 280_000
 
@@ -183,7 +185,7 @@ def test_the_largest_write_fits_into_a_frame_between_members(limit: int) -> None
     data = bytes(limit - 100)
     assert ensemble.do(client, client.create(b"/large", data, acl=((31, b"auth", b""),)))[0][1] == 0
     assert data_of(ensemble.do(client, client.get(b"/large"))[0][2]) == data
-    assert max(len(msg.encode(message)) for _, message in ensemble.sent) <= msg.FRAME_BYTES_MAX
+    assert max(len(msg.encode(message)) for _, message in ensemble.sent) <= frame_limits.FRAME_BYTES_MAX
 
 
 def test_batches_end_at_their_limits_and_a_larger_write_goes_alone() -> None:

@@ -12,9 +12,10 @@ from tests.direct.members import Client, Ensemble, Server
 from zab.member.clients.connection import Stage
 from zab.member.requests.forwarding import writes_of
 from zab.member.sessions.local_sessions import LocalSessions
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.features import ALL, LOCAL_SESSIONS
-from zab.protocol.message import WRITE_HEAD
+from zab.protocol.member_message import WRITE_HEAD
 from zab.protocol.session_keys import keys_of
 
 LOCAL = {"localSessionsEnabled": "true"}
@@ -359,7 +360,7 @@ class TestWhatTheLeaderTakes:
         return ensemble_of()
 
     def refused(self, ensemble: Ensemble, session: int, opcode: int, owner: Server) -> int | None:
-        request = msg.Request([[[], [WRITE_HEAD.pack(session, 1, opcode)]]])
+        request = mmsg.Request([[[], [WRITE_HEAD.pack(session, 1, opcode)]]])
         writes = writes_of(request, owner.sid, ensemble.leader.member.sessions.refusal)
         return None if writes is None else writes[0][3]
 

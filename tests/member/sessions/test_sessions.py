@@ -17,9 +17,10 @@ from zab.member.requests import forwarding
 from zab.member.requests.forwarding import writes_of
 from zab.member.sessions.sessions import TOUCHED_COUNT_MAX
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.features import ALL, SESSION_SERVERS
-from zab.protocol.message import WRITE_HEAD
+from zab.protocol.member_message import WRITE_HEAD
 from zab.protocol.states import LEADING
 from zab.quorum.ids import Link
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
@@ -217,7 +218,7 @@ def test_verdict_on_an_earlier_connection_of_the_same_session_does_not_let_a_lat
     elsewhere.close()
     back = ensemble.reattach(before, slow)
     ensemble.step(slow)
-    ensemble.deliver_until(slow, msg.Revalidated)
+    ensemble.deliver_until(slow, mmsg.Revalidated)
     ensemble.step(slow)
     assert back.response is None, "the verdict is on the connection before"
     back.say(back.set(b"/b", b"through the slow one"))  # with the xid of the write to /a
@@ -285,7 +286,7 @@ def test_write_that_was_proposed_in_a_renewal_never_answers_the_new_connection()
     ensemble.do(client, client.request(OpCode.SET_DATA, SetData(b"/a", b"through the first", -1).encode(), xid=1))
     back = ensemble.reattach(client, second)
     ensemble.settle()
-    ensemble.deliver_until(second, msg.Revalidated)
+    ensemble.deliver_until(second, mmsg.Revalidated)
     ensemble.step(second)
     assert back.response is not None
     back.say(back.set(b"/b", b"through the second"))
@@ -369,8 +370,8 @@ def test_a_learner_begins_no_session_of_another_server() -> None:
     first, second = ensemble.others(ensemble.leader)
     begin = WRITE_HEAD.pack(first.sid << 56 | 7, 0, OpCode.CREATE_SESSION) + b"\0\0\x0f\xa0"
     refusal = ensemble.leader.member.sessions.refusal
-    assert writes_of(msg.Request([[[], [begin]]]), first.sid, refusal) is not None
-    assert writes_of(msg.Request([[[], [begin]]]), second.sid, refusal) is None
+    assert writes_of(mmsg.Request([[[], [begin]]]), first.sid, refusal) is not None
+    assert writes_of(mmsg.Request([[[], [begin]]]), second.sid, refusal) is None
 
 
 def created(server: Server, session: int) -> Txn:
@@ -552,7 +553,7 @@ def test_g2_nothing_of_a_former_role_is_sent_to_the_next_leader() -> None:
     ensemble.cut = set()
     ensemble.sent.clear()
     ensemble.start()
-    assert not any(isinstance(message, msg.Request) for _, message in ensemble.sent)
+    assert not any(isinstance(message, mmsg.Request) for _, message in ensemble.sent)
     assert follower.member.processor.waiting.outstanding_count == 0
     assert follower.value(b"/a") is None
 
@@ -586,8 +587,8 @@ def test_forwarded_operation_that_no_learner_may_send_costs_it_its_link() -> Non
     follower = ensemble.follower
     link = follower.member.peer.link_to_leader
     assert link is not None
-    write = msg.WRITE_HEAD.pack(0, 0, int(OpCode.DELETE_CONTAINER)) + b"\x00\x00\x00\x02/a"
-    ensemble.on_wire[link].append((follower.sid, msg.Request([[[], [write]]])))
+    write = mmsg.WRITE_HEAD.pack(0, 0, int(OpCode.DELETE_CONTAINER)) + b"\x00\x00\x00\x02/a"
+    ensemble.on_wire[link].append((follower.sid, mmsg.Request([[[], [write]]])))
     ensemble.settle()
     assert link not in ensemble.links
 

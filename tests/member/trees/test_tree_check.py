@@ -12,7 +12,7 @@ from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
 from zab.member.trees.tree_check import Comparison, Finding, TreeCheck
 from zab.member.trees.wrong_trees import TreeIntegrity
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.effects import Send
 from zab.protocol.states import FOLLOWING
 from zab.quorum.ids import Link, ServerId
@@ -73,7 +73,7 @@ def test_leader_is_asked_once_it_serves_this_member(check: TreeCheck, is_served:
     integrity = integrity_of(check, is_served=is_served, outbox=outbox)
     check.suspect(Difference(Z, 1, 2))
     integrity.ask()
-    assert outbox.effects == ([Send((LINK,), msg.Suspect(Z, 1))] if is_served else [])
+    assert outbox.effects == ([Send((LINK,), mmsg.Suspect(Z, 1))] if is_served else [])
 
 
 def test_tree_is_disputed_until_a_quorum_has_spoken(check: TreeCheck) -> None:

@@ -9,6 +9,7 @@ from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab.member.storage.events import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
 from zab.simulator.ensemble.members.spoiled import spoil as spoil_znode
@@ -169,7 +170,7 @@ def test_one_snapshot_is_chosen_at_a_time_for_who_asks_again() -> None:
     ensemble, _, lost = ensemble_with_lost_files()
     leader, link = ensemble.leader, lost.member.peer.link_to_leader
     assert link is not None
-    asked = ev.MessageReceived(link, msg.TreeWanted(Zxid(0)))
+    asked = ev.MessageReceived(link, mmsg.TreeWanted(Zxid(0)))
     chosen: list[ChooseSnapshot] = []
     leader.choose_snapshot = chosen.append  # type: ignore[method-assign]
     leader.answers += [asked, asked]
@@ -196,12 +197,12 @@ def test_leader_that_is_in_doubt_itself_offers_nothing() -> None:
         ensemble.step(lost)
         ensemble.settle()
         kinds = [type(message) for _, message in ensemble.sent]
-        return [kind for kind in kinds if kind in (msg.TreeWanted, msg.TreeOffered)]
+        return [kind for kind in kinds if kind in (mmsg.TreeWanted, mmsg.TreeOffered)]
 
     leader.member.trees.check.unproven(Zxid(leader.member.applied), leader.member.tree.digest)
-    assert ask() == [msg.TreeWanted]
+    assert ask() == [mmsg.TreeWanted]
     leader.member.trees.check.suspicion = None
-    assert ask() == [msg.TreeWanted, msg.TreeOffered]
+    assert ask() == [mmsg.TreeWanted, mmsg.TreeOffered]
 
 
 @pytest.mark.parametrize("is_wrong", [True, False])

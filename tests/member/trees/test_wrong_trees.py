@@ -12,7 +12,7 @@ from zab.member.trees import tree_repair
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.trees.tree_check import Finding, TreeCheck
 from zab.member.trees.wrong_trees import TreeIntegrity
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Majority
@@ -344,7 +344,7 @@ def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.Monk
     spoil(suspect)
     with monkeypatch.context() as patch:
         for server in ensemble.servers.values():
-            patch.setitem(server.member.messages._on_check, msg.Suspect, lambda *_: None)
+            patch.setitem(server.member.messages._on_check, mmsg.Suspect, lambda *_: None)
         write(ensemble, client, 2)
         suspicion = suspect.member.trees.check.suspicion
         assert suspicion is not None
@@ -523,16 +523,16 @@ def test_who_is_known_to_be_wrong_is_no_evidence(monkeypatch: pytest.MonkeyPatch
     assert link is not None
     answers: list[object] = []
     monkeypatch.setattr(wrong.member._outbox, "send", lambda _link, message: answers.append(message))
-    wrong.member.trees.on_compare(link, leader.sid, msg.Compare(zxid, is_replay))
-    assert answers == [msg.Compared(zxid, wrong.member.digests.at(zxid), known=False, replay=is_replay)]
+    wrong.member.trees.on_compare(link, leader.sid, mmsg.Compare(zxid, is_replay))
+    assert answers == [mmsg.Compared(zxid, wrong.member.digests.at(zxid), known=False, replay=is_replay)]
     # Another leader learns it so: it does not ask at each ping.
     check = leader.member.trees.check
     check.mending.clear()
     comparison = check.compare(zxid)
     assert comparison is not None
-    leader.member.trees.on_compared(link, wrong.sid, msg.Compared(zxid, 0, known=False, replay=False))
+    leader.member.trees.on_compared(link, wrong.sid, mmsg.Compared(zxid, 0, known=False, replay=False))
     assert not check.mending, "that one does not remember"
-    leader.member.trees.on_compared(link, wrong.sid, msg.Compared(zxid, 5, known=False, replay=False))
+    leader.member.trees.on_compared(link, wrong.sid, mmsg.Compared(zxid, 5, known=False, replay=False))
     assert check.mending == {wrong.sid}
     assert comparison.told == {wrong.sid: None}
 

@@ -10,7 +10,7 @@ from datatree.requests import PathKind
 from tests.direct.members import SURROUNDINGS, Client, Ensemble, Server
 from zab.member.words.events import LookedAround
 from zab.member.words.four_letter import WORDS, silent_until
-from zab.protocol.message import FRAME_BYTES_MAX
+from zab.protocol.frame_limits import FRAME_BYTES_MAX
 from zab.service.version import shown
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "four-letter-words.md"

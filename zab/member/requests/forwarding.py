@@ -15,9 +15,10 @@ from zab.member.clients.connection import Identity
 from zab.member.requests.intake import Intake
 from zab.member.requests.under_way import Write, size_of_run
 from zab.member.state.work import LARGE_BYTES, LARGE_UNDER_WAY_BYTES_MAX
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.features import KEEPER, KEEPER_REMOVALS, RECONFIGURATION
-from zab.protocol.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX
+from zab.protocol.member_message import WRITE_HEAD
 from zab.quorum.ids import ServerId
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
@@ -72,7 +73,7 @@ class Forwarded:
         """So many bytes of these have come back as transactions."""
         self.bytes -= count
 
-    def take(self, intake: Intake) -> Iterator[msg.Request]:
+    def take(self, intake: Intake) -> Iterator[mmsg.Request]:
         """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
         rows: list[list[Any]] = []
         identities: tuple[Identity, ...] | None = None
@@ -95,7 +96,7 @@ class Forwarded:
             goes_on = proven == identities
             taken = len(row) + (0 if goes_on else size_of_run(proven))
             if rows and size + taken > DATA_FRAME_BYTES_MAX:
-                yield msg.Request(rows)
+                yield mmsg.Request(rows)
                 rows, size = [], 0
                 goes_on, taken = False, len(row) + size_of_run(proven)
             if not goes_on:
@@ -111,10 +112,10 @@ class Forwarded:
         if intake.queue:
             intake.stay()
         if rows:
-            yield msg.Request(rows)
+            yield mmsg.Request(rows)
 
 
-def writes_of(request: msg.Request, owner: ServerId, refusal: Refusal) -> list[Write] | None:
+def writes_of(request: mmsg.Request, owner: ServerId, refusal: Refusal) -> list[Write] | None:
     """The writes in a message of this learner. None: one is of a kind that it may not send, or a session that another
     server begins. `refusal` says why a session may not write by this server; 0: it may."""
     refusals: dict[tuple[int, bool], int] = {}  # nothing changes between these writes

@@ -68,7 +68,7 @@ from zab.member.requests.write_replies import multi_in_slices, reconfigured
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.work import ANSWERED_BYTES, REQUEST_WORK, SHARES
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.quorum.ids import ServerId
 
 _HEADER = Struct(">ii")
@@ -220,7 +220,7 @@ class Processor:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
         self.intake.arrived.append(((session, cxid, opcode, body, ()), None, owner, 0))
 
-    def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
+    def submit_forwarded(self, request: mmsg.Request, owner: ServerId) -> bool:
         """The writes that a learner forwarded. False, and none of them is in: it may not send one of them."""
         writes = writes_of(request, owner, self.sessions.refusal)
         self.intake.arrived.extend(writes or ())

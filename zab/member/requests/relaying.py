@@ -14,6 +14,7 @@ from zab.member.sessions.sessions import Sessions
 from zab.member.state.digests import Digests
 from zab.member.state.outbox import Outbox
 from zab.protocol import effects as fx
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.quorum.ids import Link, Route
@@ -33,7 +34,7 @@ class Relay:
         self._sessions.touched_elsewhere(message.touched)
         own = self._digests.find(message.applied)
         if own not in (None, message.digest) and self._peer.link_to_leader is not None:
-            suspicion = msg.Suspect(Zxid(message.applied), message.digest)
+            suspicion = mmsg.Suspect(Zxid(message.applied), message.digest)
             self._outbox.send(self._peer.link_to_leader, msg.Relayed(link, msg.encode(suspicion)))
 
     def answer(self, route: Route, message: msg.Message) -> None:

@@ -13,7 +13,7 @@ import attrs
 from datatree.record import Fields
 from datatree.write_request import Asked
 from zab.member.clients.connection import ClientConnection, Identity, size_of
-from zab.protocol.message import DATA_FRAME_BYTES_MAX
+from zab.protocol.frame_limits import DATA_FRAME_BYTES_MAX
 from zab.quorum.ids import ServerId
 from zab.wire.plain import ITEMS_MAX
 

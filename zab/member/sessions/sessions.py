@@ -58,7 +58,7 @@ from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.sessions.local_sessions import LocalSessions
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.features import LOCAL_SESSIONS, SESSION_SERVERS
 from zab.quorum.ids import ServerId
 from zab.wire.frames import frame
@@ -117,7 +117,7 @@ class Sessions:
         """The connections whose sessions the leader was asked about: id → connection."""
         self.wanted: list[tuple[SessionId, int]] = []
         """New sessions, id and timeout in ms, that are to be created. A turn takes these and the following."""
-        self.revalidations: list[msg.Revalidate] = []
+        self.revalidations: list[mmsg.Revalidate] = []
         """Questions to the leader; they are sent after all writes of older connections of these sessions."""
         self.doubted: list[ClientConnection] = []
         """Connections that ask for a session which is not alive, as far as this leader knows."""
@@ -134,7 +134,7 @@ class Sessions:
         doubted, self.doubted = self.doubted, []
         return doubted
 
-    def take_revalidations(self, left: Collection[SessionId | int]) -> list[msg.Revalidate]:
+    def take_revalidations(self, left: Collection[SessionId | int]) -> list[mmsg.Revalidate]:
         """Questions that may be sent now; those about sessions with writes that are left stay."""
         asked = self.revalidations
         self.revalidations = [question for question in asked if question.session in left]
@@ -241,7 +241,7 @@ class Sessions:
         elif self.tracker is None:
             self._metrics.revalidate_count += 1
             self._asking[connection.id] = connection
-            self.revalidations.append(msg.Revalidate(connection.id, session, connection.timeout_ms))
+            self.revalidations.append(mmsg.Revalidate(connection.id, session, connection.timeout_ms))
         elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
             self.local.end(session)
             self._accept(connection)

@@ -15,7 +15,7 @@ from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, duplicate_port
 from zab.member.settings.batches import COUNTER_MAX
 from zab.member.settings.config import SERVER_ID_UNKNOWN, Config
 from zab.member.settings.schemes import SASL, X509
-from zab.protocol.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
+from zab.protocol.frame_limits import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 
 NO_USERS: Final = "add sasl.usersFile=FILE (`zab user FILE NAME` makes it), or java.security.auth.login.config=FILE"
 # A server id of 255 would make the ids of its sessions look like the stored owners of containers and timed znodes.

@@ -38,7 +38,7 @@ from zab.member.storage.events import FetchFailed, FetchTree, SnapshotFetched
 from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree, TreeEffect, TreeRebuilt
 from zab.member.trees.tree_check import TreeCheck
 from zab.protocol import events as ev
-from zab.protocol import message as msg
+from zab.protocol import member_message as mmsg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import Link, ServerId
 
@@ -240,7 +240,7 @@ class TreeRepair:
         if repair is None or not repair.is_stuck or repair.fetching is not None:
             return
         if link is not None and self._peer.serving:
-            self._outbox.send(link, msg.TreeWanted(repair.tried))
+            self._outbox.send(link, mmsg.TreeWanted(repair.tried))
 
     def _delivered(self, repair: Repair) -> Zxid:
         """Up to where the own log is known to be committed."""
@@ -250,7 +250,7 @@ class TreeRepair:
             else max(Zxid(self._applier.applied), repair.dropped_to)
         )
 
-    def on_offered(self, _link: Link, sid: ServerId, message: msg.TreeOffered) -> None:
+    def on_offered(self, _link: Link, sid: ServerId, message: mmsg.TreeOffered) -> None:
         """The leader has a snapshot."""
         repair = self.under_way
         if repair is None or not repair.is_stuck or repair.fetching is not None:

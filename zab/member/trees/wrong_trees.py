@@ -26,6 +26,7 @@ from zab.member.trees.tree_check import Finding, TreeCheck
 from zab.member.trees.tree_repair import TreeRepair
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import Link, ServerId
@@ -91,7 +92,7 @@ class TreeIntegrity:
         if self._peer.state == LEADING:
             self.told(self._server_id, zxid, digest, is_replay=True)
         elif self._peer.serving and self._peer.link_to_leader is not None:
-            self._outbox.send(self._peer.link_to_leader, msg.Compared(zxid, digest or 0, digest is not None, True))
+            self._outbox.send(self._peer.link_to_leader, mmsg.Compared(zxid, digest or 0, digest is not None, True))
 
     def suspect(self, difference: Difference) -> None:
         """A batch says another digest than this tree had. A leader asks all, a learner its leader."""
@@ -116,7 +117,7 @@ class TreeIntegrity:
         if self._peer.state == LEADING:
             self.compare(zxid)
         elif self._peer.link_to_leader is not None:
-            self._outbox.send(self._peer.link_to_leader, msg.Suspect(zxid, self._applier.digests.at(zxid)))
+            self._outbox.send(self._peer.link_to_leader, mmsg.Suspect(zxid, self._applier.digests.at(zxid)))
 
     # ----------------------------------------------------------------------------------------------------- the leader
 
@@ -135,7 +136,7 @@ class TreeIntegrity:
         if comparison is None:
             return
         for link in comparison.ask(self._peer.learners):
-            self._outbox.send(link, msg.Compare(comparison.zxid, comparison.is_replay))
+            self._outbox.send(link, mmsg.Compare(comparison.zxid, comparison.is_replay))
 
     def on_ping(self, sid: ServerId, message: msg.Ping) -> None:
         """A learner's digest, with the answer to a ping."""
@@ -154,11 +155,11 @@ class TreeIntegrity:
         self._ask_learners()
         self._consider()
 
-    def on_suspect(self, _link: Link, _sid: ServerId, message: msg.Suspect) -> None:
+    def on_suspect(self, _link: Link, _sid: ServerId, message: mmsg.Suspect) -> None:
         """A learner waits to know whether its tree is right."""
         self.compare(message.zxid)
 
-    def on_compared(self, _link: Link, sid: ServerId, message: msg.Compared) -> None:
+    def on_compared(self, _link: Link, sid: ServerId, message: mmsg.Compared) -> None:
         """A learner's digest, as it was asked for. One that is known to be wrong is no evidence."""
         if message.digest and not message.known:
             self.check.mending.add(sid)
@@ -171,7 +172,7 @@ class TreeIntegrity:
         if agreed is not None:
             self._trace(f"a quorum has digest {agreed:016x} at {zxid:#x}")
             for link in self._peer.learners:
-                self._outbox.send(link, msg.Verdict(zxid, agreed))
+                self._outbox.send(link, mmsg.Verdict(zxid, agreed))
             self.judge(zxid, agreed)
         else:
             self._consider()
@@ -210,7 +211,7 @@ class TreeIntegrity:
         self._trace(f"ALARM: {reason} -> leave the lead to others, as long as one of them can")
         self._driver.tell(ev.LeadYielded(reason))
 
-    def on_tree_wanted(self, link: Link, _sid: ServerId, message: msg.TreeWanted) -> None:
+    def on_tree_wanted(self, link: Link, _sid: ServerId, message: mmsg.TreeWanted) -> None:
         """A learner has no file that leads to its tree. It asks again with each ping; choosing may take longer."""
         if not self.check.is_doubtful and link not in self._choosing:
             self._choosing.add(link)
@@ -224,32 +225,32 @@ class TreeIntegrity:
         if event.position is None:
             self.snapshots.take_wanted(event.above)
         else:
-            self._outbox.send(event.link, msg.TreeOffered(*event.position))
+            self._outbox.send(event.link, mmsg.TreeOffered(*event.position))
 
     # ------------------------------------------------------------------------------------------------ on every member
 
-    def on_compare(self, link: Link, sid: ServerId, message: msg.Compare) -> None:
+    def on_compare(self, link: Link, sid: ServerId, message: mmsg.Compare) -> None:
         """The leader asks for this tree's digest."""
         if self.check.wrong is not None:  # it may wait for its tree for long: the others are not to wait with it
-            self._outbox.send(link, msg.Compared(message.zxid, self._digest_now, False, message.replay))
+            self._outbox.send(link, mmsg.Compared(message.zxid, self._digest_now, False, message.replay))
         elif message.zxid > self._applier.applied:
             self.compare_later = fx.MemberMessage(link, sid, message)
         elif message.replay:
             self.repair.replay(message.zxid)
         else:
             own = self._applier.digests.find(message.zxid)
-            self._outbox.send(link, msg.Compared(message.zxid, own or 0, own is not None, False))
+            self._outbox.send(link, mmsg.Compared(message.zxid, own or 0, own is not None, False))
 
     def compare_now(self) -> None:
         """What the leader asked for may be applied by now."""
         question = self.compare_later
         assert question is not None
-        assert isinstance(question.message, msg.Compare)
+        assert isinstance(question.message, mmsg.Compare)
         if question.message.zxid <= self._applier.applied:
             self.compare_later = None
             self.on_compare(question.link, question.sid, question.message)
 
-    def on_verdict(self, _link: Link, _sid: ServerId, message: msg.Verdict) -> None:
+    def on_verdict(self, _link: Link, _sid: ServerId, message: mmsg.Verdict) -> None:
         """The leader says which digest a quorum has."""
         self.judge(message.zxid, message.digest)
 

@@ -437,7 +437,7 @@ def _copied(value: Any, peer: Peer, other: Peer) -> Any:
 
 def _changing_fields(value: Any) -> tuple[str, ...]:
     kind = type(value)
-    if not kind.__module__.startswith("zab.") or isinstance(value, Enum) or kind.__module__ == msg.__name__:
+    if not kind.__module__.startswith("zab.") or isinstance(value, Enum) or kind in msg.MESSAGES:
         return ()
     if not attrs.has(kind):
         return tuple(vars(value))

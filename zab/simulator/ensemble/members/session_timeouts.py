@@ -13,6 +13,7 @@ from zab.member.clients.events import ClientBytes
 from zab.member.events import Input
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.quorum.ids import NO_LINK
 from zab.simulator.ensemble.judges.model import Model
@@ -80,7 +81,7 @@ class SessionTimeouts:
                 if isinstance(message, msg.Ping):
                     if event.link in process.peer.learners:
                         sessions += (session for session, _ in message.touched)
-                elif isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
+                elif isinstance(message, mmsg.Revalidate) and event.link in process.peer.learners:
                     sessions.append(message.session)
         tracker = process.member.sessions.tracker
         if sessions and tracker is not None:
@@ -92,7 +93,7 @@ class SessionTimeouts:
         """What the leader's member is told of an observer's session. Touches come with the master's own."""
         heard, tracker = self._heard.get(process), process.member.sessions.tracker
         message = effect.message
-        if heard is None or tracker is None or effect.behind == NO_LINK or not isinstance(message, msg.Revalidate):
+        if heard is None or tracker is None or effect.behind == NO_LINK or not isinstance(message, mmsg.Revalidate):
             return
         if tracker.is_alive(message.session):  # type: ignore[arg-type]
             heard.at[message.session] = process.machine.now_ms
