@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,11 +22,12 @@ from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.host.loop.link_server import Server as LinkServer
 from tests.host.loop.service import Server as ClientService
 from tests.host.loop.service import give, running
+from zab.host.http.exposition import FigureCollector
 from zab.member.storage.storage import Storage
 from zab.member.turn import Turn
+from zab.member.words.figures import figures
 from zab.protocol.events import MessageReceived
 from zab.protocol.message import Ack, Commit
-from zab.server.exposition import Figures
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
@@ -177,7 +179,7 @@ def test_a_scrape_costs_the_same_however_much_a_member_holds() -> None:
     ensemble = Ensemble(3)
     member = ensemble.leader.member.view.around(SURROUNDINGS)
     registry = CollectorRegistry()
-    registry.register(Figures(member))
+    registry.register(FigureCollector(partial(figures, member)))
     for znodes in (10, 1000):
         client = ensemble.session(ensemble.leader)
         ensemble.do(client, *(client.create(b"/%d-%d" % (znodes, number)) for number in range(znodes)))

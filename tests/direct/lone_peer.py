@@ -294,11 +294,14 @@ class Process(DirectClients):
         log = TransactionLog(server.disk, recovered.log, segment_bytes=1)
         links = Links(world, server.sid)
         self.storage = Storage(
-            server.disk, log, server.sid, lambda sentence, reason: self.error(f"{sentence}: {reason}")
+            server.disk,
+            log,
+            server.sid,
+            lambda sentence, reason: self.error(f"{sentence}: {reason}"),
+            send=lambda link, message: links.send((link,), message),
         )
-        self.storage.send = lambda link, message: links.send((link,), message)
         self.waits = self.storage.waits
-        self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self))
+        self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self, self.role_changed))
 
     @property
     def offered(self) -> dict[Link, Zxid | None]:

@@ -23,7 +23,6 @@ from tests.direct.ports import DirectClients, DirectLinks
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
-from zab.member.clients.audit import Record
 from zab.member.clients.authentication import identities_of_subject
 from zab.member.clients.connection import ClientConnection, Closing
 from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
@@ -50,13 +49,14 @@ from zab.member.trees import tree_repair
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.turn import Turn
 from zab.member.words.events import LookedAround
+from zab.member.words.surroundings import Surroundings
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.features import ALL
 from zab.protocol.states import FOLLOWING, LEADING
 from zab.quorum.ids import Link, ServerId
-from zab.service.surroundings import Surroundings
+from zab.service.audit import Record
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.frames import FrameReader, frame
 
@@ -210,13 +210,17 @@ class Server(DirectClients):
         space = DiskSpace(self.disk, config.storage.disk_low_bytes, config.storage.disk_reserve_bytes)
         links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
         self.storage = Storage(
-            self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason), space=space
+            self.disk,
+            log,
+            self.sid,
+            lambda sentence, reason: self.error(sentence, reason=reason),
+            space=space,
+            send=lambda link, message: links.send((link,), message),
         )
         self.waits = self.storage.waits
-        self.storage.send = lambda link, message: links.send((link,), message)
         self.member = Member(config, recovered, Random(self.sid), ensemble.now, WALL)
         self.audit = KeptAudit()
-        ports = Ports(self, links, election, self, self, self, self, self.audit)
+        ports = Ports(self, links, election, self, self, self, self, self.role_changed, self.audit)
         self.turn = Turn(self.member, ports)
 
     @property

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import yaml
 
 from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.tidy.sources import ROOT
+from zab.host.http.exposition import FigureCollector, registry_of
+from zab.member.words.figures import figures
 from zab.protocol.states import LEADING, LOOKING
-from zab.server.exposition import Figures, registry_of
 
 ALARMS = ROOT / "docs" / "deploy" / "alarms.yaml"
 [GROUP] = yaml.safe_load(ALARMS.read_text(encoding="utf-8"))["groups"]
@@ -37,7 +39,9 @@ class Scrape:
 
     @classmethod
     def of(cls, server: Server) -> Scrape:
-        families = registry_of(Figures(server.member.view.around(SURROUNDINGS))).collect()
+        families = registry_of(
+            FigureCollector(partial(figures, server.member.view.around(SURROUNDINGS))), exports_process=True
+        ).collect()
         return cls({(s.name, tuple(s.labels.items())): s.value for family in families for s in family.samples})
 
     @property

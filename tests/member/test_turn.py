@@ -99,7 +99,16 @@ class Rig:
         self.election = Port("election", self.notes)
         clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ns=77_000_000, processor_ns=lambda: self.worked_ns)
         self.now_ns, self.worked_ns = NOW_NS, 0
-        ports = Ports(clock, self.links, self.election, self.clients, self.storage, self.tasks, self.operator)
+        ports = Ports(
+            clock,
+            self.links,
+            self.election,
+            self.clients,
+            self.storage,
+            self.tasks,
+            self.operator,
+            self.operator.role_changed,
+        )
         self.turn = Turn(self.member, ports)  # type: ignore[arg-type]
 
     def have_nothing(self) -> None:

@@ -13,6 +13,7 @@ from zab.host.loop.dial import Address
 from zab.host.loop.loop import Loop, SystemClock, now_ms
 from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.sockets import ClientSockets
+from zab.host.process.operator import JournalOperator
 from zab.host.storage.log_thread import LogThread
 from zab.member.ports import Ports
 from zab.member.settings.zoo_cfg import parse
@@ -22,10 +23,10 @@ from zab.member.storage.events import (
 )
 from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
+from zab.member.words.surroundings import Surroundings
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
-from zab.server.tasks import JournalOperator, Tasks
-from zab.service.surroundings import Surroundings
+from zab.server.tasks import Tasks
 from zab.wire.client_protocol import ClientProtocol
 
 PATIENCE_SECONDS = 30
@@ -161,8 +162,10 @@ class Parts:
             purge=self.taken.append,
         )
         queue = ThreadedStorage(self.storage, self.log_thread)
-        operator = JournalOperator(self.roles.append)
-        self.turn = Turn(self.member, Ports(SystemClock(), self.links, None, self.clients, queue, tasks, operator))
+        operator = JournalOperator()
+        self.turn = Turn(
+            self.member, Ports(SystemClock(), self.links, None, self.clients, queue, tasks, operator, self.roles.append)
+        )
 
     def do(self, *effects):
         """Let the member give out these effects in the next turn."""

@@ -20,12 +20,12 @@ from tests.server.transfers import served_by
 from zab.host.loop.dial import Address, address_of, dial, first_of
 from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
-from zab.host.process.failure import ServerFailedError
 from zab.member.membership.greeting import PURPOSES, Purpose, party
 from zab.member.settings.zoo_cfg import parse
 from zab.server.binding import bind
 from zab.server.quorum_host import quorum_addresses
 from zab.server.snapshot_transfer import TransferServer
+from zab.service.failure import ServerFailedError
 from zab.simulator.world.disk import FaultyDisk
 from zab.testing.ports import free_ports
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.json_page import table
-from zab.host.process.failure import ServerFailedError
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.server.config_check import check
 from zab.server.config_file import load
 from zab.server.start import open_disk
+from zab.service.failure import ServerFailedError
 
 __all__ = ["run"]
 

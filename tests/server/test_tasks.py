@@ -13,7 +13,6 @@ from datatree.txn_changes import WHOLE
 from tests.member.storage.storage_setup import LINEAGE, batches_from
 from tests.server.scripted_server import PATIENCE_SECONDS, directory, running, snapshot_on, transfers_from, until
 from zab.host.loop.dial import Address
-from zab.host.process.failure import ServerFailedError
 from zab.host.storage.disk import RealFile
 from zab.member.storage.events import (
     ChangesRead,
@@ -33,6 +32,7 @@ from zab.member.trees.events import KeepSnapshot, RebuildTree, TreeRebuilt
 from zab.member.turn import READ_AHEAD_BYTES
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.service.failure import ServerFailedError
 
 __all__ = ["directory"]
 

@@ -21,9 +21,10 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
+from zab.host.process import descriptors
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.member.settings.zoo_cfg import parse
-from zab.server import server
+from zab.server import resources
 from zab.testing.ports import free_ports
 
 __all__ = ["certificates", "holder"]
@@ -110,8 +111,8 @@ def test_client_of_zab_with_a_certificate_and_without(ports: tuple[int, int], ho
 def test_clients_and_those_who_shake_hands_leave_the_reserve_alone(
     lines: str, clients: int, newcomers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "raise_limit", lambda: LIMIT_MIN)
-    config = server._with_room(parse(f"dataDir=/d\nclientPort=2181\n{lines}", "zoo.cfg"))
+    monkeypatch.setattr(descriptors, "raise_limit", lambda: LIMIT_MIN)
+    config = resources._with_room(parse(f"dataDir=/d\nclientPort=2181\n{lines}", "zoo.cfg"))
     assert (config.limits.max_connections, config.clients.outstanding_handshake_limit_count) == (clients, newcomers)
 
 

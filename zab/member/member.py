@@ -48,6 +48,7 @@ from zab.member.clients.authentication import Authentication
 from zab.member.clients.connection import Clients, Closing
 from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected, LoginStepped, UsersRead, WriteAudit
+from zab.member.clients.kerberos import Logins
 from zab.member.events import ExportSpans, Input, MemberEffect, Warn
 from zab.member.membership.reconfiguring import Heir
 from zab.member.membership.restore import (
@@ -119,11 +120,22 @@ class Member:
     """One member. Attributes without an underscore may be read; only `step` changes them."""
 
     def __init__(
-        self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int, make_peer: MakePeer = Peer
+        self,
+        config: Config,
+        recovered: Recovered,
+        rng: Random,
+        now: int,
+        wall: int,
+        make_peer: MakePeer = Peer,
+        *,
+        metrics: Metrics | None = None,
+        kerberos: Logins | None = None,
     ) -> None:
+        """`metrics`: those that count since the start of recovery, where there was one. `kerberos`: see
+        `Authentication`."""
         self.config = config
         self.server_id = ServerId(config.server_id)
-        self.metrics = metrics = Metrics()
+        self.metrics = metrics = Metrics() if metrics is None else metrics
         self.clock = clock = TurnClock(now, wall)
         self._outbox = outbox = Outbox[MemberEffect]()
         self.clients = Clients(config.limits)
@@ -135,7 +147,7 @@ class Member:
             *(config, self.clients, metrics, ids, lambda: keys_of(peer), self.auditor),
             throttle=ConnectionThrottle.of(config.connection_throttle, rng, now),
         )
-        tree, proofs = tree_of(recovered), Authentication(config, rng)
+        tree, proofs = tree_of(recovered), Authentication(config, rng, kerberos)
         self.state = ReadState(
             *(config, tree, WatchTable(), self.clients, metrics, proofs, clock, self.sessions.local),
             auditor=self.auditor,

@@ -8,13 +8,12 @@ A port with nothing to do is not called: it says so in plain attributes, which c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import attrs
 
 from datatree.log.zxid import Zxid
-from zab.member.clients.audit import Record
 from zab.member.clients.connection import ClientConnection
 from zab.member.events import Answer, Input
 from zab.member.storage.events import (
@@ -30,23 +29,7 @@ from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.protocol import effects as fx
 from zab.protocol.message import Message
 from zab.quorum.ids import Link, ServerId
-from zab.service.spans import Span
-
-
-class Clock(Protocol):
-    """The two clocks, and what turns cost."""
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds since some moment; never falls."""
-        ...
-
-    def wall_ns(self) -> int:
-        """Nanoseconds since 1970."""
-        ...
-
-    def processor_ns(self) -> int:
-        """Nanoseconds of processor time of the thread that runs the turns; 0 if it is not counted."""
-        ...
+from zab.service.ports import Audit, Clock, Operator, Tracing
 
 
 class Links(Protocol):
@@ -199,44 +182,6 @@ class Tasks(Protocol):
         ...
 
 
-class Operator(Protocol):
-    """The journal, which the operator reads, and the end of the process."""
-
-    def trace(self, text: str) -> None:
-        """Say what happened and why."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Say something that needs the operator's attention."""
-        ...
-
-    def error(self, sentence: str, **pairs: object) -> None:
-        """Say something that the operator has to know."""
-        ...
-
-    def role_changed(self, effect: fx.RoleChanged) -> None: ...
-
-    def stop(self, reason: str) -> None:
-        """End the process: this member must not go on."""
-        ...
-
-
-class Audit(Protocol):
-    """The audit log."""
-
-    def write(self, records: Iterable[Record]) -> None:
-        """Queue the records, in their order; those that cannot be written are counted and reported."""
-        ...
-
-
-class Tracing(Protocol):
-    """The collector of spans."""
-
-    def export(self, spans: Sequence[Span]) -> None:
-        """Send the spans at once, or drop them."""
-        ...
-
-
 @attrs.frozen
 class Ports:
     """All ports of a member."""
@@ -249,6 +194,8 @@ class Ports:
     storage: StorageQueue
     tasks: Tasks
     operator: Operator
+    role_changed: Callable[[fx.RoleChanged], None]
+    """Told of each new role of this member."""
     audit: Audit | None = None
     """None if the audit log is off: then nothing is written to it."""
     addresses: Addresses | None = None

@@ -143,6 +143,7 @@ class Turn:
         self._waits = ports.storage.waits
         self._tasks = ports.tasks
         self._operator = ports.operator
+        self._tell_role = ports.role_changed
         self._audit = ports.audit
         self._tracing = ports.tracing
         self._addresses = ports.addresses
@@ -379,7 +380,7 @@ class Turn:
         self._operator.warn(effect.text)
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
-        self._operator.role_changed(effect)
+        self._tell_role(effect)
 
 
 E = TypeVar("E", bound=MemberEffect | Answer)

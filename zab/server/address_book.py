@@ -15,7 +15,7 @@ Where the ensemble can be reconfigured, servers of no configuration may come too
 them in. They prove who they are as all others do. Only that a certificate is for their host cannot be seen, since
 nobody knows their host.
 
-Not here: dialling, and what a configuration decides.
+Not here: dialling, and what else a configuration changes (`own_configuration`).
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ class AddressBook:
         self.observer_masters: dict[ServerId, Address] = {}
         """The same, of observers to their masters; empty where there are none."""
         self._master_port = config.membership.observer_master_port
-        self.meet: Callable[[Mapping[ServerId, Address]], None] = lambda _others: None
-        """Told of the others' election ports when they are others than before."""
         self.in_force: Ensemble = config.ensemble
-        self.comes_into_force: Callable[[Ensemble], None] = lambda _ensemble: None
-        """Told of each configuration that is known to be committed."""
         self._fill([self._of_file])
 
     @property
@@ -99,11 +95,7 @@ class AddressBook:
         if effect.in_force.text and effect.in_force.version != self.in_force.version:
             self._before = self.in_force.servers
             self.in_force = ensemble_of(effect.in_force.text)
-            self.comes_into_force(self.in_force)
-        before = self.election
         self._fill([self.in_force.servers, *(self._lines_of(each) for each in others)])
-        if self.election != before:
-            self.meet(self.election)
 
     def _lines_of(self, membership: Membership) -> Mapping[int, ServerLine]:
         return ensemble_of(membership.text).servers if membership.text else self._of_file

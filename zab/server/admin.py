@@ -28,18 +28,17 @@ might be a quorum of those, beside that of the others.
 Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
 connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
 
-Not here: HTTP itself (`zab.host.http.http_server`), what a command says (`zab.member.words.admin_commands`).
+Not here: HTTP itself (`zab.host.http`), what a command says (`zab.member.words.admin_commands`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import html
-import json
 import math
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
@@ -50,19 +49,20 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
+from zab.host.http.answers import ENCODER, Followed, InTurn, Pieces, json_body
+from zab.host.http.own_names import is_own_name, is_own_page
 from zab.host.journal.journal import Journal
 from zab.member.membership.reconfiguring import in_force
 from zab.member.words.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
-from zab.member.words.admin_rights import NOT_AUTHORIZED, identities_of, is_own_name, is_own_page, may_have_all
+from zab.member.words.admin_rights import NOT_AUTHORIZED, identities_of, may_have_all
 from zab.member.words.figures import MemberView
+from zab.member.words.surroundings import Surroundings
 from zab.server.restoring import RestoreError, Restorer
 from zab.server.surroundings import whole_state
-from zab.service.surroundings import Surroundings
 
 ANSWERS_MAX: Final = 4
 ANSWER_SECONDS_MAX: Final = 60.0
@@ -104,52 +104,6 @@ class Snapshots(Protocol):
 
 ReadCommitted: TypeAlias = Callable[[int, int, int], tuple[Position | None, list[Batch]]]
 """See `zab.member.storage.storage.Storage.read_committed`."""
-
-
-class Pieces(Response):
-    """A body that is made piece by piece. The application ends it itself: Starlette's own would leave a connection
-    open that its client wants closed."""
-
-    def __init__(self, pieces: AsyncIterator[bytes], media_type: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(media_type=media_type, headers=headers)
-        del self.headers["content-length"]
-        self._pieces = pieces
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for piece in self._pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-class Followed(Response):
-    """An answer after which something is done, also where nobody is there any more to take it."""
-
-    def __init__(self, answer: Response, then: Callable[[], Awaitable[None]]) -> None:
-        super().__init__()
-        self._answer = answer
-        self._then = then
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._answer(scope, receive, send)
-        finally:
-            await self._then()
-
-
-class InTurn(Response):
-    """An answer that is made and sent in one of the `ANSWERS_MAX` turns: until it is sent, it is in memory."""
-
-    def __init__(self, turns: trio.Semaphore, make: Callable[[], Awaitable[Response]]) -> None:
-        super().__init__()
-        self._turns = turns
-        self._make = make
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._turns:
-            with trio.move_on_after(ANSWER_SECONDS_MAX):
-                response = await self._make()
-                await response(scope, receive, send)
 
 
 @attrs.define
@@ -210,10 +164,10 @@ class Admin:
             method = "POST" if name == RESTORE else "GET"
             return _answer(name, 405, error=f"{name} is asked for with {method}", headers={"Allow": method})
         if name == LOG:
-            return InTurn(self._turns, partial(self._log, request))
+            return InTurn(self._turns, ANSWER_SECONDS_MAX, partial(self._log, request))
         if name in MORE:
             return await (self._snapshot(request) if name == SNAPSHOT else self._restore(request))
-        return InTurn(self._turns, partial(self._tell, name, request))
+        return InTurn(self._turns, ANSWER_SECONDS_MAX, partial(self._tell, name, request))
 
     def _strange(self, name: str, request: Request) -> Response | None:
         """Why a request is not for this server, or is of a page of another one; None: it is neither."""
@@ -249,7 +203,7 @@ class Admin:
                 next(told)
             except StopIteration as end:
                 shown = {key: value for key, value in end.value.items() if key not in hidden}
-                return Pieces(_json({**shown, "command": name, "error": None}), "application/json")
+                return Pieces(json_body({**shown, "command": name, "error": None}), "application/json")
             except CommandError as error:
                 return _answer(name, error=str(error))
             await trio.lowlevel.checkpoint()
@@ -377,7 +331,7 @@ def _answer(
     told: Mapping[str, Any] = MappingProxyType({}),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    body = "".join(_encoder.iterencode({**told, "command": command, "error": error}))
+    body = "".join(ENCODER.iterencode({**told, "command": command, "error": error}))
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -385,29 +339,3 @@ def _too_soon(command: str, next_at: float) -> Response:
     """The next one may be asked for at a moment of trio's clock."""
     seconds = math.ceil(max(1.0, next_at - trio.current_time()))
     return _answer(command, 429, error="Rate limit exceeded", headers={"Retry-After": str(seconds)})
-
-
-_encoder: Final = json.JSONEncoder(indent=2, separators=(",", " : "))
-
-
-async def _json(value: dict[str, Any]) -> AsyncIterator[bytes]:
-    """In pieces, between which others have their turn."""
-    for piece in _joined(_encoder.iterencode(value)):
-        yield piece
-        await trio.lowlevel.checkpoint()
-
-
-_JSON_BYTES: Final = 64 << 10
-
-
-def _joined(chunks: Iterator[str]) -> Iterator[bytes]:
-    kept: list[str] = []
-    size = 0
-    for chunk in chunks:
-        kept.append(chunk)
-        size += len(chunk)
-        if size >= _JSON_BYTES:
-            yield "".join(kept).encode()
-            kept.clear()
-            size = 0
-    yield "".join(kept).encode()

@@ -25,8 +25,8 @@ from attrs import field, frozen
 
 from zab.configuration.dynamic import is_dynamic
 from zab.configuration.fields import ConfigWarning, settings_of
+from zab.host.journal.tracing import refuse_without_library
 from zab.host.process.descriptors import LIMIT_MIN
-from zab.host.process.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.host.process.refusal import refusal
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError, entries_of, parse, plain_key
@@ -34,7 +34,7 @@ from zab.server.config_file import load_text, read_text
 from zab.server.files import READERS, warnings_of
 from zab.server.quorum_host import refuse_strangers
 from zab.server.start import of_zookeeper
-from zab.server.tracing import refuse_without_library
+from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 
 __all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "read_to_the_end", "secret_keys"]
 
@@ -184,7 +184,7 @@ def _of_files(config: Config) -> list[Fault]:
     """The secrets, users and stores that it names, each by itself, whether members prove who they are, and whether the
     libraries are there. One file may be read for two things, and be wrong for both."""
     found: dict[tuple[int | None, str], Fault] = {}
-    for read in (*READERS, _refuse_strangers, refuse_without_library):
+    for read in (*READERS, _refuse_strangers, _refuse_tracing):
         try:
             read(config)
         except ServerFailedError as failure:
@@ -192,6 +192,10 @@ def _of_files(config: Config) -> list[Fault]:
             line = _line_of(config.file, reason.partition(":")[0])
             found[line, reason] = Fault(config.file, line, reason, failure.exit_code)
     return list(found.values())
+
+
+def _refuse_tracing(config: Config) -> None:
+    refuse_without_library(config.tracing, config_file=config.file)
 
 
 def _refuse_strangers(config: Config) -> None:

@@ -15,14 +15,14 @@ from zab.configuration.fields import ConfigWarning
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import read_secrets
 from zab.host.files.watched import Watched
-from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.host.tls.mutual_tls import MutualTls
 from zab.member.clients.sasl_users import Users, no_section
 from zab.member.settings.config import Config
 from zab.server.address_book import AddressBook
-from zab.server.kerberos import GssapiLogins, gssapi_logins
+from zab.server.kerberos import GssapiCredentials, gssapi_credentials
 from zab.server.tls_settings import admin_stores, client_port_stores, tls_of_members
 from zab.server.users_file import kerberos_login, server_login, watched_users
+from zab.service.failure import CONFIG_ERROR, ServerFailedError
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Secret
 
@@ -33,7 +33,7 @@ class Files:
 
     secrets: Watched[tuple[Secret, ...]] | None
     users: Watched[Users] | None
-    kerberos: GssapiLogins | None
+    kerberos: GssapiCredentials | None
     stores: Watched[ssl.SSLContext] | None
     """For clients."""
     quorum_tls: MutualTls | None
@@ -82,10 +82,10 @@ def _users(config: Config) -> Watched[Users] | None:
         raise ServerFailedError(CONFIG_ERROR, f"{key}: {error}") from error
 
 
-def _kerberos(config: Config) -> GssapiLogins | None:
+def _kerberos(config: Config) -> GssapiCredentials | None:
     try:
         login = kerberos_login(config)
-        return None if login is None else gssapi_logins(login)
+        return None if login is None else gssapi_credentials(login)
     except PrivateFileError as error:
         raise ServerFailedError(CONFIG_ERROR, f"java.security.auth.login.config: {error}") from error
 

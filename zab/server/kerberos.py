@@ -71,33 +71,41 @@ class GssapiLogin:
         return LoginStep(self._context.wrap(offer(), False).message)
 
 
-@attrs.define
-class GssapiLogins:
-    """See `zab.member.clients.kerberos.Logins`."""
+@attrs.frozen
+class GssapiCredentials:
+    """The key of this server, which its keytab has, for the library."""
 
     realm: str
-    _gssapi: Any
-    _credentials: Any
-    put: Callable[[Answer], None] | None = None
-    """Where outcomes go; the server sets it, and `spawn`."""
-    spawn: Callable[..., None] | None = None
-    _one: trio.CapacityLimiter = attrs.Factory(lambda: trio.CapacityLimiter(1))
+    gssapi: Any
+    """The library, which not every server has."""
+    credentials: Any
+
+
+@attrs.define
+class GssapiLogins:
+    """See `zab.member.clients.kerberos.Logins`. `put` gets the outcome of each step, and `spawn` starts a task."""
+
+    _key: GssapiCredentials
+    _put: Callable[[Answer], None]
+    _spawn: Callable[..., None]
+    _one: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1), init=False)
+
+    @property
+    def realm(self) -> str:
+        return self._key.realm
 
     def begin(self) -> Login:
-        return GssapiLogin(self._gssapi, self._credentials)
+        return GssapiLogin(self._key.gssapi, self._key.credentials)
 
     def step(self, login: Login, token: bytes, done: Callable[[LoginStep | None], Answer]) -> None:
-        assert self.spawn is not None
-        self.spawn(self._step, login, token, done)
+        self._spawn(self._step, login, token, done)
 
     async def _step(self, login: Login, token: bytes, done: Callable[[LoginStep | None], Answer]) -> None:
-        step = await trio.to_thread.run_sync(login.step, token, limiter=self._one)
-        assert self.put is not None
-        self.put(done(step))
+        self._put(done(await trio.to_thread.run_sync(login.step, token, limiter=self._one)))
 
 
-def gssapi_logins(login: Krb5Login) -> GssapiLogins:
-    """With the key that the keytab has. Raises `PrivateFileError`."""
+def gssapi_credentials(login: Krb5Login) -> GssapiCredentials:
+    """Read the key from the keytab. Raises `PrivateFileError`."""
     try:
         import gssapi
     except (ImportError, OSError) as error:
@@ -110,4 +118,4 @@ def gssapi_logins(login: Krb5Login) -> GssapiLogins:
         credentials = gssapi.Credentials(name=name, usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
     except gssapi.raw.GSSError as error:
         raise PrivateFileError(f"{login.key_tab}: no key of {login.principal} can be had: {error}") from None
-    return GssapiLogins(login.realm, gssapi, credentials)
+    return GssapiCredentials(login.realm, gssapi, credentials)

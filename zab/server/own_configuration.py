@@ -23,13 +23,17 @@ import trio
 from zab.configuration.dynamic import Ensemble
 from zab.host.journal.journal import Journal
 from zab.host.loop.listener import EVERYWHERE
-from zab.host.process.failure import ServerFailedError
+from zab.host.process.listening import Place, listen
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import ConfigError
-from zab.server.binding import Place, Sockets, listen, observer_master_places
+from zab.protocol.effects import MembershipsChanged
+from zab.server.address_book import AddressBook
+from zab.server.binding import Sockets, observer_master_places
 from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
+from zab.server.election_links import ElectionLinks
 from zab.server.quorum_host import quorum_addresses
+from zab.service.failure import ServerFailedError
 
 journal = Journal("server")
 
@@ -45,6 +49,23 @@ class Port:
 
 MovingPorts: TypeAlias = Mapping[str, Port]
 """`client`, `quorum`, `election` and `observer_master`."""
+
+
+@attrs.frozen
+class MembershipChanges:
+    """See `zab.member.ports.Addresses`. It hands each change to the parts of a server that follow it."""
+
+    book: AddressBook
+    election: ElectionLinks
+    own: OwnConfiguration
+
+    def changed(self, effect: MembershipsChanged) -> None:
+        in_force, others = self.book.in_force, self.book.election
+        self.book.changed(effect)
+        if self.book.in_force is not in_force:
+            self.own.comes_into_force(self.book.in_force)
+        if self.book.election != others:
+            self.election.meet(self.book.election)
 
 
 class OwnConfiguration:

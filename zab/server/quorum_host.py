@@ -7,8 +7,8 @@ import attrs
 from zab.configuration.dynamic import MemberAddress
 from zab.host.journal.journal import Journal
 from zab.host.loop.dial import local_addresses
-from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
 from zab.member.settings.config import Config
+from zab.service.failure import CONFIG_ERROR, ServerFailedError
 
 _BEYOND = (
     "members that are reached from other machines have to prove who they are: run `zab secret FILE`, copy FILE to all, "

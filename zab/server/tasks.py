@@ -1,7 +1,6 @@
 """What a member's turn begins and does not wait for, on trio: tasks, worker threads, the journal.
 
     Tasks           dials, reads for learners and for the feed of changes, fetches snapshots, has them written
-    JournalOperator the journal, and the end of the process
 
 These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Mailbox`.
 """
@@ -23,7 +22,6 @@ from zab.host.loop.dial import Address
 from zab.host.loop.greeting import Greeting, Stream
 from zab.host.loop.links import Links
 from zab.host.loop.mailbox import Mailbox
-from zab.host.process.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.host.tls.tls_stream import TlsStream
 from zab.member.events import Answer, Input
 from zab.member.membership.greeting import Purpose
@@ -41,13 +39,12 @@ from zab.member.storage.snapshot_fetch import FetchError
 from zab.member.storage.storage import Storage
 from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.words.events import LookedAround
+from zab.member.words.surroundings import Surroundings
 from zab.protocol import effects as fx
 from zab.protocol.message import Message
-from zab.protocol.states import STATE_NAMES
 from zab.quorum.ids import Link, ServerId
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
-from zab.service.surroundings import Surroundings
 
 E = TypeVar("E")
 
@@ -178,27 +175,3 @@ class Tasks:
         if self._fetching is scope:
             self._fetching = None
             self.mailbox.put(answer)
-
-
-@attrs.define
-class JournalOperator:
-    """See `zab.member.ports.Operator`."""
-
-    tell_role: Callable[[fx.RoleChanged], None]
-
-    def trace(self, text: str) -> None:
-        journal.info(text)
-
-    def warn(self, text: str) -> None:
-        journal.warning(text)
-
-    def error(self, sentence: str, **pairs: object) -> None:
-        journal.error(sentence, **pairs)
-
-    def role_changed(self, effect: fx.RoleChanged) -> None:
-        state = STATE_NAMES[effect.state]
-        journal.info("role", state=state, phase=effect.phase, leader=effect.leader, serving=effect.serving)
-        self.tell_role(effect)
-
-    def stop(self, reason: str) -> None:
-        raise ServerFailedError(UNEXPECTED_ERROR, reason)

@@ -1,12 +1,14 @@
-"""Tracing spans: a sample of the writes of this server's clients, each from when it was read to when it was answered.
+"""Tracing spans: a sample of the operations of this server's clients, each from when it was read to its answer.
 
-A write that was answered is committed, and applied here. The sample is counted rather than random, so that a run of the
-simulator is reproducible. A write that is not sampled costs one addition.
+The sample is counted rather than random, so that a run of the simulator is reproducible. An operation that is not
+sampled costs one addition.
 
-Not here: where spans are exported (`zab.server.tracing`).
+Not here: where spans are exported (`zab.host.journal.tracing`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import attrs
 
@@ -16,15 +18,12 @@ SPANS_MAX = 200
 
 @attrs.frozen
 class Span:
-    """One write. Times are this member's monotonic clock, in ms."""
+    """One operation. Times are this server's monotonic clock, in ms."""
 
-    operation: int
-    """An `datatree.opcodes.OpCode`."""
-    session: int
-    xid: int
-    zxid: int
-    error: int
-    """An `datatree.errors.ErrorCode`; 0 on success."""
+    operation: str
+    attributes: Mapping[str, str | int]
+    error: str
+    """The name of the error that was answered; empty on success."""
     began: int
     ended: int
 
@@ -34,7 +33,7 @@ class Spans:
     """The spans of this turn."""
 
     ratio: float
-    """The share of writes to sample, from 0 to 1."""
+    """The share of operations to sample, from 0 to 1."""
     taken: list[Span] = attrs.Factory(list)
     _due: float = 0.0
 
@@ -43,14 +42,16 @@ class Spans:
         """None if nothing is traced."""
         return cls(ratio) if ratio else None
 
-    def answered(self, operation: int, session: int, xid: int, zxid: int, error: int, began: int, ended: int) -> None:
-        """Note that a write was answered."""
+    def samples_next(self) -> bool:
+        """Count one operation, and say whether to `add` its span."""
         self._due += self.ratio
         if self._due < 1:
-            return
+            return False
         self._due -= 1
-        if len(self.taken) < SPANS_MAX:
-            self.taken.append(Span(operation, session, xid, zxid, error, began, ended))
+        return len(self.taken) < SPANS_MAX
+
+    def add(self, span: Span) -> None:
+        self.taken.append(span)
 
     def take(self) -> list[Span]:
         """Return the spans since the last call."""

@@ -14,7 +14,6 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -23,7 +22,7 @@ import trio
 from zab.host.loop.dial import Dial
 from zab.member.settings.config import Config
 from zab.protocol.effects import RoleChanged
-from zab.server.server import Server, open_server
+from zab.server.server import Observers, Server, run_once
 from zab.testing.journals import Lines, whose
 
 T = TypeVar("T")
@@ -144,16 +143,17 @@ class Life:
         self._began.set()
         with self._scope:
             filled, config = None, self._config
+            observers = Observers(opened=self._opened, started=self._started, role_changed=self._role_changed)
             while True:
-                self.server = server = await open_server(config, self._role_changed, filled)
-                server.dial = self._dial
                 try:
-                    await server.run(self._started)
+                    filled, config = await run_once(
+                        config, filled, observers, dial=self._dial, drops=lambda: self._drops
+                    )
                 finally:
                     self.server = None
-                    with trio.CancelScope(shield=True):
-                        await trio.to_thread.run_sync(partial(server.close, drops=self._drops))
-                filled, config = server.filled, server.config_of_files
+
+    def _opened(self, server: Server) -> None:
+        self.server = server
 
     def _started(self) -> None:
         self.is_listening = True

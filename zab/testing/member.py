@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zab.host.loop.dial import Dial
-from zab.host.process.failure import ServerFailedError
 from zab.member.settings.config import Config
 from zab.protocol.states import LEADING
+from zab.service.failure import ServerFailedError
 from zab.testing.errors import EnsembleError, MemberFailedError
 from zab.testing.journals import Lines
 from zab.testing.life import Life

@@ -15,7 +15,7 @@ import sys
 import trio
 
 from zab.configuration.blocks.journal import JournalSettings
-from zab.host.process.failure import ServerFailedError
+from zab.service.failure import ServerFailedError
 from zab.host.process.run_service import run_service
 
 

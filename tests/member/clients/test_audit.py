@@ -10,8 +10,9 @@ from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathVersion, Reconfig, Sasl, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
 from zab.member.clients import audit
-from zab.member.clients.audit import Auditor, value
+from zab.member.clients.audit import Auditor
 from zab.protocol import member_message as mmsg
+from zab.service.audit import VALUE_CHARS_MAX, value
 
 KEYS = {"audit__enable": "true"}
 
@@ -352,7 +353,7 @@ def test_values_that_differ_look_different() -> None:
 
 def test_value_is_cut_and_says_so() -> None:
     long = value(b"/" + b"a" * 1_000_000)
-    assert len(long) < audit.VALUE_CHARS_MAX + 50
+    assert len(long) < VALUE_CHARS_MAX + 50
     assert long.endswith("...(1000001 bytes)")
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.direct.members import TICK_MS, Ensemble, Server
-from zab.member.state.metrics import Summary
 from zab.member.words.figures import figures
+from zab.service.summary import Summary
 
 SHARES = (0.5, 0.9, 0.95, 0.99, 0.999)
 VALUES = st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 20)), max_size=60)

@@ -10,7 +10,7 @@ from zab.member.settings.access import AccessSettings
 from zab.member.settings.config import Config
 from zab.member.settings.storage import StorageSettings
 from zab.member.words.admin_commands import COMMANDS
-from zab.member.words.admin_rights import identities_of, is_own_name, is_own_page, may_have_all
+from zab.member.words.admin_rights import identities_of, may_have_all
 
 BOB = digest_identity(b"bob:pw")
 ROOT_OF_BOB = ((ALL, *BOB),)
@@ -51,39 +51,6 @@ def test_what_a_header_proves() -> None:
     for proves_nothing in ("", "digest", "digest  bob:pw", "digest bob:pw more", "Basic bob:pw", "ip 127.0.0.1"):
         assert identities_of(proves_nothing, CONFIG) == ()
     assert identities_of("digest bob:pw", evolve(CONFIG, access=evolve(CONFIG.access, digest_enabled=False))) == ()
-
-
-@pytest.mark.parametrize(
-    ("host", "is_own"),
-    [
-        ("127.0.0.1:8080", True),
-        ("[::1]:8080", True),
-        ("[::1]", True),
-        ("localhost:8080", True),
-        ("LocalHost.", True),
-        ("zab1:8080", True),
-        ("evil.example:8080", False),
-        ("127.0.0.1.evil.example", False),
-        ("zab1.evil.example", False),
-        ("[evil.example]", False),
-        ("", False),
-    ],
-)
-def test_a_name_that_somebody_else_resolves_to_this_machine_is_none_of_it(host: str, is_own: bool) -> None:
-    assert is_own_name(host, {"zab1"}) is is_own
-
-
-def test_a_page_is_of_this_server_or_of_another_one() -> None:
-    assert is_own_page("http://zab1:8080", "ZAB1:8080")
-    for other in (
-        "null",
-        "",
-        "http://zab1",
-        "http://zab1:8081",
-        "https://evil.example",
-        "http://evil.example/zab1:8080",
-    ):
-        assert not is_own_page(other, "zab1:8080")
 
 
 def test_every_command_that_resets_or_lists_asks_who_it_is() -> None:

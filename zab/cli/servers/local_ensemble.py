@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any
 from zab.configuration.properties import escaped
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import make_secret_file
-from zab.host.process.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
 from zab.server.superuser_file import make_superuser_file, read_super_digest
+from zab.service.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
 
 if TYPE_CHECKING:
     import trio

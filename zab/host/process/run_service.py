@@ -26,8 +26,8 @@ from zab.configuration.blocks.journal import JournalSettings
 from zab.host.journal.journal import LEVELS, Journal, open_journal
 from zab.host.journal.rotating_file import RotatingFile
 from zab.host.loop.loop import Loop
-from zab.host.process.failure import ServerFailedError
 from zab.host.process.supervisor import Supervisor, supervisor_of
+from zab.service.failure import ServerFailedError
 
 USAGE_ERROR: Final = 2
 

@@ -22,7 +22,7 @@ zab only:
                                                   password is never written
     renewSession                                  a client tried to resume a session with a wrong password
     member                                        a connection to a port for members that ended without proof, and why
-    auditRecordsLost                              how many records could not be written (`zab.server.audit`)
+    auditRecordsLost                              how many records could not be written (`zab.host.journal.audit_log`)
 
 The results are success, failure and invoked. `invoked`: this member did not learn the result, since its role ended
 meanwhile; the change may have been made. For the server itself, the user is that of the process.
@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -55,19 +55,14 @@ from datatree.opcodes import LOGGED_AS, OpCode
 from datatree.record import Txn
 from datatree.request_decoding import decode, parts_of
 from datatree.requests import Create, SetAcl, WireAcl
-from session.identity import NO_SESSION
 from zab.member.clients.connection import ClientConnection, Identity
-from zab.wire.visible import in_line
+from zab.service.audit import FAILURE, INVOKED, SUCCESS, UNSIGNED, Record, Refusal, item_of, line_of, value
 
-VALUE_CHARS_MAX: Final = 8192
 HELD_BYTES_MAX: Final = 16 << 20
 
-SUCCESS, FAILURE, INVOKED = "success", "failure", "invoked"
-SERVER_START, SERVER_STOP = "serverStart", "serverStop"
 _EPHEMERAL: Final = "ephemeralZNodeDeletionOnSessionCloseOrExpire"
 _MULTI_NAME: Final = "multiOperation"
 
-_UNSIGNED: Final = (1 << 64) - 1
 _MULTI: Final = int(OpCode.MULTI)
 _ERROR: Final = int(OpCode.ERROR)
 _SET_ACL: Final = int(OpCode.SET_ACL)
@@ -118,19 +113,6 @@ Part: TypeAlias = tuple[int, int, bytes]
 """A part of a multi that was applied: type, or -1; number, which is then the error; path."""
 
 
-class Record(Protocol):
-    """A record for the audit log."""
-
-    @property
-    def held_bytes(self) -> int:
-        """About how much memory it takes."""
-        ...
-
-    def lines(self, own_user: str) -> Iterator[str]:
-        """Its lines, without time; `own_user` is the user that runs this server."""
-        ...
-
-
 @attrs.define(eq=False)
 class Asked:
     """A change that a client of this member asked for."""
@@ -178,8 +160,8 @@ class Change:
 
     def _line(self, operation: str, path: bytes, znode_type: str | None = None, acl: str | None = None) -> str:
         asked = self.asked
-        return _line(
-            session=f"{asked.session & _UNSIGNED:#x}",
+        return line_of(
+            session=f"{asked.session & UNSIGNED:#x}",
             user=users(asked.identities),
             ip=asked.host,
             operation=operation,
@@ -188,6 +170,20 @@ class Change:
             acl=acl,
             result=self.result,
         )
+
+
+@attrs.define(eq=False)
+class ContainerDeleted:
+    """The leader deleted an empty container, or a znode whose TTL was over."""
+
+    path: bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return 512 + len(self.path)
+
+    def lines(self, own_user: str) -> Iterator[str]:
+        yield line_of(user=own_user, operation="delete", znode=value(self.path), result=SUCCESS)
 
 
 @attrs.define(eq=False)
@@ -202,65 +198,9 @@ class EphemeralsDeleted:
         return 512 + 150 * len(self.paths)
 
     def lines(self, own_user: str) -> Iterator[str]:
-        session = f"{self.session & _UNSIGNED:#x}"
+        session = f"{self.session & UNSIGNED:#x}"
         for path in self.paths:
-            yield _line(session=session, user=own_user, operation=_EPHEMERAL, znode=value(path), result=SUCCESS)
-
-
-@attrs.define(eq=False)
-class OfServer:
-    """A change by the server itself; `path` if it concerns a znode."""
-
-    operation: str
-    result: str
-    path: bytes = b""
-
-    held_bytes = 512
-
-    def lines(self, own_user: str) -> Iterator[str]:
-        yield _line(user=own_user, operation=self.operation, znode=value(self.path), result=self.result)
-
-
-@attrs.define(eq=False)
-class Refusal:
-    """A refused login or connection."""
-
-    operation: str
-    host: str
-    session: int = NO_SESSION
-    user: bytes = b""
-    scheme: bytes = b""
-    reason: str = ""
-    left_out_count: int = 0
-    """How many like it were left out before it."""
-
-    @property
-    def held_bytes(self) -> int:
-        return 512 + len(self.user) + len(self.scheme) + len(self.reason)
-
-    def lines(self, own_user: str) -> Iterator[str]:
-        yield _line(
-            session=f"{self.session & _UNSIGNED:#x}" if self.session else None,
-            user=_item(self.user),
-            ip=self.host,
-            operation=self.operation,
-            scheme=value(self.scheme),
-            reason=value(self.reason.encode()),
-            left_out=str(self.left_out_count or ""),
-            result=FAILURE,
-        )
-
-
-@attrs.define(eq=False)
-class Lost:
-    """Records that could not be written."""
-
-    count: int
-
-    held_bytes = 512
-
-    def lines(self, own_user: str) -> Iterator[str]:
-        yield _line(user=own_user, operation="auditRecordsLost", count=str(self.count), result=FAILURE)
+            yield line_of(session=session, user=own_user, operation=_EPHEMERAL, znode=value(path), result=SUCCESS)
 
 
 class Auditor:
@@ -295,7 +235,7 @@ class Auditor:
                 self.records.append(EphemeralsDeleted(txn.session, txn.rest))
             return
         if txn.type == _DELETE_CONTAINER and leads:
-            self.records.append(OfServer("delete", SUCCESS, txn.path))
+            self.records.append(ContainerDeleted(txn.path))
             return
         under_way = self._under_way.get(txn.session)
         if under_way is None or (leads and not is_own):
@@ -340,29 +280,12 @@ class Auditor:
 def users(identities: Iterable[Identity]) -> str:
     """The identities of a client, each with its scheme; digests without the hash of the password. The scheme matters:
     anybody can make up a digest for Bob, but not a SASL login."""
-    return ",".join(_item(_shown(identity)) for identity in identities if identity[0] != ANY_SASL)
+    return ",".join(item_of(_shown(identity)) for identity in identities if identity[0] != ANY_SASL)
 
 
 def _shown(identity: Identity) -> bytes:
     scheme, name = identity
     return scheme + b":" + (name.partition(b":")[0] if scheme == b"digest" else name)
-
-
-def value(data: bytes) -> str:
-    """Data from a client, escaped for a line."""
-    text = in_line(data.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace"))
-    if len(text) <= VALUE_CHARS_MAX:
-        return text
-    return f"{text[:VALUE_CHARS_MAX]}...({len(data)} bytes)"
-
-
-def _item(data: bytes) -> str:
-    """Data from a client, escaped for a list."""
-    return value(data).replace(",", "\\x2c")
-
-
-def _line(**pairs: str | None) -> str:
-    return "\t".join([f"{name}={said}" for name, said in pairs.items() if said])
 
 
 def _is_of(txn: Txn, opcode: int) -> bool:
@@ -429,7 +352,7 @@ def _entry(entry: WireAcl) -> str:
     perms, scheme, name = entry
     [(_, scheme, name)] = masked(((perms, scheme or b"", name or b""),))
     letters = "".join(letter for bit, letter in _PERMISSIONS if perms & bit)
-    return f"{_item(scheme)}:{_item(name)}:{letters}"
+    return f"{item_of(scheme)}:{item_of(name)}:{letters}"
 
 
 def _at_fault(asked: Asked, parts: list[Part]) -> bytes:

@@ -87,13 +87,13 @@ class SaslFailed(Exception):  # noqa: N818  (it is an answer, not a failure)
 class Authentication:
     """The schemes of one member."""
 
-    def __init__(self, config: Config, rng: Random) -> None:
+    def __init__(self, config: Config, rng: Random, kerberos: Logins | None) -> None:
+        """`kerberos`: with it, clients log in by GSSAPI, and not by DIGEST-MD5."""
         self._config = config
         self._rng = rng
         self.users: Users = {}
         """The users that may log in by SASL; empty until they have been read."""
-        self.kerberos: Logins | None = None
-        """If it is set, clients log in by GSSAPI instead of DIGEST-MD5."""
+        self.kerberos = kerberos
         self._required = frozenset(scheme.encode() for scheme in config.access.required_schemes)
         self.is_required = bool(self._required)
         """Whether clients have to prove an identity first."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from zab.member.clients.audit import Record
 from zab.member.clients.connection import ClientConnection
 from zab.member.clients.kerberos import LoginStep
 from zab.member.clients.sasl_users import Users
+from zab.service.audit import Record
 
 
 @attrs.define

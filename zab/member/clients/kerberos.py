@@ -67,7 +67,8 @@ class Login(Protocol):
 class Logins(Protocol):
     """Logins of clients to a server that has a `Krb5Login`."""
 
-    realm: str
+    @property
+    def realm(self) -> str: ...
 
     def begin(self) -> Login:
         """Begin a login; takes no time."""

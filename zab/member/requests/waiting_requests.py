@@ -29,6 +29,7 @@ from zab.member.requests.read_state import UNDECODABLE, Answer, ConnectionEnds, 
 from zab.member.requests.write_replies import WRITTEN
 from zab.member.sessions.sessions import Sessions
 from zab.member.state.work import ANSWERED_BYTES, REQUEST_WORK, SHARES
+from zab.service.spans import Span
 
 _SYNC = int(OpCode.SYNC)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
@@ -219,8 +220,9 @@ class WaitingRequests:
         connection.out_bytes += len(answered)
         self._clients.dirty[connection] = None
         waited_ms = self._clock.now - since
-        if self._state.spans is not None:
-            self._state.spans.answered(opcode, connection.session, xid, zxid, error, since, self._clock.now)
+        spans = self._state.spans
+        if spans is not None and spans.samples_next():
+            spans.add(_span_of(opcode, connection, xid, zxid, error, since, self._clock.now))
         connection.last_answer = opcode, xid, zxid, self._clock.now, waited_ms
         connection.answered_count += 1
         connection.waited_ms += waited_ms
@@ -290,3 +292,15 @@ class WaitingRequests:
         connection.sync_tags.clear()
         self.choked.pop(connection, None)
         self._drop_answer(connection)
+
+
+def _span_of(
+    opcode: int, connection: ClientConnection, xid: int, zxid: int, error: int, began: int, ended: int
+) -> Span:
+    """The span of a write. A write that was answered is committed, and applied here."""
+    attributes: dict[str, str | int] = {
+        "zookeeper.session": f"{connection.session:#x}",
+        "zookeeper.xid": xid,
+        "zookeeper.zxid": f"{zxid:#x}",
+    }
+    return Span(OpCode(opcode).spelled, attributes, ErrorCode(error).name if error else "", began, ended)

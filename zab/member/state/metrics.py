@@ -11,69 +11,15 @@ Not here: gauges, which are read from the member when somebody asks (`figures`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
 from datatree.opcodes import OpCode
-
-_EXACT_BITS: Final = 7
-"""Significant bits of a value that are kept: larger values are rounded down, by less than 1.6 %."""
+from zab.service.summary import Summary
 
 TRACE_MASK_DEFAULT: Final = 306
 """ZooKeeper's: client requests, session, quorum and server events, warnings."""
-
-
-@attrs.define
-class Summary:
-    """The count, sum, minimum, maximum and quantiles of a value."""
-
-    count: int = 0
-    total: int = 0
-    least: int = 0
-    largest: int = 0
-    counts: dict[int, int] = attrs.Factory(dict)
-    """How often each value was seen, rounded: at most 64 values to each power of two."""
-
-    def add(self, value: int, times: int = 1) -> None:
-        """Add `value`, seen `times` times. One thread adds, any may read."""
-        if not times:
-            return
-        if value > self.largest:
-            self.largest = value
-        if value < self.least or not self.count:
-            self.least = value
-        self.count += times
-        self.total += value * times
-        shift = value.bit_length() - _EXACT_BITS
-        if shift > 0:
-            value = value >> shift << shift
-        counts = self.counts
-        counts[value] = counts.get(value, 0) + times
-
-    @property
-    def average(self) -> float:
-        return self.total / self.count if self.count else 0.0
-
-    def quantiles(self, *wanted: float) -> list[int]:
-        """The quantiles of the values so far (`quantiles_of`)."""
-        return quantiles_of(self.counts.copy(), *wanted)
-
-
-def quantiles_of(counts: Mapping[int, int], *wanted: float) -> list[int]:
-    """The quantiles of values that were seen so often: for each wanted share, in rising order, the least value that
-    this share of them does not exceed; 0 if there are no values."""
-    found: list[int] = []
-    seen = value = 0
-    count = sum(counts.values())
-    ordered = iter(sorted(counts.items()))
-    for share in wanted:
-        while seen < share * count:
-            value, times = next(ordered)
-            seen += times
-        found.append(value)
-    return found
 
 
 def _operations() -> dict[int, int]:
@@ -192,6 +138,9 @@ class Metrics:
             min(part.least for part in parts),
             max(part.largest for part in parts),
         )
+
+    def count_lost_audit_records(self, count: int) -> None:
+        self.audit_records_lost += count
 
     @classmethod
     def counter_names(cls) -> list[str]:

@@ -110,6 +110,10 @@ class Report(Protocol):
     def __call__(self, sentence: str, reason: str) -> None: ...
 
 
+def _to_nobody(_link: Link, _message: Message) -> None:
+    raise AssertionError("a member without links has nobody to send to")
+
+
 class Storage:
     """The durable side of one member."""
 
@@ -121,9 +125,11 @@ class Storage:
         report: Report,
         cutting: AbstractContextManager[object] | None = None,
         space: DiskSpace | None = None,
+        *,
+        send: Callable[[Link, Message], None] = _to_nobody,
     ) -> None:
         """`cutting` is a lock, where other threads read; it is entered many times. Without `space` there is always
-        room."""
+        room. `send` sends a message on a link, from the thread that calls `perform`."""
         self.disk = disk
         self.log = log
         self._server_id = server_id
@@ -131,8 +137,7 @@ class Storage:
         self.mark = log.mark
         """The high-water mark; it is written down when the log is idle. Set from any thread."""
         self.waits = Waits()
-        self.send: Callable[[Link, Message], None] = _to_nobody
-        """Sends a message on a link, from whoever calls `perform`; of a member that has links."""
+        self.send = send
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
         self._records = Records.of(disk, log.lineage)
@@ -356,10 +361,6 @@ class Storage:
             )
         withdrawn = [SnapshotWithdrawn(link, zxid) for link, zxid in offered.items() if zxid in purged.given_up]
         return len(purged.removed), withdrawn
-
-
-def _to_nobody(_link: Link, _message: Message) -> None:
-    raise AssertionError("a member without links has nobody to send to")
 
 
 def _append_generation(effect: StorageEffect) -> int | None:

@@ -23,10 +23,10 @@ from datatree.slices import NAMES
 from zab.configuration.dynamic import Role, ServerLine, bracketed
 from zab.member.clients.connection import ClientConnection
 from zab.member.membership.reconfiguring import config_in_force, in_force
-from zab.member.state.metrics import Summary
 from zab.member.words.figures import MemberView, connection_figures, figures, mode
 from zab.member.words.four_letter import parts_of
 from zab.protocol.states import BROADCAST, LEADING
+from zab.service.summary import Summary
 from zab.service.version import shown
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"

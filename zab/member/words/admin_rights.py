@@ -1,4 +1,4 @@
-"""Who may have which command of the admin server, and under which name the server may be asked.
+"""Who may have which command of the admin server.
 
     Authorization: digest user:password    the identity that the password proves; the superuser, if it is his
 
@@ -7,17 +7,12 @@ nobody can change without a proof of who he is. A password that was made up prov
 gives nobody anything here; and where `world` or `ip` has ADMIN on `/`, or ACLs are switched off, anybody can add an
 entry that names himself, so only the superuser is left.
 
-A page of some website that runs in a browser of this machine reaches the port as well. It is told by its `Origin`, or
-by the name that it resolved to this machine, which is in `Host`: an address, `localhost`, and names of this server are
-answered, others are not.
-
 Not here: HTTP (`zab.server.admin`), and which commands ask (`admin_commands`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from ipaddress import ip_address
 from typing import Final
 
 from datatree.acl import ADMIN, ALL, SUPER, AclList, Identity, digest_identity, explicit, permits
@@ -52,19 +47,3 @@ def may_have_all(root: AclList, identities: Collection[Identity], *, skip_acl: b
     naming = tuple(entry for entry in entries if entry[1] not in _UNPROVEN)
     # One bit after the other: an entry that grants any of several would do for all of them.
     return bool(naming) and all(permits(naming, bit, identities) for bit in _BITS)
-
-
-def is_own_name(host: str, names: Collection[str]) -> bool:
-    """Whether `Host` names this server: by an address, or one of its names. None of its port."""
-    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    name = name.lower().removesuffix(".")
-    try:
-        ip_address(name)
-    except ValueError:
-        return name == "localhost" or name in names
-    return True
-
-
-def is_own_page(origin: str, host: str) -> bool:
-    """Whether a request comes from a page of this server, if it comes from a page."""
-    return origin.lower().partition("://")[2] == host.lower()

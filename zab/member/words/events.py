@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from zab.service.surroundings import Surroundings
+from zab.member.words.surroundings import Surroundings
 
 
 @attrs.define

@@ -13,8 +13,7 @@ Pure. What only the process around the member knows are its `Surroundings`, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
@@ -31,14 +30,15 @@ from zab.member.requests.serving import Serving
 from zab.member.sessions.sessions import Sessions
 from zab.member.settings.config import Config
 from zab.member.state.digests import Digests
-from zab.member.state.metrics import Metrics, Summary
+from zab.member.state.metrics import Metrics
 from zab.member.state.sequences import nearest
 from zab.member.state.state_times import Times
 from zab.member.state.turn_clock import TurnClock
 from zab.member.state.waiting import reason
+from zab.member.words.surroundings import Surroundings
 from zab.protocol.peer import Peer
 from zab.protocol.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
-from zab.service.surroundings import Surroundings
+from zab.service.figure import Figure, Kind
 from zab.service.version import shown
 
 UNSIGNED: Final = (1 << 64) - 1
@@ -99,32 +99,6 @@ class MemberView:
     @property
     def read_only(self) -> ReadOnlyMode:
         return self.service.read_only
-
-
-class Kind(Enum):
-    """What a figure is."""
-
-    TEXT = "text"
-    GAUGE = "gauge"
-    COUNTER = "counter"
-    BASIC = "basic"
-    """A summary: average, least, largest, count, sum."""
-    ADVANCED = "advanced"
-    """With quantiles."""
-
-
-Value: TypeAlias = str | int | float | Summary
-
-
-@attrs.define
-class Figure:
-    """One of them. `value`: a number of a gauge or a counter, a `Summary` of the two kinds of these."""
-
-    kind: Kind
-    name: str
-    value: Value
-    key: str = ""
-    """Of what in a set; empty: it is in none."""
 
 
 def mode(member: MemberView) -> str:

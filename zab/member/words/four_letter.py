@@ -24,19 +24,13 @@ from session.identity import SessionId
 from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.membership.reconfiguring import config_in_force
 from zab.member.requests.read_state import ConnectionEnds, Steps
-from zab.member.state.metrics import Summary
 from zab.member.state.outbox import Outbox
 from zab.member.state.waiting import why_not_serving
 from zab.member.words.events import LookAround, LookedAround
-from zab.member.words.figures import (
-    UNSIGNED,
-    Kind,
-    MemberView,
-    connection_figures,
-    figures,
-    mode,
-)
+from zab.member.words.figures import UNSIGNED, MemberView, connection_figures, figures, mode
 from zab.protocol.states import LEADING
+from zab.service.figure import Kind
+from zab.service.summary import Summary
 from zab.service.version import shown
 from zab.wire.visible import in_line
 

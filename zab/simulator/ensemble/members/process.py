@@ -106,13 +106,6 @@ class Operator:
     def error(self, sentence: str, **pairs: object) -> None:
         self._process.say(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
 
-    def role_changed(self, effect: fx.RoleChanged) -> None:
-        self._process.called()
-        if effect.phase in (DISCOVERY, SYNCHRONIZATION):
-            ambush, self._process.ambush = self._process.ambush, None
-            if ambush is not None:
-                ambush()
-
     def stop(self, reason: str) -> None:
         raise SafetyError("no member halts", f"server {self._process.sid}: {reason}")
 
@@ -143,9 +136,13 @@ class MemberProcess(Process):
         log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.storage.log_file_bytes)
         space = DiskSpace(machine.disk, self.config.storage.disk_low_bytes, self.config.storage.disk_reserve_bytes)
         storage = Storage(
-            machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
+            machine.disk,
+            log,
+            self.sid,
+            lambda sentence, reason: self.show(f"{sentence}: {reason}"),
+            space=space,
+            send=self._send_durable,
         )
-        storage.send = self._send_durable
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
@@ -175,6 +172,7 @@ class MemberProcess(Process):
             storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post, self.tasks.answers.append)),
             tasks=self.tasks,
             operator=Operator(self),
+            role_changed=self._role_changed,
             addresses=self.book,
         )
         self.turn = Turn(self.member, ports)
@@ -183,6 +181,13 @@ class MemberProcess(Process):
         """Batch ends that were delivered to the member, and that the judges have not seen applied."""
         self.ambush: Callable[[], None] | None = None
         """Called once, when it comes into discovery or synchronization."""
+
+    def _role_changed(self, effect: fx.RoleChanged) -> None:
+        self.called()
+        if effect.phase in (DISCOVERY, SYNCHRONIZATION):
+            ambush, self.ambush = self.ambush, None
+            if ambush is not None:
+                ambush()
 
     @property
     def peer(self) -> Peer:

@@ -38,9 +38,9 @@ from zab.member.storage.storage import Storage
 from zab.member.trees import tree_repair
 from zab.member.trees.events import KeepSnapshot, RebuildFailed, RebuildTree
 from zab.member.words.events import LookedAround
+from zab.member.words.surroundings import Surroundings
 from zab.protocol import effects as fx
 from zab.quorum.ids import Link, ServerId
-from zab.service.surroundings import Surroundings
 from zab.simulator.ensemble.members.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread

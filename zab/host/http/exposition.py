@@ -1,13 +1,14 @@
-"""The figures of a member as Prometheus reads them, under the names that ZooKeeper's provider gives them.
+"""The figures of a service as Prometheus reads them.
 
     GET /metrics    all of them, in the text format 0.0.4
 
-A counter has its name alone, as ZooKeeper 3.9 has it, and not the suffix that the client library adds to counters: so
-it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a set has the label `key`.
+Names are those of the figures. A counter has its name alone, as ZooKeeper 3.9 has it, without the suffix that the
+client library adds to counters; so it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a
+figure of a set has the label `key`.
 
-Made in a task beside the loop, from the figures of one moment.
+The answer is made in a task beside the loop, from the figures of one moment.
 
-Not here: what the figures are (`zab.member.words.figures`).
+Not here: which figures there are.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
-import trio
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -27,15 +27,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zab.member.state.metrics import Summary, quantiles_of
-from zab.member.words.figures import Kind, MemberView, figures
-from zab.server.surroundings import whole_state
-from zab.service.surroundings import Surroundings
+from zab.service.figure import Figure, Kind
+from zab.service.summary import Summary, quantiles_of
 
 QUANTILES: Final = {Kind.BASIC: (0.5,), Kind.ADVANCED: (0.5, 0.9, 0.99)}
 """ZooKeeper's."""
 WINDOW_SECONDS: Final = 600.0
-"""Likewise: quantiles are of the last ten minutes. Of none they are NaN."""
+"""Quantiles are of the last ten minutes, as ZooKeeper's are. Without a value they are NaN."""
 STEP_SECONDS: Final = 60.0
 
 
@@ -51,7 +49,7 @@ class Recent:
         before = self._before
         counts = summary.counts.copy()
         if before and before[-1][1] is not summary:
-            before.clear()  # `srst` has put another one in its place
+            before.clear()  # the service has begun a new summary
         while len(before) > 1 and before[1][0] <= now - WINDOW_SECONDS:
             before.popleft()
         recent = counts
@@ -63,22 +61,18 @@ class Recent:
         return {value: times for value, times in recent.items() if times}
 
 
-class Figures:
+class FigureCollector:
     """A collector of `prometheus_client`."""
 
-    def __init__(self, member: MemberView, clock: Callable[[], float] = time.monotonic) -> None:
-        self.member = member
+    def __init__(self, figures: Callable[[], Iterable[Figure]], clock: Callable[[], float] = time.monotonic) -> None:
+        self.figures = figures
         self._clock = clock
         self._recent: defaultdict[tuple[str, str], Recent] = defaultdict(Recent)
-
-    def look(self, surroundings: Surroundings) -> None:
-        """These are around the member from now on."""
-        self.member = self.member.around(surroundings)
 
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
         now = self._clock()
-        for figure in figures(self.member):
+        for figure in self.figures():
             if figure.kind is Kind.TEXT:
                 continue
             labels = {"key": figure.key} if figure.key else {}
@@ -102,25 +96,24 @@ class Figures:
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "unknown", Kind.BASIC: "summary", Kind.ADVANCED: "summary"}
 
 
-def registry_of(shown: Figures) -> CollectorRegistry:
-    """The registry of one member: a process may have several, as in tests."""
+def registry_of(collector: FigureCollector, *, exports_process: bool) -> CollectorRegistry:
+    """The registry of one service: a process may have several, as in tests."""
     registry = CollectorRegistry()
-    registry.register(shown)
-    if shown.member.config.metrics.exports_process:
+    registry.register(collector)
+    if exports_process:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
     return registry
 
 
-def application(member: MemberView, look: Callable[[], Surroundings]) -> Starlette:
-    """The ASGI application of the port."""
-    shown = Figures(member)
-    registry = registry_of(shown)
+def application(look: Callable[[], Awaitable[Callable[[], Iterable[Figure]]]], *, exports_process: bool) -> Starlette:
+    """The ASGI application of the port. `look` waits until the figures are those of one moment."""
+    collector = FigureCollector(tuple)
+    registry = registry_of(collector, exports_process=exports_process)
 
     async def metrics(_request: Request) -> Response:
-        shown.look(await trio.to_thread.run_sync(look))
-        await whole_state(member)
+        collector.figures = await look()
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
     return Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])

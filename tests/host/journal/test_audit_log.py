@@ -4,28 +4,41 @@ server that cannot write it."""
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.rigs.zab_server import zab_servers
+from zab.host.journal.audit_log import REFUSALS_PER_SECOND, AuditLog
 from zab.host.journal.rotating_file import RotatingFile
-from zab.member.clients.audit import SUCCESS, Asked, Change, OfServer, Record, Refusal
-from zab.server.audit import REFUSALS_PER_SECOND, AuditLog
+from zab.member.clients.audit import Asked, Change
+from zab.member.state.metrics import Metrics
+from zab.service.audit import SUCCESS, Record, Refusal, ServerEvent
 from zab.testing.ports import free_ports
 
 PATIENCE_SECONDS = 20.0
 
 
-def audit_log(path: Path, **changes: int) -> AuditLog:
-    return AuditLog(RotatingFile(str(path), 1 << 20, 2), "own", wall_ms=lambda: 1_700_000_000_123, **changes)
+def audit_log(
+    path: Path,
+    *,
+    wall_ms: Callable[[], int] = lambda: 1_700_000_000_123,
+    count_lost: Callable[[int], None] = [].append,
+    **changes: int,
+) -> AuditLog:
+    return AuditLog(RotatingFile(str(path), 1 << 20, 2), "own", wall_ms, count_lost, **changes)
+
+
+def refused() -> Refusal:
+    return Refusal("member", "10.0.0.1", reason="it\thas no secret")
 
 
 def test_lines_have_their_time_and_level(tmp_path: Path) -> None:
     log = audit_log(tmp_path / "log")
     log.started()
-    log.member_refused("10.0.0.1", "it\thas no secret")
+    log.write([refused()])
     log.stop()
     assert (tmp_path / "log").read_text() == (
         "2023-11-14T22:13:20.123Z INFO  zab.audit: user=own\toperation=serverStart\tresult=success\n"
@@ -42,12 +55,12 @@ def test_start_that_fails_is_a_failure(tmp_path: Path) -> None:
 
 def test_flood_of_refusals_fills_no_file_and_is_counted(tmp_path: Path) -> None:
     wall_ms = 5_000
-    log = AuditLog(RotatingFile(str(tmp_path / "log"), 1 << 20, 2), "own", wall_ms=lambda: wall_ms)
+    log = audit_log(tmp_path / "log", wall_ms=lambda: wall_ms)
     for _ in range(1000):
-        log.member_refused("10.0.0.1", "it has no secret")
+        log.write([refused()])
     log.write([Refusal("auth", "10.0.0.1", 1)])
     wall_ms = 6_000
-    log.member_refused("10.0.0.1", "it has no secret")
+    log.write([refused()])
     log.stop()
     lines = (tmp_path / "log").read_text().splitlines()
     of_members = [line for line in lines if "operation=member" in line]
@@ -66,11 +79,12 @@ def test_changes_of_clients_are_never_left_out(tmp_path: Path) -> None:
 
 
 def test_what_is_lost_is_counted_in_the_metrics(tmp_path: Path) -> None:
-    log = audit_log(tmp_path / "log", bytes_max=0)
-    log.write([OfServer("delete", SUCCESS)] * 3)
-    assert log.metrics.audit_records_lost == 3
+    metrics = Metrics()
+    log = audit_log(tmp_path / "log", bytes_max=0, count_lost=metrics.count_lost_audit_records)
+    log.write([ServerEvent("delete", SUCCESS)] * 3)
+    assert metrics.audit_records_lost == 3
     log.stop()
-    assert log.metrics.audit_records_lost == 4
+    assert metrics.audit_records_lost == 4
     assert "operation=auditRecordsLost\tcount=4\tresult=failure" in (tmp_path / "log").read_text()
 
 

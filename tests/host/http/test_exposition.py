@@ -1,12 +1,14 @@
 """What Prometheus is told of a member in memory."""
 
 import math
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
 from tests.direct.members import SURROUNDINGS, Ensemble
-from zab.member.state.metrics import Summary
-from zab.server.exposition import STEP_SECONDS, WINDOW_SECONDS, Figures, Recent, registry_of
+from zab.host.http.exposition import STEP_SECONDS, WINDOW_SECONDS, FigureCollector, Recent, registry_of
+from zab.member.words.figures import figures
+from zab.service.summary import Summary
 
 
 def test_quantiles_are_of_the_last_ten_minutes() -> None:
@@ -40,7 +42,7 @@ def test_another_summary_begins_anew() -> None:
 def test_a_latency_that_was_not_measured_is_no_number() -> None:
     ensemble = Ensemble(3)
     registry = CollectorRegistry()
-    registry.register(Figures(ensemble.leader.member.view.around(SURROUNDINGS), lambda: 0.0))
+    registry.register(FigureCollector(partial(figures, ensemble.leader.member.view.around(SURROUNDINGS)), lambda: 0.0))
     assert math.isnan(registry.get_sample_value("readlatency", {"quantile": "0.99"}) or 0.0)
     assert registry.get_sample_value("readlatency_count") == 0
     client = ensemble.session(ensemble.leader)
@@ -49,7 +51,7 @@ def test_a_latency_that_was_not_measured_is_no_number() -> None:
 
 
 def test_figures_of_the_process_are_there_unless_they_are_switched_off() -> None:
-    plain = Ensemble(1).servers[1].member.view
-    assert registry_of(Figures(plain)).get_sample_value("python_gc_collections_total", {"generation": "0"}) is not None
-    without = Ensemble(1, metricsProvider__exportJvmInfo="false").servers[1].member.view
-    assert registry_of(Figures(without)).get_sample_value("python_gc_collections_total", {"generation": "0"}) is None
+    for exports_process in (False, True):
+        registry = registry_of(FigureCollector(tuple), exports_process=exports_process)
+        value = registry.get_sample_value("python_gc_collections_total", {"generation": "0"})
+        assert (value is not None) is exports_process

@@ -1,12 +1,12 @@
-"""The audit log of a server: opens it, and puts what turns, start, stop and refused members make of it into its trail.
+"""The audit log of a service: it writes the records of turns, and those of its start and its stop, to a file.
 
-It never holds up the loop: when the writer is full, or cannot be written, records are lost, the server goes on, and the
-audit log, the journal and `audit_records_lost` say how many.
+The audit log never holds up the loop. When it cannot be written, or too much waits, records are lost and the service
+goes on. The audit log, the journal and a counter of the service say how many were lost.
 
-Whoever has proven nothing may cause any number of refusals: `REFUSALS_PER_SECOND` of each operation are written, and
-the next one says how many were left out, as `left_out`. All are counted (`zab.member.state.metrics`).
+A client that has proven nothing may cause any number of refusals. `REFUSALS_PER_SECOND` of each operation are written,
+and the next one says how many were left out, as `left_out`.
 
-Not here: the lines (`zab.member.clients.audit`), the file (`zab.host.journal.rotating_file`).
+Not here: the lines (`zab.service.audit`), the file (`zab.host.journal.rotating_file`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,12 @@ from typing import Final
 
 import attrs
 
+from zab.configuration.blocks.audit import AuditSettings
 from zab.host.journal.background_writer import BackgroundWriter, Sink
 from zab.host.journal.journal import Journal
 from zab.host.journal.rotating_file import RotatingFile
-from zab.host.loop.loop import wall_ms
-from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
-from zab.member.clients.audit import (
-    FAILURE,
-    INVOKED,
-    SERVER_START,
-    SERVER_STOP,
-    SUCCESS,
-    Lost,
-    OfServer,
-    Record,
-    Refusal,
-)
-from zab.member.settings.config import Config
-from zab.member.state.metrics import Metrics
+from zab.service.audit import FAILURE, INVOKED, SERVER_START, SERVER_STOP, SUCCESS, Lost, Record, Refusal, ServerEvent
+from zab.service.failure import CONFIG_ERROR, ServerFailedError
 
 HELD_BYTES_MAX: Final = 32 << 20
 """Of records that wait to be written."""
@@ -60,13 +48,21 @@ class _Timed:
 
 
 class AuditLog:
-    """See `zab.member.ports.Audit`. It belongs to the loop's thread."""
+    """See `zab.service.ports.Audit`. It belongs to the loop's thread."""
 
     def __init__(
-        self, sink: Sink, own_user: str, *, wall_ms: Callable[[], int] = wall_ms, bytes_max: int = HELD_BYTES_MAX
+        self,
+        sink: Sink,
+        own_user: str,
+        wall_ms: Callable[[], int],
+        count_lost: Callable[[int], None],
+        *,
+        bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
-        self.metrics = Metrics()
-        """Where losses and refused members are counted: those of the member, once there is one."""
+        """`wall_ms` returns milliseconds since 1970. `count_lost` gets the number of records, each time
+        that some are lost."""
+        self._count_lost = count_lost
+        self._lost_count = 0
         self._wall_ms = wall_ms
         self._own_user = own_user
         self._refusals = Refusals()
@@ -85,20 +81,16 @@ class AuditLog:
                 record.left_out_count = seen
             self._trail.put(_Timed(record, now_ms))
 
-    def member_refused(self, host: str, reason: str) -> None:
-        """A connection to a port of members ended without proof."""
-        self.write((Refusal("member", host, reason=reason),))
-
     def started(self) -> None:
-        self.write((OfServer(SERVER_START, SUCCESS),))
+        self.write((ServerEvent(SERVER_START, SUCCESS),))
 
     def start_failed(self) -> None:
         """Close it, since the server does not come up."""
-        self._close(OfServer(SERVER_START, FAILURE))
+        self._close(ServerEvent(SERVER_START, FAILURE))
 
     def stop(self) -> None:
         """Close it, since the server stops."""
-        self._close(OfServer(SERVER_STOP, INVOKED))
+        self._close(ServerEvent(SERVER_STOP, INVOKED))
 
     def _close(self, last: Record) -> None:
         self.write((last,))
@@ -115,8 +107,9 @@ class AuditLog:
     # What the writer is given.
 
     def lost(self, count: int) -> None:
-        self.metrics.audit_records_lost += count
-        of_losses.warning("audit records are lost", count=self.metrics.audit_records_lost)
+        self._lost_count += count
+        self._count_lost(count)
+        of_losses.warning("audit records are lost", count=self._lost_count)
 
     def failed(self, reason: str) -> None:
         journal.error("the audit log cannot be written -> tried again, what comes meanwhile waits", reason=reason)
@@ -152,14 +145,22 @@ def own_user() -> str:
         return str(os.getuid())
 
 
-def open_audit(config: Config) -> AuditLog | None:
-    """None where the configuration has none. Raises ServerFailedError."""
-    if not config.audit.enabled:
+def open_audit_log(
+    settings: AuditSettings,
+    file: str,
+    wall_ms: Callable[[], int],
+    count_lost: Callable[[int], None],
+    *,
+    config_file: str,
+) -> AuditLog | None:
+    """Open the audit log in `file`; None where the settings switch it off. Raises ServerFailedError, which names
+    `config_file`."""
+    if not settings.enabled:
         return None
     try:
-        sink = RotatingFile(config.audit_file, config.audit.file_bytes_max, config.audit.files_count)
+        sink = RotatingFile(file, settings.file_bytes_max, settings.files_count)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: audit.file={config.audit_file}: {reason}") from error
-    journal.info("audit is enabled", file=config.audit_file)
-    return AuditLog(sink, own_user())
+        raise ServerFailedError(CONFIG_ERROR, f"{config_file}: audit.file={file}: {reason}") from error
+    journal.info("audit is enabled", file=file)
+    return AuditLog(sink, own_user(), wall_ms, count_lost)

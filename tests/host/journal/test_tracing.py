@@ -15,9 +15,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.rigs.processes import ServerProcess, ended, servers
 from zab.client import NodeExistsError
 from zab.client.sync import connect
-from zab.server import tracing
-from zab.server.tracing import Tracer
-from zab.service.spans import SPANS_MAX, Spans
+from zab.host.journal import tracing
+from zab.host.journal.tracing import Tracer
+from zab.service.spans import SPANS_MAX, Span, Spans
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -160,7 +160,7 @@ def test_a_stop_waits_no_longer_than_its_limit_for_a_collector_that_does_not_ans
             assert self.over.wait(SECONDS)
 
     monkeypatch.setattr(tracing, "STOP_SECONDS", 0.01)
-    Tracer(Silent()).stop()
+    Tracer(Silent(), int).stop()
     assert not Silent.over.is_set()
     assert "the collector does not answer -> stop without it" in caplog.text
     Silent.over.set()
@@ -178,12 +178,17 @@ def test_without_the_library_the_key_is_refused(tmp_path: Path) -> None:
     assert "tracing.sampleRatio: needs pip install 'zab[tracing]'" in member.log()
 
 
+def span(began: int) -> Span:
+    return Span("setData", {}, "", began, began + 1)
+
+
 @pytest.mark.parametrize(("ratio", "chosen"), [(1, 1000), (0.5, 500), (0.01, 10), (0.0001, 0)])
 def test_one_in_so_many_writes_is_chosen(ratio: float, chosen: int) -> None:
     spans = Spans(ratio)
     count = 0
     for number in range(1000):
-        spans.answered(5, 1, number, number, 0, 0, 1)
+        if spans.samples_next():
+            spans.add(span(number))
         count += len(spans.take())
     assert abs(count - chosen) <= 1
     assert spans.take() == []
@@ -192,5 +197,6 @@ def test_one_in_so_many_writes_is_chosen(ratio: float, chosen: int) -> None:
 def test_a_turn_keeps_no_more_than_its_limit() -> None:
     spans = Spans(1)
     for number in range(SPANS_MAX + 7):
-        spans.answered(5, 1, number, number, 0, 0, 1)
-    assert [span.xid for span in spans.take()] == list(range(SPANS_MAX))
+        if spans.samples_next():
+            spans.add(span(number))
+    assert [taken.began for taken in spans.take()] == list(range(SPANS_MAX))

@@ -1,4 +1,4 @@
-"""Tracing: spans of writes go to a collector of OpenTelemetry, over OTLP by HTTP, as its own environment variables say.
+"""Tracing: spans go to a collector of OpenTelemetry, over OTLP by HTTP, as its own environment variables say.
 
     OTEL_EXPORTER_OTLP_ENDPOINT     where the collector is; http://localhost:4318 without it
     OTEL_RESOURCE_ATTRIBUTES        what else is said of this server; its id is service.instance.id
@@ -6,7 +6,7 @@
 Nothing waits for the collector: spans are handed to the thread of the library, which keeps `OTEL_BSP_MAX_QUEUE_SIZE` of
 them and drops what comes on top.
 
-Needs zab[tracing]. Not here: which writes have spans (`zab.service.spans`).
+Needs zab[tracing]. Not here: which operations have spans (`zab.service.spans`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from datatree.errors import ErrorCode
-from datatree.opcodes import OpCode
+from zab.configuration.blocks.tracing import TracingSettings
 from zab.host.journal.journal import Journal
-from zab.host.loop.loop import now_ms
-from zab.host.process.failure import CONFIG_ERROR, ServerFailedError
-from zab.member.settings.config import Config
+from zab.service.failure import CONFIG_ERROR, ServerFailedError
 from zab.service.spans import Span
 
 STOP_SECONDS: Final = 2.0
@@ -52,31 +49,26 @@ class _Library(logging.Handler):
 
 
 class Tracer:
-    """See `zab.member.ports.Tracing`. It belongs to the loop's thread."""
+    """See `zab.service.ports.Tracing`. It belongs to the loop's thread."""
 
-    def __init__(self, provider: Any) -> None:
-        """`provider`: a TracerProvider of OpenTelemetry."""
+    def __init__(self, provider: Any, now_ms: Callable[[], int]) -> None:
+        """`provider`: a TracerProvider of OpenTelemetry. `now_ms`: the clock of the spans."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         self._provider = provider
+        self._now_ms = now_ms
         self._tracer = provider.get_tracer("zab")
         self._kind, self._error = SpanKind.SERVER, Status(StatusCode.ERROR)
 
     def export(self, spans: Sequence[Span]) -> None:
         """Hand them over."""
-        began = time.time_ns() - now_ms() * NS
+        began = time.time_ns() - self._now_ms() * NS
         for span in spans:
-            attributes = {
-                "zookeeper.session": f"{span.session:#x}",
-                "zookeeper.xid": span.xid,
-                "zookeeper.zxid": f"{span.zxid:#x}",
-            }
-            name = OpCode(span.operation).spelled
             made = self._tracer.start_span(
-                name, kind=self._kind, attributes=attributes, start_time=began + span.began * NS
+                span.operation, kind=self._kind, attributes=span.attributes, start_time=began + span.began * NS
             )
             if span.error:
-                made.set_attribute("error.type", ErrorCode(span.error).name)
+                made.set_attribute("error.type", span.error)
                 made.set_status(self._error)
             made.end(end_time=began + span.ended * NS)
 
@@ -89,22 +81,25 @@ class Tracer:
             journal.warning("the collector does not answer -> stop without it")
 
 
-def refuse_without_library(config: Config) -> None:
-    """Raises ServerFailedError where spans are asked for and nothing here could send them."""
-    if not config.tracing.sample_ratio:
+def refuse_without_library(settings: TracingSettings, *, config_file: str) -> None:
+    """Raise ServerFailedError where spans are wanted and the library that sends them is missing."""
+    if not settings.sample_ratio:
         return
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.trace.export  # noqa: F401
     except ImportError as error:
-        reason = f"{config.file}: tracing.sampleRatio: needs pip install 'zab[tracing]': {error}"
+        reason = f"{config_file}: tracing.sampleRatio: needs pip install 'zab[tracing]': {error}"
         raise ServerFailedError(CONFIG_ERROR, reason) from None
 
 
-def open_tracing(config: Config) -> Tracer | None:
-    """None where the configuration has none. Raises ServerFailedError."""
-    refuse_without_library(config)
-    if not config.tracing.sample_ratio:
+def open_tracing(
+    settings: TracingSettings, instance: str, now_ms: Callable[[], int], *, config_file: str
+) -> Tracer | None:
+    """Begin to trace; None where the settings switch it off. `instance`: the id of this server. Raises
+    ServerFailedError."""
+    refuse_without_library(settings, config_file=config_file)
+    if not settings.sample_ratio:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -115,8 +110,8 @@ def open_tracing(config: Config) -> Tracer | None:
     said.propagate = False
     if not said.handlers:
         said.addHandler(_Library(logging.WARNING))
-    resource = Resource.create({"service.name": "zab", "service.instance.id": str(config.server_id)})
+    resource = Resource.create({"service.name": "zab", "service.instance.id": instance})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    journal.info("writes are traced", ratio=config.tracing.sample_ratio)
-    return Tracer(provider)
+    journal.info("writes are traced", ratio=settings.sample_ratio)
+    return Tracer(provider, now_ms)
