@@ -5,18 +5,10 @@ transaction: a refused request becomes an error transaction with its own zxid, s
 that are not committed yet, and is answered when it is applied.
 
 The checks of each operation are in ZooKeeper's order; the first that fails gives the error. Those of operations that
-remove are in `datatree.removals`, those of checks in `datatree.checks`.
+create are in `datatree.creates`, of those that remove in `datatree.removals`, of those that only check in
+`datatree.checks`.
 
     all             session unknown, closing or closed -> SESSIONEXPIRED; undecodable -> MARSHALLINGERROR
-    create*         flags that fit no operation (`creating`) -> BADARGUMENTS; TTL while extended types are off ->
-                    UNIMPLEMENTED; TTL out of range -> BADARGUMENTS; ephemeral of a local session ->
-                    EPHEMERALONLOCALSESSION; no "/", NUL or no UTF-8 in the path -> BADARGUMENTS; list -> INVALIDACL;
-                    parent missing -> NONODE; CREATE on it -> NOAUTH; the whole path, with its sequence number ->
-                    BADARGUMENTS; NODEEXISTS; parent ephemeral -> NOCHILDRENFOREPHEMERALS; quota, or the paths of the
-                    session's ephemerals too long for one closeSession (ZOOKEEPER-4306) -> QUOTAEXCEEDED
-    createIfNotExists
-                    UNIMPLEMENTED while it is off; sequential, container, TTL -> BADARGUMENTS; then as create, except
-                    for NODEEXISTS
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED;
                     BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
@@ -34,42 +26,32 @@ from collections.abc import Callable, Generator
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final, TypeAlias
 
-from datatree.acl import ADMIN, CREATE, WRITE, AclList, fix_up, size_of
+from datatree.acl import ADMIN, WRITE
+from datatree.acl_budget import AclBudget
 from datatree.checks import Checks
-from datatree.creating import EPHEMERAL, SEQUENTIAL, kind_of
+from datatree.creates import Creates
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import Outstanding
 from datatree.paths import (
     CONFIG,
-    LONG_INDEX_MAX,
-    LONG_ZXID_MAX,
-    ROOT,
-    is_text,
     is_valid,
-    is_valid_name,
-    long_sequential_name,
     missing,
-    sequential_name,
 )
 from datatree.prepare_settings import PrepareSettings
 from datatree.quota import is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
 from datatree.removals import Removals
 from datatree.request_decoding import FIELDS, path_asked_for, write_parts_of
-from datatree.requests import OPEN_ACL, REMOVE_RECURSIVE_PART, WireAcl
+from datatree.requests import REMOVE_RECURSIVE_PART
 from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
 from datatree.write_request import Asked
 from datatree.znode import (
-    CONTAINER_OWNER,
     INT_MAX,
-    TTL_MS_MAX,
     is_ephemeral,
     next_version,
-    ttl_owner,
-    wrapped,
 )
 
 __all__ = ["Prepare"]
@@ -79,7 +61,6 @@ _PART_BYTES_MIN: Final = 18
 """The smallest part of a multi: a check of a path of one character."""
 
 # Types of transactions, as plain ints: every transaction has one.
-_CREATE: Final = int(OpCode.CREATE)
 _CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS, OpCode.CHECK_STAT)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
@@ -93,13 +74,6 @@ _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _RECONFIG: Final = int(OpCode.RECONFIG)
 _ENSEMBLE: Final = 0
 """The session of requests that the ensemble makes itself."""
-_CREATE_TTL: Final = int(OpCode.CREATE_TTL)
-_CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
-
-# Flags of a createIfNotExists.
-_UNNUMBERED: Final = (0, 1)
-# Without flags the znode is persistent.
-_FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
 
 # (opcode, fields of the body, request, zxid)
@@ -111,27 +85,26 @@ class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
     __slots__ = (
-        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_removals"),
+        *("_creates", "_last", "_long_operations", "_operations", "_parts", "_removals"),
         *("_settings", "_time", "_tree"),
-        *("entries_count", "outstanding"),
+        *("acl_budget", "outstanding"),
     )
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
         self._tree = tree
         self._settings = settings or PrepareSettings()
         self._last, self._time = tree.applied, 0
-        self._acl_room = self._long_names_count = 0
         self.outstanding = Outstanding(tree)
+        acl_budget = self.acl_budget = AclBudget(self._settings)
+        creates = self._creates = Creates(tree, self.outstanding, self._settings, acl_budget)
         removals = self._removals = Removals(tree, self.outstanding, self._settings)
         checks = Checks(self.outstanding, self._settings)
-        self.entries_count = 0
-        """How many entries of permission lists were looked at, in all requests."""
         operations: dict[OpCode, _Operation] = {
-            OpCode.CREATE: self._create,
-            OpCode.CREATE2: self._create,
-            OpCode.CREATE_CONTAINER: self._create,
-            OpCode.CREATE_TTL: self._create,
-            OpCode.CREATE_IF_NOT_EXISTS: self._create_if_not_exists,
+            OpCode.CREATE: creates.create,
+            OpCode.CREATE2: creates.create,
+            OpCode.CREATE_CONTAINER: creates.create,
+            OpCode.CREATE_TTL: creates.create,
+            OpCode.CREATE_IF_NOT_EXISTS: creates.create_if_not_exists,
             OpCode.DELETE: removals.delete,
             OpCode.TRY_REMOVE: removals.try_remove,
             OpCode.DELETE_CONTAINER: removals.delete_container,
@@ -159,7 +132,9 @@ class Prepare:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last, self._time = zxid, time
-        self._acl_room, self._long_names_count = self._settings.acl_bytes_max, 0
+        self.acl_budget.bytes_left = self._settings.acl_bytes_max
+        creates = self._creates
+        creates.time, creates.long_names_count = time, 0
         session, cxid, opcode, body, _ = request
         try:
             if session not in self._tree.sessions or session in self.outstanding.closing:
@@ -191,8 +166,10 @@ class Prepare:
     ) -> Generator[None, None, tuple[Fields, bytes]]:
         """Like `prepare`, for a multi or the end of a session: a generator that yields after each slice, and also
         returns the encoded record. Nothing else may be prepared until it ends. Closing it earlier undoes everything."""
-        self._last, self._time, self._long_names_count = zxid, time, 0
-        self._acl_room, self._removals.paths_room = self._settings.acl_bytes_max, self._settings.removed_bytes_max
+        self._last, self._time = zxid, time
+        self._creates.time, self._creates.long_names_count = time, 0
+        self.acl_budget.bytes_left = self._settings.acl_bytes_max
+        self._removals.paths_room = self._settings.removed_bytes_max
         session, cxid, opcode, _, _ = request
         self.outstanding.begin()
         try:
@@ -241,15 +218,6 @@ class Prepare:
             path = path_asked_for(opcode, body)
         return zxid, time, session, cxid, _ERROR, int(code), path, None, (opcode,)
 
-    # The checks that operations share.
-
-    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Asked) -> AclList:
-        settings = self._settings
-        self.entries_count += min(len(acl or ()), settings.acl_count_max)
-        fixed = fix_up(acl, request[4], settings.acl_schemes, self._acl_room, settings.acl_count_max)
-        self._acl_room -= size_of(fixed or ())
-        return fixed
-
     # The operations: (opcode, fields of the body, request, zxid) -> type, number, path, data, rest.
 
     def _set_data(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
@@ -287,128 +255,12 @@ class Prepare:
             outstanding.put(path, after, charge)
         return _SET_DATA, number, path, data, None
 
-    def _create(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        path, data, wire_acl, flags, ttl_ms = fields
-        outstanding = self.outstanding
-        owner = 0
-        if flags or opcode not in _FLAGLESS:
-            opcode = kind_of(opcode, flags, in_multi=request[2] == _MULTI)
-            owner = self._owner(opcode, flags, ttl_ms, request[0])
-        slash = path.rfind(b"/")
-        if slash < 0 or 0 in path or not (path.isascii() or is_text(path)):
-            raise Refused(ErrorCode.BADARGUMENTS)
-        acl = None
-        if wire_acl is not OPEN_ACL:
-            acl = self._fix_up(wire_acl, request)
-        above = path[:slash] or ROOT
-        holder = outstanding.changes.get(above)
-        if holder is None or not holder[1]:
-            holder = outstanding.view(above)
-            if holder is None:
-                raise Refused(ErrorCode.NONODE)
-        if holder[6] is not None:
-            self._settings.permit(holder[6], CREATE, request)
-        if flags in SEQUENTIAL:
-            path = self._sequential(path, holder[3], zxid)
-        # The parent exists, so its path is valid, unless it was the first of two "/".
-        if (slash == 1 or not is_valid_name(path[slash + 1 :])) and path != ROOT:
-            raise Refused(ErrorCode.BADARGUMENTS)
-        if outstanding.view(path) is not None:
-            raise Refused(ErrorCode.NODEEXISTS)
-        if holder[7] and is_ephemeral(holder[7]):
-            raise Refused(ErrorCode.NOCHILDRENFOREPHEMERALS)
-        length = len(data) if data else 0
-        charge = None
-        if self._tree.quotas:
-            if is_stats(path):
-                length = 0
-            if self._settings.enforce_quota:
-                charge = self.outstanding.charge(path, 1, length, check=True)
-        ephemeral = owner != 0 and is_ephemeral(owner)
-        if ephemeral:
-            self._limit_ephemerals(path, owner)
-        (
-            _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length,
-            czxid, mzxid, ctime, mtime, _,
-        ) = holder  # fmt: skip
-        number = created_count + 1 if 0 <= created_count < INT_MAX else self._after(created_count)
-        time = self._time
-        after = (
-            zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length,
-            czxid, mzxid, ctime, mtime, zxid,
-        )  # fmt: skip
-        made = (zxid, True, 0, 0, 0, 0, acl, owner, length, zxid, zxid, time, time, zxid)
-        if charge is None and outstanding.journal is None:
-            # As in `_set_data`.
-            outstanding.changes[above] = after
-            outstanding.changes[path] = made
-            outstanding.queue += ((zxid, above, 0, None), (zxid, path, 0, None))
-        else:
-            outstanding.put(above, after)
-            outstanding.put(path, made, charge)
-        if ephemeral:
-            outstanding.own(path, owner, zxid)
-        return opcode, number, path, data, (acl, owner)
-
-    def _sequential(self, path: bytes, created_count: int, zxid: int) -> bytes:
-        """The name of a sequential znode. Beyond 32-bit numbers it is derived from the zxid, if that is enabled."""
-        if created_count >= 0 or not self._settings.sequence_64:
-            return sequential_name(path, created_count)
-        index = self._long_names_count
-        if index > LONG_INDEX_MAX or zxid > LONG_ZXID_MAX:
-            raise Refused(ErrorCode.BADARGUMENTS)
-        self._long_names_count = index + 1
-        return long_sequential_name(path, zxid, index)
-
-    def _after(self, created_count: int) -> int:
-        """The next count of the children ever created, which has 32 bits. If longer numbers are enabled, it never wraps
-        from below to 0, so that it shows for ever that the 32-bit numbers are used up."""
-        return -INT_MAX - 1 if created_count == -1 and self._settings.sequence_64 else wrapped(created_count + 1)
-
-    def _create_if_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
-        path, _, _, flags, _ = fields
-        if not self._settings.create_if_not_exists:
-            raise Refused(ErrorCode.UNIMPLEMENTED)
-        # As in ClickHouse Keeper: a sequential create never finds its znode.
-        if flags not in _UNNUMBERED:
-            raise Refused(ErrorCode.BADARGUMENTS)
-        try:
-            return self._create(_CREATE, fields, request, zxid)
-        except Refused as refused:
-            found = self.outstanding.view(path)
-            if refused.code != ErrorCode.NODEEXISTS or found is None:
-                raise
-        # Not null, which distinguishes it from a client's check (`datatree.record`).
-        return _CHECK, found[2], path, b"", None
-
-    def _owner(self, opcode: int, flags: int, ttl_ms: int | None, session: int) -> int:
-        """The stored owner of the znode to create, which tells its kind."""
-        if opcode == _CREATE_TTL:
-            if not self._settings.extended_types:
-                raise Refused(ErrorCode.UNIMPLEMENTED)
-            assert ttl_ms is not None
-            if not 0 < ttl_ms <= TTL_MS_MAX:
-                raise Refused(ErrorCode.BADARGUMENTS)
-            return ttl_owner(ttl_ms)
-        if opcode == _CREATE_CONTAINER:
-            return CONTAINER_OWNER
-        if flags not in EPHEMERAL:
-            return 0
-        if not self.outstanding.has_session(session):
-            raise Refused(ErrorCode.EPHEMERALONLOCALSESSION)
-        return session
-
-    def _limit_ephemerals(self, path: bytes, session: int) -> None:
-        # All of them must fit into one closeSession, which can no longer be refused.
-        if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
-            raise Refused(ErrorCode.QUOTAEXCEEDED)
-
     def _set_acl(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         path, wire_acl, expected = fields
         change = self.outstanding.view(path)
         if change is None and not is_valid(path):
             raise Refused(ErrorCode.BADARGUMENTS)
-        acl = self._fix_up(wire_acl, request)
+        acl = self.acl_budget.fix_up(wire_acl, request)
         if change is None:
             raise Refused(ErrorCode.NONODE)
         self._settings.permit(change[6], ADMIN, request)

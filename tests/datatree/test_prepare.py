@@ -310,7 +310,7 @@ class TestSequences:
         leader = Leader(sequence_64=True)
         leader.zxid += 1
         leader.tree.apply(Txn(leader.zxid, 0, S, 0, 1, -(2**31), b"/a/last", b"", (None, 0)))
-        monkeypatch.setattr("datatree.prepare.LONG_INDEX_MAX", 1)
+        monkeypatch.setattr("datatree.creates.LONG_INDEX_MAX", 1)
         assert [part[1] for part in leader.multi(*[(OpCode.CREATE, create(b"/a/n", 2)) for _ in range(3)]).rest] == [
             *(0, 0, E.BADARGUMENTS)
         ]

@@ -102,7 +102,7 @@ _ZNODE_TYPES: Final = {
     1: "ephemeral",
     2: "persistent_sequential",
     3: "ephemeral_sequential",
-    4: "persistent",  # the flag of a container, where the opcode decides (`datatree.creating`)
+    4: "persistent",  # the flag of a container, where the opcode decides (`datatree.create_flags`)
     5: "persistent_with_ttl",
     6: "persistent_sequential_with_ttl",
 }

@@ -21,7 +21,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Final
 
-from datatree.creating import EPHEMERAL
+from datatree.create_flags import EPHEMERAL
 from datatree.jute import JuteError
 from datatree.opcodes import WRITES, OpCode
 from datatree.request_decoding import decode, parts_of
@@ -37,7 +37,7 @@ PARTS_MAX: Final = 250
 _HEADER: Final = Struct(">ii")
 _CREATES: Final = frozenset(map(int, (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_IF_NOT_EXISTS)))
 _CREATES_OF_PARTS: Final = _CREATES | {int(OpCode.CREATE_TTL)}
-"""In a multi, a createTTL with the flags of a create is one (`datatree.creating`)."""
+"""In a multi, a createTTL with the flags of a create is one (`datatree.create_flags`)."""
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _MULTI: Final = int(OpCode.MULTI)
 _REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, OpCode.CHECK, OpCode.RECONFIG)))

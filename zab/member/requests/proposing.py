@@ -203,9 +203,9 @@ class Proposing:
                 intake.begin()
                 return self._long_batch(first)
             else:
-                looked_at = prepare.entries_count
+                looked_at = prepare.acl_budget.entries_count
                 txn = prepare.prepare(asked, zxid, time)
-                work += prepare.entries_count - looked_at
+                work += prepare.acl_budget.entries_count - looked_at
                 if txn[4] < 0 or opcode in _PERHAPS_LONG:
                     work += self._prepared(txn, owner)
                     self._refused_bytes += REFUSED_WORK * len(body) if _is_refused(txn) else 0
