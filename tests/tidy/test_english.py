@@ -55,7 +55,7 @@ LEFT: Final = {
     "docs/": 21,
     "session/": 0,
     "tests/": 464,
-    "zab/": 455,
+    "zab/": 372,
     "zab/cli/": 51,
     "zab/cli/pipeline/": 0,
     "zab/cli/znodes/": 0,

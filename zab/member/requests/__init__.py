@@ -1,1 +1,1 @@
-"""The way of a request, from the frame of a client to its answer."""
+"""Requests, from the frame of a client to its answer."""

@@ -1,7 +1,7 @@
-"""Committed batches are applied to the tree and answered, in slices of a turn's budget (H2 turn budget).
+"""Applies committed batches to the tree and answers them, in slices of a turn's budget (H2 turn budget).
 
 Between two slices of one batch nobody may look at the tree (`is_between_states`): clients are not read from, and
-nothing is proposed (H5 slices). What members say to each other goes on. While another tree is made (`hold`) nothing is
+nothing is proposed (H5 slices). Messages between members go on. While another tree is made (`hold`), nothing is
 applied.
 
 Not here: what a transaction does (`datatree.tree`), and who is answered (`processor`).
@@ -25,13 +25,13 @@ from zab.member.requests.serving import Serving
 from zab.member.state.digests import Difference, Digests
 
 APPLIED_COUNT_MAX: Final = 500
-"""Transactions applied in a turn, with their parts, or a slice of one batch: some 3 ms of sets, 10 ms of creates."""
+"""Transactions applied in a turn, with their parts, or in a slice of one batch: some 3 ms of sets, 10 ms of creates."""
 APPLIED_BYTES_MAX: Final = 4 << 20
-"""Bytes of the batches applied in a turn, or one batch: some 3 ms of digests and copies."""
+"""Bytes of the batches applied in a turn; or one larger batch: some 3 ms of digests and copies."""
 
 
 class Applier:
-    """The tree of one member, and what it has not applied yet. Everything without an underscore may be looked at."""
+    """Applies committed batches to the tree of one member. Attributes without an underscore may be read."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Applier:
         differs: Callable[[Difference], None],
         applied: Callable[[Batch], None],
     ) -> None:
-        """`differs`: a batch says another digest than this tree had; then perhaps nothing more is applied (`hold`).
-        `applied`: a batch is applied."""
+        """`differs`: called when the digest in a batch differs from this tree's; it may stop applying (`hold`).
+        `applied`: called when a batch is applied."""
         self._processor = processor
         self._state = processor.state
         self._limits = limits
@@ -50,16 +50,16 @@ class Applier:
         self._differs = differs
         self._applied = applied
         self.committed: deque[Batch] = deque()
-        """What is not applied yet."""
+        """Committed batches that are not applied yet."""
         self.applied = 0
         """The batch end that the tree is at, or passed last."""
         self.digests = Digests()
         self.is_held = False
-        """Another tree is made: nothing is applied until it is there."""
+        """Whether nothing is applied, since another tree is being made."""
         self.is_between_states = False
-        """A committed batch is applied in part."""
+        """Whether a batch is applied in part."""
         self._delivery: tuple[Batch, Iterator[None]] | None = None
-        """The batch that is being applied, and what is left of that."""
+        """The batch that is being applied, and its remaining slices."""
 
     @property
     def tree(self) -> DataTree:
@@ -67,15 +67,15 @@ class Applier:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tree is as it was committed, as far as this member knows."""
+        """Whether the tree has everything that was committed, as far as this member knows."""
         return not (self.committed or self.is_between_states or self.is_held)
 
     def hold(self) -> None:
-        """Apply nothing from here on but the rest of a batch that is applied in part."""
+        """Apply nothing more, except the rest of a batch that is applied in part."""
         self.is_held = True
 
     def release(self) -> None:
-        """Go on."""
+        """Apply batches again."""
         self.is_held = False
 
     def turn(self) -> None:
@@ -90,7 +90,7 @@ class Applier:
                 batch = self.committed.popleft()
                 own = self.digests.find(batch.applied) if batch.digest_version == DIGEST_VERSION else None
                 if own is not None and own != batch.digest:
-                    # One of the two trees is wrong, this one or the leader's (E5 digests).
+                    # Either this tree or the leader's is wrong (E5 digests).
                     self._differs(Difference(Zxid(batch.applied), own, batch.digest))
                 self._delivery = batch, self._processor.deliver(batch)
                 if self.is_held:
@@ -99,12 +99,12 @@ class Applier:
             batch, _ = self._delivery
             is_rest = self.is_between_states
             if not self._deliver_slice() or is_rest:
-                # After a batch that took several turns those who waited meanwhile come first.
+                # After a batch that took several turns, clients that waited meanwhile come first.
                 return
             count, size = count + self._processor.delivered, size + len(batch.raw)
 
     def _deliver_slice(self) -> bool:
-        """Go on with the batch that is being applied; whether that was the rest of it."""
+        """Apply the next slice of a batch. True: it was the last one."""
         assert self._delivery is not None
         batch, steps = self._delivery
         try:
@@ -113,7 +113,7 @@ class Applier:
                 self._limits.limit_output()
                 return False
         except RecordError as error:
-            # Its leader has numbered, sealed and committed it like any other: no member can go on after it.
+            # It was numbered, sealed and committed like any other batch: no member can go on after it.
             self._serving.halt(f"batch {batch.zxid:#x}, which is committed, holds no transactions: {error}")
             return False
         self._delivery, self.is_between_states = None, False
@@ -123,12 +123,12 @@ class Applier:
         return True
 
     def deliver_rest(self) -> None:
-        """Apply all of the batch that is being applied, however long it takes."""
+        """Apply the rest of the batch that is being applied, however long it takes."""
         while self._delivery is not None:
             self._deliver_slice()
 
     def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
-        """Replace the tree, by one that had this digest there. No client is served meanwhile."""
+        """Replace the tree by one that has this digest at this zxid. No client is served meanwhile."""
         assert not self._serving.is_on
         config = self._state.config
         tree.config = str(config.ensemble).encode()

@@ -1,30 +1,29 @@
-"""The feed of changes: getChanges requests of this member's clients, answered from the log.
+"""The change feed: answers getChanges requests of this member's clients from the log.
 
-    ask       a request came: where its client is, below which path, how long it would wait
-    turn      at the end of each turn: bring requests forward, out of the batches in memory where these reach back far
-              enough; what has to be read or is long goes to a worker (`ReadChanges`)
+    ask       takes a request: the place of its client, a path, and how long it would wait
+    turn      at the end of each turn: advances requests, using the batches in memory if these reach back far
+              enough; long work and reading files goes to a worker (`ReadChanges`)
     read      the worker's answer (`ChangesRead`), taken up in the next turn
 
     ready ──> answered                    ready ──> queued ──> reading ──> ready     one read at a time
       ^  └──> parked at the end             parked ──> ready when more is applied, answered when its wait is over
-      └─────> looking back                  looking back ──> ready when it is known what guarded the older paths
+      └─────> looking back                  looking back ──> ready when the ACLs of older paths are known
 
-A request is answered once, independently of the order of the other requests of its connection: its xids are a range of
-their own. No other request waits for it.
+A request is answered once, out of order with the other requests of its connection: its xids have a range of their own.
+No other request waits for it.
 
-Who sees what: a client is told of a change if every ACL that has guarded the path since, the present one included, lets
-it READ the znode. The tree remembers the ACLs of paths that are gone (`past_acls`), from the zxid at which it was
-loaded. For a request from further back the files are read, once, a slice at a time (`LookBackSlice`). What is older
-than the files is told to the superuser alone, who passes every ACL. Nothing is left out silently: a client that cannot
-be told everything from a place on gets OLDER.
+Permissions: a client is told of a change if every ACL that the path has had since, including the present one, lets it
+READ the znode. The tree remembers the ACLs of deleted paths (`past_acls`), from the zxid at which it was loaded. For a
+request from further back, the files are read once, a slice at a time (`LookBackSlice`). Only the superuser, who passes
+every ACL, sees changes older than the files. Nothing is left out silently: a client that cannot be told everything
+after its place gets OLDER.
 
 Invariants:
-- Nothing above what the tree has applied is told, so nothing that is not committed.
-- The pages of a client, each asked for from the place of the one before, have every change that it may see once, in
-  order; whichever members they come from.
-- One connection has at most `maxChangesPerConnection` requests here, with `PREFIXES_BYTES_MAX` of paths; a page is no
-  larger than `maxChangesPageBytes` and one change; none waits longer than `maxChangesWaitMs`, rounded up to the turn
-  that finds it.
+- Only changes that the tree has applied are told, so nothing uncommitted.
+- The pages of a client, each asked for from the end of the one before, have every change that it may see exactly once,
+in order, even if they come from different members.
+- A connection has at most `maxChangesPerConnection` requests, with `PREFIXES_BYTES_MAX` of paths; a page has at most
+`maxChangesPageBytes` and one change; no request waits longer than `maxChangesWaitMs`, rounded up to the next turn.
 
 Not here: the bytes (`zab.jute.change_pages`), the reading (`storage`).
 """
@@ -58,19 +57,19 @@ from zab.member.storage.events import ChangesRead, LookBackSlice, LookedBack, Re
 from zab.protocol.history import History
 
 TURN_COUNT_MAX = 1_000
-"""Changes looked at in a turn, of all requests: two or three milliseconds."""
+"""Changes looked at in a turn, for all requests: two or three milliseconds."""
 REQUEST_COUNT = 8
-"""A request costs as much of the budget as this many changes, whatever it finds."""
+"""A request costs as much of the budget as this many changes, even if it finds nothing."""
 INLINE_BYTES_MAX = 16 << 10
-"""Batches up to this size are decoded in the loop, where a thread would take longer to be woken."""
+"""Batches up to this size are decoded in the loop, since waking a thread would take longer."""
 PREFIXES_BYTES_MAX: Final = 64 << 10
-"""Of the paths below which the requests of one connection ask, with their ids of histories, while they wait."""
+"""The limit for the paths and history ids of the waiting requests of one connection."""
 _HISTORY_ID_BYTES: Final = 16
 
 
 @lru_cache(maxsize=4)
 def history_id_of(lineage: bytes) -> bytes:
-    """What tells clients one history from another. Nobody learns the lineage from it."""
+    """The id by which clients distinguish histories. It does not reveal the lineage."""
     return blake2b(lineage, digest_size=_HISTORY_ID_BYTES, person=b"zab history id").digest()
 
 
@@ -80,7 +79,7 @@ def _said_bytes(history_id: bytes, prefix: bytes | None) -> int:
 
 @attrs.define(eq=False)
 class Asked:
-    """One request. `place` is where its client is; it moves on over what its client is not told."""
+    """One request. `place` is the place of its client; it also moves past changes that the client may not see."""
 
     connection: ClientConnection
     xid: int
@@ -95,34 +94,34 @@ class Asked:
 
 
 class ChangeFeed:
-    """The getChanges requests of this member. All its methods are called inside a step."""
+    """Answers the getChanges requests of this member. All methods are called inside a step."""
 
     def __init__(self, state: ReadState) -> None:
         self._state = state
         self.asked: dict[ClientConnection, dict[int, Asked]] = {}
-        """All requests, by xid."""
+        """All requests, by connection and xid."""
         self.ready: deque[Asked] = deque()
-        """Those that go on in this turn, or in the next one if its budget is used up."""
+        """Requests that go on in this turn, or in the next one if the budget is used up."""
         self._parked: dict[Asked, None] = {}
         self._queued: deque[Asked] = deque()
         self._looking: list[Asked] = []
-        """Requests that wait for what the files say of older ACLs."""
+        """Requests that wait for older ACLs from the files."""
         self._reading: Asked | LookBackSlice | None = None
         self._look: tuple[PastAcls, int] | None = None
-        """The memory of ACLs that is being filled, and up to which zxid; None while nobody looks back."""
+        """The ACL memory that is being filled, and up to which zxid; None if no request looks back."""
         self._looked: PastAcls | None = None
-        """The memory of ACLs for which all files were read already."""
+        """The ACL memory for which all files have been read."""
         self._is_look_next = False
         self._rows: dict[int, list[Row]] = {}
-        """The rows of batches decoded in this turn, by last zxid: many clients follow the same end."""
+        """The rows of batches decoded in this turn, by last zxid, since many clients follow the end of the log."""
         self._applied = 0
         self.next_deadline: int | None = None
-        """When the next wait is over; None while no request is parked."""
+        """When the next wait ends; None while no request is parked."""
 
     # ---------------------------------------------------------------------------------------------------- coming, going
 
     def ask(self, connection: ClientConnection, xid: int, frame: bytes, now: int) -> None:
-        """Take in a getChanges, or refuse it."""
+        """Accept a getChanges, or refuse it."""
         config, clients, applied = self._state.config, self._state.clients, self._state.tree.applied
         try:
             body = decode(OpCode.GET_CHANGES, frame, BODY_AT)
@@ -148,7 +147,7 @@ class ChangeFeed:
             del self.asked[connection]
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone: drop its requests."""
+        """Drop the requests of a connection that is gone."""
         for asked in self.asked.pop(connection, {}).values():
             asked.is_over = True
             self._parked.pop(asked, None)
@@ -159,7 +158,7 @@ class ChangeFeed:
             self.next_deadline = None
 
     def read(self, answer: ChangesRead) -> None:
-        """Take the worker's answer for the request that it read for."""
+        """Hand the worker's answer to its request."""
         asked, self._reading = self._reading, None
         assert isinstance(asked, Asked), "nothing is read that nobody asked for"
         if not asked.is_over:
@@ -167,7 +166,7 @@ class ChangeFeed:
             self.ready.appendleft(asked)
 
     def looked_back(self, answer: LookedBack) -> None:
-        """Take what was found of older ACLs; `past` is None while there is more to read."""
+        """Take the older ACLs that were found; `past` is None while there is more to read."""
         wanted, self._reading = self._reading, None
         assert isinstance(wanted, LookBackSlice), "nothing is read that nobody asked for"
         assert self._look is not None
@@ -180,7 +179,7 @@ class ChangeFeed:
     # ---------------------------------------------------------------------------------------------------------- a turn
 
     def turn(self, now: int, history: History, history_id: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
-        """Advance the requests, as far as the budget of a turn goes. Returns what a worker has to read."""
+        """Advance the requests within the budget of a turn. Returns what a worker has to read."""
         if applied != self._applied:
             self._applied = applied
             self.ready.extend(self._parked)
@@ -230,7 +229,7 @@ class ChangeFeed:
         return 0
 
     def _in_memory(self, asked: Asked, history: History, bytes_max: int) -> list[Batch]:
-        """As many of the batches after its place as fit into so much; none when memory does not reach back so far."""
+        """The batches after the request's place, up to `bytes_max`; none if memory does not reach back so far."""
         floor = history.floor(start_of(asked.place))
         following = [] if floor is None else history.after(floor[0], bytes_max)
         return [batch for batch in following if batch.zxid <= self._applied]
@@ -247,7 +246,7 @@ class ChangeFeed:
         return sum(len(rows) for _, rows in found)
 
     def _take_up(self, asked: Asked, read: ChangesRead, now: int, history_id: bytes) -> int:
-        """Use what the worker has read for a request."""
+        """Use the worker's answer for a request."""
         if read.is_damaged:
             self._finish(asked, ErrorCode.DATAINCONSISTENCY)
         elif read.status is not PageStatus.GIVEN:
@@ -258,7 +257,7 @@ class ChangeFeed:
         return len(read.rows)
 
     def _tell(self, asked: Asked, rows: list[Row], place: Place, now: int, history_id: bytes) -> None:
-        """Answer with the rows that its client may see; if it may see none of them, go on after them."""
+        """Answer with the rows that the client may see; if it may see none, go on after them."""
         told = rows if self._sees_all(asked.connection) else [row for row in rows if self._may_see(asked, row)]
         asked.place = place
         if told or now >= asked.until:
@@ -273,7 +272,7 @@ class ChangeFeed:
             self._parked[asked] = None
 
     def _start_read(self, history: History) -> list[ReadChanges | LookBackSlice]:
-        """Start the next read when the one before is done; looking back alternates with the other reads."""
+        """Start the next read when the last one is done; looking back alternates with other reads."""
         if self._reading is not None:
             return []
         while self._queued and not (self._looking and self._is_look_next):
@@ -296,7 +295,7 @@ class ChangeFeed:
         return self._state.config.access.skip_acl or SUPER in connection.identities
 
     def _known_from(self, asked: Asked) -> int:
-        """The zxid from which on it is known what its client may see."""
+        """The zxid from which on the permissions of the client are known."""
         return 0 if self._sees_all(asked.connection) else self._state.tree.past_acls.complete_from
 
     def _may_see(self, asked: Asked, row: Row) -> bool:

@@ -1,11 +1,11 @@
 """Reads that list what is below a znode: its children, or all descendants.
 
-    getChildren(2)              names in no order; the answer for a large znode is kept (`listings`)
-    getChildrenPage             names in their order, a page at a time
+    getChildren(2)              names in no order; the answer for a large znode is cached (`listings`)
+    getChildrenPage             names in order, a page at a time
     filteredList(WithStatsAnd…) children of one kind, as ClickHouse Keeper has it (`filtered_lists`)
     listRecursive               paths of descendants, as ClickHouse Keeper has it
 
-Not here: what each is refused with (`reads`).
+Not here: the errors of each (`reads`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from zab.member.requests.read_state import BODY_AT, ReadState, Steps, begun, che
 from zab.member.state.work import NAME_WORK
 
 FILTERED_COUNT_MAX = 20_000
-"""Of the children that a filteredList, all of those in a multiRead, or a listRecursive looks at; more are refused with
+"""How many children a filteredList, a listRecursive, or all filteredLists of a multiRead look at; more are refused with
 BADARGUMENTS."""
 
 ALL, EPHEMERALS = 0, 2
@@ -86,7 +86,7 @@ def _listed(state: ReadState, connection: ClientConnection, xid: int, body: Path
 
 
 def _listed_children(state: ReadState, xid: int, path: bytes, below: list[bytes], pzxid: bytes, shown: bytes) -> Steps:
-    """The children are those of this zxid, which is also that of the reply."""
+    """The children at one zxid, which is also the zxid of the reply."""
     tree, zxid = state.tree, state.tree.applied
     names = yield from listing(below, 1 if path == ROOT else len(path) + 1)
     if state.tree is tree:
@@ -95,8 +95,8 @@ def _listed_children(state: ReadState, xid: int, path: bytes, below: list[bytes]
 
 
 def get_children_page(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Names in their order, at most as many as are asked for and as one slice may take, and at most `PAGE_BYTES`; with
-    the stat. All of it is of one state."""
+    """A page of names in order, with the stat, all from one state: at most as many as were asked for and one slice may
+    take, and at most `PAGE_BYTES`."""
     body = decode(OpCode.GET_CHILDREN_PAGE, frame, BODY_AT)
     assert isinstance(body, GetChildrenPage)
     if body.count <= 0:
@@ -107,7 +107,7 @@ def get_children_page(state: ReadState, connection: ClientConnection, xid: int, 
 def _paged(state: ReadState, connection: ClientConnection, xid: int, body: GetChildrenPage) -> Steps:
     path = body.path or ROOT
     while True:
-        # The tree changes between the slices, and may be another one.
+        # The tree changes between the slices, and may be replaced.
         tree = state.tree
         znode, error = permitted_znode(state, connection, path, READ)
         if znode is None:
@@ -134,8 +134,8 @@ def filtered_list_with(state: ReadState, connection: ClientConnection, xid: int,
 
 
 def _filtered_list(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, opcode: OpCode) -> bytes:
-    """Children of one kind, with their stats and data where these are asked for, as they are together in one state;
-    `FILTERED_COUNT_MAX` children at most. Names alone of all children are what getChildren2 gives."""
+    """Children of one kind, with stats and data if asked for, all from one state; at most `FILTERED_COUNT_MAX`
+    children. If only the names of all children are asked for, the answer is that of getChildren2."""
     connection.is_of_keeper = True
     body = decode(opcode, frame, BODY_AT)
     assert isinstance(body, FilteredList)
@@ -158,8 +158,8 @@ def _filtered_reply(xid: int, zxid: int, found: Filtered) -> Steps:
 
 
 def filtered_of(state: ReadState, connection: ClientConnection, body: FilteredList, room: int) -> Filtered | ErrorCode:
-    """What is to be told, in one slice: none of it is written down yet. BADARGUMENTS if that is more than `room` bytes,
-    or if there are too many children."""
+    """Find the children in one slice, without encoding them. BADARGUMENTS if they take more than `room` bytes, or if
+    there are too many."""
     tree, path, which = state.tree, body.path or ROOT, body.which
     znode, error = permitted_znode(state, connection, path, READ)
     if znode is None:
@@ -192,8 +192,8 @@ def filtered_of(state: ReadState, connection: ClientConnection, body: FilteredLi
 
 
 def list_recursive(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """The paths of what is below a znode, as they are in one state, those nearer to it first; as many as are asked for.
-    What may not be read is left out, with all below it."""
+    """The paths of the descendants of a znode in one state, the nearest first; at most as many as were asked for.
+    Unreadable znodes are left out, with all of their descendants."""
     connection.is_of_keeper = True
     tree = state.tree
     body = decode(OpCode.LIST_RECURSIVE, frame, BODY_AT)

@@ -1,27 +1,26 @@
 """Requests that concern their own connection: its watches, identities, liveness. None leaves a transaction.
 
-`LOCAL` are answered in the order of their connection, as reads are, through the same kind of function (`reads`).
-`PROMPT` are answered when they are read, whatever waits: clients match those replies by their special xid.
+`LOCAL` requests are answered in the order of their connection, like reads, by the same kind of function (`reads`).
+`PROMPT` requests overtake waiting ones: clients match their replies by their special xid.
 
     addWatch                always succeeds; an unknown mode is MARSHALLINGERROR
     check-, removeWatches   NOWATCHER if nothing matched; an unknown kind is MARSHALLINGERROR
-    setWatches(2)           the watches of an earlier connection: what changed since is told at once, in made-up
-                            events, the rest is watched again; of the pieces of a long one the last has the reply
-    whoAmI                  the identities of the connection, of digest ones the user only
-    ping                    nothing but the header, always with the special xid
+    setWatches(2)           the watches of an earlier connection: what changed since is told at once, in synthetic
+                            events, the rest is watched again; the last piece of a long one has the reply
+    whoAmI                  the identities of the connection; for digests only the user
+    ping                    only the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
-    sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
-                            one, and ends the connection
-    above jute.maxbuffer    BADARGUMENTS; the connection ends if it is of a special xid
-    what `apart` refuses    NOTREADONLY, EPHEMERALONLOCALSESSION; a local session's closeSession is answered here
+    sasl                    a token for a token, with Kerberos after a worker has checked it; a failure has a null token
+    and ends the connection above jute.maxbuffer    BADARGUMENTS; with a special xid the connection ends
+    refused by `apart`      NOTREADONLY, EPHEMERALONLOCALSESSION; a local session's closeSession is answered here
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
-                            deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
+                            deleteContainer (which has no ACL check and is for the leader), unknown opcodes
 
-Where clients have to prove who they are, whatever else they ask for before is refused with
-SESSIONCLOSEDREQUIRESASLAUTH and ends the connection, a ping and a closeSession too.
+If clients have to authenticate, any other request before that is refused with SESSIONCLOSEDREQUIRESASLAUTH and ends the
+connection, even a ping or a closeSession.
 
-Not here: what proves what (`authentication`), and how events are delivered later (`processor`).
+Not here: proofs of identity (`authentication`), and the delivery of later events (`processor`).
 """
 
 from __future__ import annotations
@@ -58,21 +57,21 @@ from zab.member.settings.config import Config
 from zab.member.state.work import NAME_WORK, PROOF_WORK
 
 UNKNOWN = 1 << 31
-"""Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
+"""The key in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
 
 NO_ROOM = UNKNOWN + 1
-"""Stands there for a write that needs room on the disks, of which no quorum has any (`zab.protocol.disk_space`)."""
+"""The key for a write that needs disk space while no quorum has any (`zab.protocol.disk_space`)."""
 
 TOO_LARGE = UNKNOWN + 3
-"""Stands there for every request above jute.maxbuffer that was passed over (`oversizeRequestBytes`)."""
+"""The key for a request above jute.maxbuffer that was skipped (`oversizeRequestBytes`)."""
 
 THROTTLED = UNKNOWN + 2
-"""Stands there for every request that has waited too long to be done."""
+"""The key for a request that has waited too long to be executed."""
 
 NOT_READ_ONLY = UNKNOWN + 4
 EPHEMERAL_REFUSED = UNKNOWN + 5
 LOCAL_CLOSE = UNKNOWN + 6
-"""Stand there for what clients ask for whose session this member alone knows (`apart`)."""
+"""The keys for requests of local sessions (`apart`)."""
 
 NO_ZXID = -1
 AUTH_ZXID = 0
@@ -100,12 +99,12 @@ def remove_watches(state: ReadState, connection: ClientConnection, xid: int, fra
 
 
 def set_watches(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """The events come before the reply, as they would have without the new connection."""
+    """Set watches again. The events come before the reply, as they would have without the new connection."""
     return begun(_watched_again(state, connection, xid, frame))
 
 
 def _watched_again(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> Steps:
-    """Slice by slice: each path is looked at when it is its turn, and watched from then on."""
+    """Set watches slice by slice: each path is looked at in its turn, and watched from then on."""
     opcode = OpCode.SET_WATCHES if _OPCODE.unpack_from(frame, 4)[0] == OpCode.SET_WATCHES else OpCode.SET_WATCHES2
     watches, tree = state.watches, state.tree
 
@@ -114,7 +113,7 @@ def _watched_again(state: ReadState, connection: ClientConnection, xid: int, fra
 
     for count, _ in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
         if not count % PATHS:
-            yield  # what cannot be read to its end changes nothing
+            yield  # a request that cannot be decoded to its end changes nothing
     frames: list[bytes] = []
     for count, (kind, path, zxid) in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
         state.spent += NAME_WORK
@@ -139,7 +138,7 @@ def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: b
 
 
 def sync_reply(state: ReadState, _connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """The reply carries the path. The processor decides when the sync is done."""
+    """The reply to a sync, with its path. The processor decides when the sync is done."""
     body = decode(OpCode.SYNC, frame, BODY_AT)
     assert isinstance(body, PathOnly)
     return reply(xid, state.tree.applied, 0, path_body(body.path))
@@ -150,7 +149,7 @@ def unimplemented(_state: ReadState, _connection: ClientConnection, xid: int, _f
 
 
 def no_room(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Refused here, in its place: the log has no room for refusals either."""
+    """Refuse a write here, in its order: the log has no room for refusals either."""
     state.metrics.writes_without_room_count += 1
     return _refused_here(state, connection, xid, frame, ErrorCode.QUOTAEXCEEDED)
 
@@ -185,7 +184,7 @@ def throttled(state: ReadState, _connection: ClientConnection, xid: int, _frame:
 
 
 def ping(state: ReadState, connection: ClientConnection, _xid: int, _frame: bytes) -> bytes:
-    """It overtakes an answer that is being made, and tells nothing of later."""
+    """Answer a ping. It overtakes an answer that is being made, so its zxid is not later than that answer's."""
     return reply(PING_XID, connection.answering_zxid or state.tree.applied)
 
 
@@ -196,7 +195,7 @@ def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes)
     verdict = state.authentication.prove(connection, body.scheme, body.auth)
     if verdict is Verdict.ACCEPTED:
         return reply(xid, AUTH_ZXID)
-    # Without a colon it may all be a password.
+    # Without a colon, all of it may be a password.
     user, colon, _ = body.auth.partition(b":") if body.scheme == b"digest" else (b"", b"", b"")
     state.login_refused(connection, "auth", body.scheme, user if colon else b"")
     raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED) if verdict is Verdict.REFUSED else b"")
@@ -214,7 +213,7 @@ def sasl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes)
 
 
 def login_stepped(state: ReadState, event: LoginStepped) -> None:
-    """A token that a worker was given is answered now, if its connection is still there."""
+    """Answer a token that a worker has handled, if its connection still exists."""
     connection = event.connection
     if connection.closing or not connection.is_ours:
         return
@@ -240,8 +239,8 @@ def _login_failed(state: ReadState, connection: ClientConnection, xid: int, fail
 
 
 def proven_first(state: ReadState, connection: ClientConnection, frames: Iterable[bytes]) -> Iterator[bytes]:
-    """The frames of a client that has to prove who it is: those that come after it has, or that do it. Raises
-    ConnectionEnds at any other."""
+    """The frames of a client that has to authenticate: those that do so, and those after that. Raises ConnectionEnds at
+    any other."""
     for frame in frames:
         xid, opcode = _HEADER.unpack_from(frame)
         if not state.authentication.lets_through(connection, opcode):
@@ -270,11 +269,11 @@ LOCAL: Mapping[int, Answer] = {
 }
 
 ANSWERS: Mapping[int, Answer] = {**READS, **LOCAL}
-"""Everything that is answered here, in the order of its connection."""
+"""All requests that are answered here, in the order of their connection."""
 
 
 def switched_off_by(config: Config) -> frozenset[int]:
-    """The operations that are unknown opcodes to clients of a member with this configuration."""
+    """The operations that this configuration switches off: clients get UNIMPLEMENTED for them."""
     if config.tree.keeper_extensions_enabled:
         return frozenset()
     create_if_not_exists = () if config.tree.create_if_not_exists_enabled else (OpCode.CREATE_IF_NOT_EXISTS,)
@@ -286,4 +285,4 @@ PROMPT: Mapping[int, Answer] = {
     int(OpCode.AUTH): auth,
     int(OpCode.SASL): sasl,
 }
-"""What is answered at once."""
+"""Requests that are answered at once."""

@@ -1,14 +1,14 @@
-"""Whose watch events wait to be sent, and how many of them a turn sends: apply goes ahead of telling (H7 telling).
+"""Sends watch events, a limited number per turn: applying has priority over notifying (H7 telling).
 
-A transaction puts its events into the output of each connection that watches (`watch_events`). So nothing overtakes
-them: whatever is answered on a connection later stands behind them and takes them along (A1 output order). The frames
-of a change are one object, which the outputs of all its watchers share.
+A transaction appends its events to the output of each watching connection (`watch_events`). So nothing overtakes them:
+a later answer on a connection comes after them and is sent with them (A1 output order). The frames of a change are one
+object, shared by the outputs of all its watchers.
 
-Only the sending waits, which costs a system call for each connection. A connection with nothing but events to send has
-its turn after those that came before it; a turn sends to `SENT` of them, or `SENT_BYTES`. Meanwhile the next batches
-are applied, unless more than `outputLimitBytes` wait here: then events come first.
+Only the sending waits, which costs a system call for each connection. Connections with nothing but events to send are
+served in order of arrival; a turn sends to `SENT` of them, or `SENT_BYTES`. Meanwhile the next batches are applied,
+unless more than `outputLimitBytes` wait here: then events come first.
 
-Not here: who is told of what (`watch_events`), and the output that a socket does not take (`limits`).
+Not here: which connections get which events (`watch_events`), and limits on unsent output (`limits`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from zab.member.clients.connection import ClientConnection
 
 @attrs.define(eq=False)
 class EventSender:
-    """See the module's text."""
+    """The connections whose output has only events."""
 
     bytes_max: int
     waiting: dict[ClientConnection, int] = attrs.field(factory=dict)
-    """The connections, in the order of their turns, and the bytes of their events. What a reply has taken along is
-    counted until then."""
+    """The connections in the order of their turns, and the bytes of their events. Events that were sent with a reply
+    are counted until the turn of their connection."""
     bytes: int = 0
-    """Of all of them."""
+    """The sum of these bytes."""
 
     def add(self, connection: ClientConnection, size: int) -> None:
-        """There are events of so many bytes more in its output."""
+        """Note that events of this size were appended to the output of a connection."""
         self.waiting[connection] = self.waiting.get(connection, 0) + size
         self.bytes += size
 
@@ -42,7 +42,7 @@ class EventSender:
         return self.bytes > self.bytes_max
 
     def send_some(self, dirty: dict[ClientConnection, None]) -> None:
-        """Mark those whose turn it is as connections with output."""
+        """Mark the next connections as ready to be sent to."""
         room = SENT_BYTES
         for connection in list(islice(self.waiting, SENT)):
             size = self.waiting.pop(connection)

@@ -1,7 +1,6 @@
-"""What a filteredList tells: found in one slice, so that all of it is of one state, and written down in as many as its
-children take.
+"""The answer to a filteredList: found in one slice, so that all of it is from one state, and encoded in several.
 
-Not here: which children are found, and who may have them (`reads`).
+Not here: the search for the children, and permissions (`child_lists`).
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from zab.member.requests.listings import listing
 
 @attrs.define(eq=False)
 class Filtered:
-    """A znode never changes: another one takes its place."""
+    """The children that were found. A znode is immutable: a change replaces it."""
 
     asked: FilteredList
     stat: bytes
-    """Of their parent."""
+    """The stat of their parent."""
     start: int
-    """Where in their paths their names begin."""
+    """The offset of the names in the paths."""
     children: list[tuple[bytes, Znode, bytes | None]]
-    """Path, znode, and its data, if that is wanted and kept apart."""
+    """Path, znode, and its data, if that is asked for and stored separately."""
     told_bytes: int
-    """Of what is told of the children."""
+    """The size of the children in the answer."""
 
     def written(self) -> Generator[None, None, bytes]:
-        """The body of the answer. It yields between two slices."""
+        """Encode the body of the answer. Yields between two slices."""
         asked, children = self.asked, self.children
         names = yield from listing([path for path, _, _ in children], self.start)
         if asked.stats is None:

@@ -1,4 +1,4 @@
-"""Writes that learners forward: what is on its way (`Forwarded`), and what the leader takes of them (`writes_of`).
+"""Writes that learners forward: those under way (`Forwarded`), and those that the leader accepts (`writes_of`).
 
 Not here: when a learner forwards them (`turn_end`).
 """
@@ -22,13 +22,13 @@ from zab.protocol.member_message import WRITE_HEAD
 from zab.quorum.ids import ServerId
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
-"""Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
-ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
+"""The limit on writes, with their identities, that a learner has forwarded and that have not come back as transactions:
+further writes wait. A leader always reads its links, so learners have to bound what it keeps."""
 
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _FORWARDED: Final = frozenset(int(opcode) for opcode in WRITES) | {_CREATE_SESSION}
 _LOCAL: Final = 1 << 30
-"""Added to the operation of a write whose session its server alone knows; there is none of so high a number."""
+"""A flag in the opcode of a write of a local session; no opcode is so large."""
 _BODY_AT: Final = WRITE_HEAD.size
 
 
@@ -40,28 +40,29 @@ _SINCE: Final = {
 
 
 def unknown_to(features: int) -> frozenset[int]:
-    """Writes that a leader with these features (`zab.protocol.features`) does not know: nobody forwards them to it."""
+    """Writes that a leader with these features (`zab.protocol.features`) does not know, and that are not forwarded to
+    it."""
     return frozenset().union(*(opcodes for feature, opcodes in _SINCE.items() if not features & feature))
 
 
 class Refusal(Protocol):
-    """See `zab.member.sessions.sessions.Sessions.refusal`."""
+    """The type of `zab.member.sessions.sessions.Sessions.refusal`."""
 
     def __call__(self, session: SessionId, owner: ServerId, *, is_local: bool) -> int: ...
 
 
 class Forwarded:
-    """What a learner has forwarded."""
+    """The writes that a learner has forwarded."""
 
     def __init__(self) -> None:
         self.writes: dict[int, deque[tuple[int, int]]] = {}
-        """Writes that the leader has and that have not come back, of a learner, by session: cxid, bytes, with those of
-        the identities if they follow others. Those of a session come back in this order, each as one transaction. If it
-        was elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted
-        long enough or too short, and none for ever."""
+        """Writes that have not come back from the leader, by session: cxid, and bytes, including identities if they
+        differ from those before. The writes of a session come back in this order, each as one transaction. If the
+        session was on another server before and used the same cxids, another write may be taken for the first of them:
+        then a write is counted too briefly, but none for ever."""
         self.bytes = 0
         self.passes_small = True
-        """Those that the last turn left wait because they are large; small ones would not."""
+        """Whether the writes that the last turn left wait only because they are large."""
 
     def clear(self) -> None:
         """The role is over."""
@@ -70,11 +71,11 @@ class Forwarded:
         self.passes_small = True
 
     def came_back(self, count: int) -> None:
-        """So many bytes of these have come back as transactions."""
+        """Subtract bytes that have come back as transactions."""
         self.bytes -= count
 
     def take(self, intake: Intake) -> Iterator[mmsg.Request]:
-        """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
+        """Take the writes of the turn for the leader, up to the limit, in as few messages as their size allows."""
         rows: list[list[Any]] = []
         identities: tuple[Identity, ...] | None = None
         size = 0
@@ -116,9 +117,9 @@ class Forwarded:
 
 
 def writes_of(request: mmsg.Request, owner: ServerId, refusal: Refusal) -> list[Write] | None:
-    """The writes in a message of this learner. None: one is of a kind that it may not send, or a session that another
-    server begins. `refusal` says why a session may not write by this server; 0: it may."""
-    refusals: dict[tuple[int, bool], int] = {}  # nothing changes between these writes
+    """The writes in a message of this learner. None: it may not send one of them, or it begins a session in the name of
+    another server. `refusal` gives the error for a session that may not write through this server, or 0."""
+    refusals: dict[tuple[int, bool], int] = {}  # the sessions do not change between these writes
     writes: list[Write] = []
     for identities, rows in request.rows:
         proven = tuple(map(tuple, identities))

@@ -1,7 +1,7 @@
-"""Which writes need room on the disks: those that make the state larger (`zab.protocol.disk_space`).
+"""Which writes need disk space: those that make the state larger (`zab.protocol.disk_space`).
 
-Reads, deletes, checks, and the beginnings and ends of sessions go on while no quorum has room: whoever is to make room
-has to be able to come in, to look, and to delete.
+Reads, deletes, checks, and the beginnings and ends of sessions go on while no quorum has room: a client that makes room
+has to be able to connect, to look, and to delete.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datatree.opcodes import Effect, OpCode, types_with
 from datatree.request_decoding import parts_of
 
 PARTS_MAX: Final = 250
-"""A longer multi counts as one that needs room, whatever is in it: it is not looked through."""
+"""A longer multi counts as one that needs room, without a look at its parts."""
 
 _GROWING: Final = types_with(Effect.CREATE, Effect.SET_DATA, Effect.SET_ACL) | {int(OpCode.CREATE_IF_NOT_EXISTS)}
 _MULTI: Final = int(OpCode.MULTI)
 
 
 def needs_room(opcode: int, buffer: bytes, at: int = 0) -> bool:
-    """Whether a write does. Its body begins at `at`."""
+    """Whether a write needs room. Its body begins at `at`."""
     return opcode in _GROWING or (opcode == _MULTI and _is_any_growing(buffer, at))
 
 
@@ -30,5 +30,5 @@ def _is_any_growing(buffer: bytes, at: int) -> bool:
             if opcode in _GROWING or count > PARTS_MAX:
                 return True
     except JuteError:
-        return False  # it is refused for that
+        return False  # it will be refused as malformed
     return False

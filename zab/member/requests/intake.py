@@ -1,22 +1,23 @@
-"""Writes that a member has taken in, and has neither proposed nor forwarded yet; and whose turn it is.
+"""Writes that a member has accepted and neither proposed nor forwarded yet; decides which is next.
 
-While a turn takes all of them, they leave in the order in which they came. Once a turn leaves some, sessions take
-turns, so that nobody waits for everything that others have in their pipelines (H6 fair turns):
+While each turn takes all writes, they leave in the order of arrival. Once a turn leaves some, sessions take turns, so
+that no session waits for everything in the pipelines of others (H6 fair turns):
 
-    lane    the writes of one session, in their order, which never changes
-    work    what a write counts as: a multi as much as its parts
-    time    goes on by the work of each write that leaves, divided among the lanes
-    turn    of the lane whose first write would end soonest, if all lanes had the same part of each moment: a write of
-            one part that comes behind forty multis of a thousand waits for the one that has begun
+    lane    the writes of one session, in order, which never changes
+    work    the cost of a write: a multi costs as much as its parts
+    time    advances by the work of each write that leaves, divided by the number of lanes
+    turn    the next lane is the one whose first write would end soonest if all lanes shared the time equally: a write
+    of one part that comes after forty multis of a thousand waits only for the multi that has begun
 
-What a write counts as is known once it is prepared; until then its bytes stand for it (`zab.member.state.work`).
+The work of a write is known once it is prepared; until then it is estimated from its bytes (`zab.member.state.work`).
 
 Some servers want their writes back in the order in which they forwarded them (`in_order`): those before
-`zab.protocol.features.FAIR_TURNS`, and observers behind a master, of which nobody knows. Each of them is one lane, also
-for a session that has left writes elsewhere: those that are not refused have gone before it writes there (`questions`).
+`zab.protocol.features.FAIR_TURNS`, and observers of a master, whose version is unknown. Each of them is one lane, even
+for a session that still has writes in other lanes: those that are not refused have left before the session writes there
+(`questions`).
 
-Every write has a number, that of its arrival: `left_count` is how many of the first ones have all left, so whoever has
-to wait for all that came before waits for that (`questions`).
+Writes are numbered by arrival. All writes below `left_count` have left: a question that has to wait for all earlier
+writes waits for this number (`questions`).
 
 Not here: how much a turn takes (`proposing`, `forwarding`).
 """
@@ -37,113 +38,113 @@ from zab.member.state.work import BYTES_FOR_ONE
 from zab.quorum.ids import ServerId
 
 _BEGUN: Final = -1.0
-"""Before every time."""
+"""A time before all others."""
 
 
 @attrs.define(eq=False)
 class _Lane:
-    """Those of one session, or of one server."""
+    """The writes of one session, or of one server."""
 
     ends: float
-    """When the last write that left it has ended, or its first one could begin."""
+    """When the last write that left it ended, or its first one could begin."""
     server: ServerId | None
     writes: deque[Write] = attrs.Factory(deque)
     waiting: deque[tuple[int, int]] = attrs.Factory(deque)
-    """Of each of them: its number, and the least that it counts as."""
+    """For each write: its number, and its least work."""
 
 
 class Intake:
-    """See the module's text. Everything without an underscore may be looked at."""
+    """The waiting writes of one member. Attributes without an underscore may be read."""
 
     def __init__(self) -> None:
         self.arrived: deque[Write] = deque()
-        """Those that are in no lane: all of them, while no turn leaves any."""
+        """Writes that are in no lane: all of them, while no turn leaves any."""
         self.left_count = 0
-        """So many of the first ones that ever came have all left."""
+        """How many of the first writes have all left."""
         self.passes_small = False
-        """Those that are left wait because they are large; small ones would not."""
+        """Whether the writes that are left wait only because they are large."""
         self.clear()
 
     def clear(self) -> None:
-        """The role is over: none of them goes anywhere."""
+        """Drop all writes, since the role is over."""
         self.is_stalled = False
-        """Writes are left from the last turn, since nothing may leave, or nothing large."""
+        """Whether the last turn left writes because nothing may leave, or nothing large."""
         self.arrived.clear()
         self.queue = self.arrived
-        """Whose first one is next. It leaves with `take`; or, while this is `arrived`, by itself: then whoever takes it
-        counts it in `left_count`."""
+        """The queue whose first write is next. It leaves by `take`; or, while this is `arrived`, directly, and is
+        counted by `passed`."""
         self.turns: list[tuple[float, int, _Lane]] = []
-        """The lanes, a heap: when the first write of each would end; a number that tells them apart."""
+        """A heap of lanes: when the first write of each would end; a number that tells them apart."""
         self._order = count()
         self._time = 0.0
         self._waiting_work = 0
-        """Of those in lanes, the least that they count as."""
+        """The least work of all writes in lanes."""
         self._lane_of: dict[SessionId | int, _Lane] = {}
-        """By session: where those go that no server wants in order."""
+        """The lane of each session, for writes that no server wants in order."""
         self._counts: defaultdict[tuple[SessionId | int, ServerId | None], int] = defaultdict(int)
         """How many writes of a session are in its own lane, and in that of a server."""
         self._lane_of_server: dict[ServerId, _Lane] = {}
         self._numbered = 0
-        """While there are lanes: those that ever came before the ones in `arrived`."""
+        """While there are lanes: how many writes came before those in `arrived`."""
         self._gone: set[int] = set()
-        """Of these, who left before others that came earlier."""
+        """The numbers of writes that left before others that came earlier."""
         self._stayed_count = 0
-        """Those that had come when a turn left some."""
+        """How many writes had come when a turn left some."""
         self._is_begun = False
 
     def __len__(self) -> int:
         return self.arrived_count - self.left_count - len(self._gone)
 
     def __iter__(self) -> Iterator[Write]:
-        """In no order."""
+        """All writes, in no order."""
         for _, _, lane in self.turns:
             yield from lane.writes
         yield from self.arrived
 
     @property
     def arrived_count(self) -> int:
-        """Writes that have ever come in."""
+        """How many writes have ever come."""
         return (self._numbered if self.turns else self.left_count) + len(self.arrived)
 
     @property
     def kept_bytes(self) -> int:
-        """Of the writes that turns have left, somewhat more than there are."""
+        """An upper estimate of the bytes of writes that turns have left."""
         return self._waiting_work * BYTES_FOR_ONE
 
     @property
     def sessions(self) -> set[SessionId | int]:
-        """Those of which there are writes."""
+        """The sessions that have writes here."""
         return {*self._lane_of, *(asked[0] for asked, _, _, _ in self.arrived)}
 
     def passed(self, count: int) -> None:
-        """So many of those in `arrived`, taken by who asked for `queue`, have left."""
+        """Count writes that were taken from `arrived` directly."""
         self.left_count += count
 
     def stall(self, *, passes_small: bool = False) -> None:
-        """A turn leaves some, since nothing may leave now, or nothing large (`passes_small`)."""
+        """Note that a turn leaves writes since nothing may leave now, or nothing large (`passes_small`)."""
         self.is_stalled = True
         self.passes_small = passes_small
 
     def go_on(self) -> None:
-        """Whatever is in it may leave."""
+        """Let all writes leave again."""
         self.is_stalled = False
 
     def stay(self, in_order: Callable[[], Collection[ServerId]] = tuple) -> None:
-        """A turn leaves some. If an earlier one left them, too, sessions take turns. `in_order`: the servers that want
-        theirs back in order."""
+        """Note that a turn leaves writes. If an earlier turn had already left them, sessions take turns from now on.
+        `in_order`: the servers that want their writes back in order."""
         if not self.turns and self.left_count < self._stayed_count:
             self.sort(in_order())
         self._stayed_count = self.arrived_count
 
     def begin(self) -> None:
-        """The next one is prepared over several turns: it stays the next one until it leaves."""
+        """Keep the next write in its place until it leaves: it is prepared over several turns."""
         self._is_begun = True
         if self.turns:
             _, order, lane = self.turns[0]
             heapreplace(self.turns, (_BEGUN, order, lane))
 
     def take(self, work: int = 0) -> deque[Write]:
-        """The next one leaves, having turned out to be so much work. Returns the queue of the one after it."""
+        """Remove the next write, which took this much work. Returns the queue of the one after it."""
         self._is_begun = False
         turns, gone = self.turns, self._gone
         if not turns:
@@ -179,7 +180,7 @@ class Intake:
         return self.queue
 
     def sort(self, in_order: Collection[ServerId] = ()) -> None:
-        """Those that have arrived go to their lanes. So they do at the beginning of each turn while there are some."""
+        """Move the writes in `arrived` to their lanes. Called at the beginning of each turn while there are lanes."""
         if not self.turns:
             self._numbered = self.left_count
         for write in self.arrived:

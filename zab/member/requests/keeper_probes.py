@@ -1,6 +1,7 @@
-"""What ClickHouse asks a server before it uses ClickHouse Keeper's operations (`zab.jute.keeper_features`).
+"""Answers ClickHouse's probes for ClickHouse Keeper's operations (`zab.jute.keeper_features`).
 
-Only what is done as Keeper does it has its bit. `keeperExtensionsEnabled` shows them; each member tells of itself.
+Only features that behave as in Keeper are announced. `keeperExtensionsEnabled` shows them; each member answers for
+itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FEATURES: Final = frozenset(KeeperFeature) - {
 
 
 def show_features(tree: DataTree) -> None:
-    """Readers of the tree find them there."""
+    """Show the features to readers of the tree."""
     tree.tell(KEEPER_PATH, b"", children_count=2)
     tree.tell(API_VERSION_PATH, API_VERSION)
     tree.tell(FLAGS_PATH, flags_of(FEATURES))

@@ -1,18 +1,17 @@
-"""Large requests that have begun: who may send the rest of one, and who waits for room.
+"""Large requests that have begun: which may go on, and which wait for room.
 
-A request is large above `LARGE_FRAME_BYTES`; smaller ones are read whoever sends what. Of the large ones,
+A request is large above `LARGE_FRAME_BYTES`; smaller ones are always read. A large request is
 
-    going     has the room of all its bytes, from its first ones on; all together have half of totalInputLimitBytes
-    waiting   there was no room for it: its connection is not read from until there is, in order of arrival
+    going     it has room for all its bytes; all together have half of totalInputLimitBytes
+    waiting   there is no room: its connection is not read from until there is, in order of arrival
 
-Writes that are whole and that turns have left (`intake`) take of that room, too. So those who send much at the same
-time wait for each other, and the rest of the limit is for what they had sent before they waited. A connection that is
-going may be slow for `PATIENCE_MS`: give less than `SLOW_BYTES_A_MS`. Beyond that, while others wait, it is closed:
-half a request, or one byte a second, keeps nobody waiting for long, and a server that reads slowly closes nobody.
+Complete writes that turns have left (`intake`) use the same room. So clients that send much at the same time wait for
+each other, and the rest of the limit is for what they sent before they waited. A going connection may be slow, sending
+less than `SLOW_BYTES_A_MS`, for `PATIENCE_MS`. After that it is closed if others wait: so half a request, or one byte a
+second, does not keep others waiting for long. Time is counted in ticks, and only while the connection is read from, so
+a server that reads slowly closes nobody.
 
-Time is counted in ticks, and only while the connection is read from.
-
-Not here: what all of them have together, and who is closed when that is too much (`limits`).
+Not here: the limit on all input, and which connections are closed above it (`limits`).
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from zab.member.clients.connection import ClientConnection, Clients, Hold
 from zab.member.requests.intake import Intake
 
 LARGE_FRAME_BYTES: Final = 64 << 10
-"""As much as is received at once: whoever sends no more leaves little unfinished."""
+"""As much as is received at once: a smaller request leaves little unfinished."""
 PATIENCE_MS: Final = 10_000
 SLOW_BYTES_A_MS: Final = 64
 
 
 @attrs.define
 class Going:
-    """What a connection that is going has given."""
+    """The progress of a going connection."""
 
     kept_bytes: int = 0
-    """Up to the last tick."""
+    """Bytes received up to the last tick."""
     slow_ticks: int = 0
 
 
 class LargeFrames:
-    """See the module's text. Everything without an underscore may be looked at."""
+    """The large requests of one member. Attributes without an underscore may be read."""
 
     def __init__(self, clients: Clients, intake: Intake, bytes_max: int, tick_time_ms: int) -> None:
-        """One request that is larger than `bytes_max` goes alone."""
+        """A request larger than `bytes_max` goes alone."""
         self._clients = clients
         self._intake = intake
         self._bytes_max = bytes_max
@@ -52,10 +51,10 @@ class LargeFrames:
         self.going: dict[ClientConnection, Going] = {}
         self.waiting: dict[ClientConnection, None] = {}
         self.bytes = 0
-        """Of those that are going, when all of them have come."""
+        """The full size of the going requests."""
 
     def has_unfinished(self, connection: ClientConnection) -> None:
-        """Some of a request has come. If it is a large one, it goes on, or waits."""
+        """Note that a part of a request has come. A large request goes on, or waits."""
         size = connection.frames.wanted_bytes
         if size <= LARGE_FRAME_BYTES or connection.large_frame_bytes:
             return
@@ -67,7 +66,7 @@ class LargeFrames:
             self._go(connection)
 
     def forget(self, connection: ClientConnection) -> None:
-        """Its request is whole, or the connection is gone."""
+        """Forget a connection that is gone, or whose request is complete."""
         if connection in self.going:
             del self.going[connection]
             self.bytes -= connection.large_frame_bytes
@@ -76,7 +75,7 @@ class LargeFrames:
         self.let_in()
 
     def let_in(self) -> None:
-        """Those for which there is room now go on."""
+        """Let waiting requests go on while there is room."""
         while self.waiting:
             first = next(iter(self.waiting))
             if not self._has_room(first.large_frame_bytes):
@@ -94,7 +93,7 @@ class LargeFrames:
         self.bytes += connection.large_frame_bytes
 
     def tick(self) -> Iterator[ClientConnection]:
-        """A tick has passed: those that have had their time, while others wait."""
+        """Count a tick. Yields the connections that were slow for too long while others wait."""
         for connection, going in self.going.items():
             if connection.paused or connection.closing:
                 continue

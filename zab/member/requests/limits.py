@@ -1,26 +1,26 @@
-"""What a client may not exceed, and what happens then; decided at the end of each turn.
+"""The limits on clients, enforced at the end of each turn.
 
     load     more requests in process than this member's share of globalOutstandingLimit, or writes that the leader may
-             not propose: a connection that waits for an answer and sends more is not read from until that is over
-    output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice
-             that it is closed. Of all connections together above totalOutputLimitBytes: those with most are closed
-    input    unfinished frames and waiting requests of all connections together above totalInputLimitBytes: likewise;
-             large ones wait for each other before that (`large_frames`)
-    watches  those of all connections together above totalWatchLimitBytes: likewise
-    silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
+    not propose: a connection that waits for an answer and sends more is not read from meanwhile output   unsent output
+    above outputLimitBytes: the connection is not read from, and its reads wait; above twice that it is closed. All
+    output above totalOutputLimitBytes: the connections with most are closed input    unfinished frames and waiting
+    requests above totalInputLimitBytes in all: the connections with most are closed; large requests wait for each other
+    before that (`large_frames`) watches  watches above totalWatchLimitBytes in all: the connections with most are
+    closed silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: the
+    connection is closed
 
-Watch events that wait for their turn to be sent (`event_sending`) count as output from then on.
+Watch events that wait to be sent (`event_sending`) count as output.
 
-Those with most: connections of the address with most, so that one client with many connections closes its own, and of
-these the largest.
+The connections with most: those of the address with most, so that a client with many connections loses its own; of
+these, the largest.
 
-The share: learners divide the limit, as in ZooKeeper, so that the leader is not flooded by all of them together.
+The share: learners divide the limit, as in ZooKeeper, so that all of them together do not flood the leader.
 
-Silence is counted in ticks, so that a process that was paused does not find everybody late; nothing is expected from a
-connection that is not read from, and its session counts as alive, unless it is its own output that is too much. This is
-about sockets: sessions end elsewhere, and only by the leader (`sessions`).
+Silence is counted in ticks, so that a process that was paused does not find every client late. A connection that is not
+read from is not silent, and its session counts as alive, unless the reason is its own output. This is about sockets:
+only the leader ends sessions (`sessions`).
 
-Not here: the limits on connecting (`connection`), on requests of all together (`request_throttle`), on the watches of
+Not here: the limits on connecting (`connection`), on all requests together (`request_throttle`), on the watches of
 one connection (`reads`), on frames (`zab.jute.framing`).
 """
 
@@ -41,28 +41,27 @@ from zab.member.requests.request_throttle import RequestThrottle
 from zab.member.state.work import LARGE_BYTES
 
 _OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK | Hold.ROOM
-"""Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
+"""Holds that may be due to other clients: a held client may send pings that nobody reads."""
 
 NOTED_BYTES_MIN: Final = 4096
 NOTED_COUNT_MIN: Final = 16
-"""What a connection has below that, in bytes and in requests, is not counted with that of the others: so most turns
-count nothing."""
+"""Connections with fewer bytes and requests than this are not noted: so most turns count nothing."""
 
 SPARE: Final = 16
-"""Once there is too much, a sixteenth of the limit is made free, so that not every turn looks at everybody."""
+"""Above a limit, this fraction of it is freed, so that not every turn has to look at all connections."""
 
 REQUEST_BYTES: Final = 200
-"""A request that waits, besides its frame."""
+"""The memory of a waiting request, besides its frame."""
 
 _FRAME: Final = itemgetter(2)
-"""Of a request that waits."""
+"""The frame of a waiting request."""
 
 
 class Together:
-    """What all connections keep of something, in bytes, and which of them have most of it.
+    """A resource that all connections use, in bytes, and which connections use most.
 
-    A connection is noted when it may have more than before, and not when it has less: so the sum is at least what there
-    is, and once it is above the limit, `beyond` looks at everybody again.
+    A connection is noted when its use may have grown, but not when it has shrunk: so the sum is an upper bound, and
+    once it is above the limit, `beyond` counts all connections again.
     """
 
     def __init__(self, bytes_max: int, size_of: Callable[[ClientConnection], int]) -> None:
@@ -70,7 +69,7 @@ class Together:
         self._size_of = size_of
         self.noted: dict[ClientConnection, int] = {}
         self.bytes = 0
-        """The sum of these."""
+        """The sum of what was noted."""
 
     def note(self, connection: ClientConnection, size: int) -> None:
         self.bytes += size - self.noted.get(connection, 0)
@@ -80,7 +79,7 @@ class Together:
         self.bytes -= self.noted.pop(connection, 0)
 
     def beyond(self) -> Iterator[ClientConnection]:
-        """Those with most, as many as have to go so that the rest is well within the limit."""
+        """The connections with most that have to go for the rest to be well within the limit."""
         found = ((connection, self._size_of(connection)) for connection in self.noted)
         self.noted = {connection: size for connection, size in found if size and not connection.closing}
         self.bytes = total = sum(self.noted.values())
@@ -104,7 +103,7 @@ def _output_of(connection: ClientConnection) -> int:
 
 
 def _input_of(connection: ClientConnection) -> int:
-    """At least what there is: what has arrived since it was counted may be answered."""
+    """An upper bound: requests that arrived since the last count may have been answered."""
     pending = connection.pending
     return connection.frames.kept_bytes + (connection.asked_bytes + REQUEST_BYTES * len(pending) if pending else 0)
 
@@ -115,7 +114,7 @@ def _counted_input_of(connection: ClientConnection) -> int:
 
 
 class Limits:
-    """Which connections are held, and by which limit."""
+    """Enforces the limits on the clients of one member."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class Limits:
         voter_count: int,
         now: int,
     ) -> None:
-        """`touch` says of a connection that its session is alive."""
+        """`touch` marks the session of a connection as alive."""
         self._config = config = state.config
         self._clients = state.clients
         self._metrics = state.metrics
@@ -138,32 +137,33 @@ class Limits:
         self.share(voter_count)
         self.loaded: dict[ClientConnection, None] = {}
         self.full: dict[ClientConnection, None] = {}
-        """Whom load, and whom their output hold: each turn sees whether that is over."""
+        """Connections that load, or their output, holds: each turn checks whether this is over."""
         self._outputs = Together(config.limits.total_output_limit_bytes, _output_of)
         self.inputs = Together(config.limits.total_input_limit_bytes, _counted_input_of)
         self.large = LargeFrames(
             state.clients, intake, config.limits.total_input_limit_bytes // 2, config.timing.tick_time_ms
         )
         self._silence_at = self.next_deadline = now + config.timing.tick_time_ms
-        """When silence is looked for again; and when anything is."""
+        """When to look for silence next; and when to look at anything."""
         self._unseen: Iterator[ClientConnection] | None = None
-        """Whom the look for silence that is under way has not come to."""
+        """Connections that the current look for silence has not reached yet."""
 
     def share(self, voter_count: int) -> None:
-        """Every member may have its part of what the ensemble may have in process."""
+        """Set this member's share of the requests that the ensemble may have in process."""
         self._outstanding_count_max = max(1, self._outstanding_count_of_all // max(1, voter_count - 1))
 
     def is_loaded(self, outstanding_count: int, is_stalled: bool) -> bool:
-        """Whether so much is in process that a connection with unanswered requests may send no more."""
+        """Whether the load is so high that a connection with unanswered requests may send no more."""
         return outstanding_count > self._outstanding_count_max or is_stalled
 
     def hold_loaded(self, connection: ClientConnection) -> None:
-        """Read no more from a connection until the load is gone."""
+        """Stop reading from a connection until the load is gone."""
         self._clients.hold(connection, Hold.LOAD)
         self.loaded[connection] = None
 
     def hold_stalled(self, connection: ClientConnection, came_bytes: int, *, passes_small: bool) -> None:
-        """Likewise while writes are left, all of them large if small ones pass: then whoever sends little is read."""
+        """Stop reading from a connection while turns leave writes; if only large writes are left, clients that send
+        little are still read."""
         if not passes_small or max(came_bytes, connection.frames.kept_bytes) >= LARGE_BYTES:
             self.hold_loaded(connection)
 
@@ -172,7 +172,7 @@ class Limits:
         return _output_of(connection) <= self._config.limits.output_limit_bytes
 
     def keep_waiting(self, connection: ClientConnection, came_bytes: int) -> None:
-        """Some of what came waits for its turn."""
+        """Count frames that wait for their turn."""
         if connection.asked_bytes:
             connection.asked_bytes += came_bytes
         else:
@@ -180,7 +180,7 @@ class Limits:
         self.keep_unfinished(connection)
 
     def keep_unfinished(self, connection: ClientConnection) -> None:
-        """What came finished no frame."""
+        """Count bytes that completed no frame."""
         size = _input_of(connection)
         if size > NOTED_BYTES_MIN:
             self.inputs.note(connection, size)
@@ -191,13 +191,13 @@ class Limits:
 
     @property
     def is_any_with_room_again(self) -> bool:
-        """Whether somebody who was held for its output, or was throttled, could go on at once."""
+        """Whether a connection that was held for its output, or throttled, could go on at once."""
         if self._throttle is not None and self._throttle.is_due:
             return True
         return bool(self.full) and any(map(self.has_room, self.full))
 
     def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
-        """Hold, release and close whom this turn has brought to a limit, or back."""
+        """Hold, release and close connections, as the limits demand after this turn."""
         self.limit_output()
         if self._watches.total_bytes > self._config.requests.total_watch_limit_bytes:
             self._limit_watches()
@@ -217,7 +217,7 @@ class Limits:
             self.next_deadline = min(self._silence_at, self._throttle.next_deadline or self._silence_at)
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone; the processor does not know it yet."""
+        """Forget a connection that is gone, before the processor does."""
         if self._throttle is not None:
             self._throttle.forget(connection)
         self.loaded.pop(connection, None)
@@ -228,7 +228,7 @@ class Limits:
             self.large.forget(connection)
 
     def limit_output(self) -> None:
-        """At the end of a turn, or of a slice of a batch, which answers as it goes."""
+        """Enforce the limits on output, at the end of a turn, or of a slice of a batch, which already sends answers."""
         if self._event_sender.waiting:
             self._event_sender.send_some(self._clients.dirty)
         limit = self._config.limits.output_limit_bytes
@@ -277,7 +277,7 @@ class Limits:
         self._clients.close(connection)
 
     def _close_silent(self, now: int) -> bool:
-        """A slice of one look at everybody; whether there is more of it."""
+        """Look for silence in a slice of the connections. True: there are more."""
         unseen = self._unseen = iter(list(self._clients.all)) if self._unseen is None else self._unseen
         seen_count = ended_count = 0
         for connection in unseen:

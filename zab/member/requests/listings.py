@@ -1,13 +1,13 @@
-"""Lists of children as they go over the wire, kept while nothing changes.
+"""Caches encoded lists of children while nothing changes.
 
-Whoever waits for a change among many children asks for all of their names again when it comes, and so does everybody
-else who waits: a list is made for the first of them and sent to all.
+Clients that wait for a change among many children all ask for the names again when it comes: the list is made for the
+first of them and sent to all.
 
-It holds for one pzxid. Every create and delete below a znode gives it a new one, and a znode made anew at the same path
-has that of its own creation. A tree that takes the place of another may have the same pzxid and other children, so
-`Member.take_tree` clears them.
+A list is valid for one pzxid. Every create and delete below a znode changes its pzxid, and a znode that is created
+again at the same path has the pzxid of its creation. A tree that replaces another may have other children at the same
+pzxid, so `ReadState.take_tree` clears the cache.
 
-Limits: lists of `LISTING_COUNT_MIN` names and more are kept, `LISTINGS_BYTES` of them together; the oldest goes first.
+Limits: lists of `LISTING_COUNT_MIN` names and more are kept, up to `LISTINGS_BYTES` in all; the oldest goes first.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ __all__ = ["LISTINGS_BYTES", "LISTING_COUNT_MIN", "PAGE_BYTES", "Listings", "fir
 LISTING_COUNT_MIN: Final = 50
 LISTINGS_BYTES: Final = 16 << 20
 PAGE_BYTES: Final = 512 << 10
-"""Of the names of a page, each with the four bytes of its length. One name alone may have more."""
+"""The limit for the names of a page, each with the four bytes of its length. A single longer name still fits."""
 
 
 class Listings:
-    """By path."""
+    """The cached lists, by path."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, tuple[bytes, bytes]] = {}
         self._bytes = 0
 
     def get(self, path: bytes, pzxid: bytes) -> bytes | None:
-        """The list of the children of `path` as they are at this pzxid."""
+        """The list of the children of `path` at this pzxid, if it is cached."""
         kept = self._kept.get(path)
         return kept[1] if kept is not None and kept[0] == pzxid else None
 
     def keep(self, path: bytes, pzxid: bytes, names: bytes) -> None:
-        """`names` are the children of `path` at this pzxid."""
+        """Cache `names`, the list of the children of `path` at this pzxid."""
         self._forget(path)
         if len(names) > LISTINGS_BYTES:
             return
@@ -49,7 +49,7 @@ class Listings:
             self._forget(next(iter(self._kept)))
 
     def clear(self) -> None:
-        """There is another tree."""
+        """Drop all lists, since the tree was replaced."""
         self._kept.clear()
         self._bytes = 0
 
@@ -60,7 +60,7 @@ class Listings:
 
 
 def listing(paths: Sequence[bytes], start: int) -> Generator[None, None, bytes]:
-    """What comes after `start` in each of the paths, as a vector of strings; in slices, between which it yields."""
+    """Encode the names, which begin at `start` in each path, as a vector of strings. Yields between two slices."""
     pieces = [pack_int(len(paths))]
     for first in range(0, len(paths), NAMES):
         if first:
@@ -70,7 +70,7 @@ def listing(paths: Sequence[bytes], start: int) -> Generator[None, None, bytes]:
 
 
 def first_page(names: Sequence[bytes], count: int) -> tuple[Sequence[bytes], bool]:
-    """The first names, at most `count` of them and `PAGE_BYTES`, but one at least; and whether there are more."""
+    """The first names, at most `count` and `PAGE_BYTES`, but at least one; and whether there are more."""
     room = PAGE_BYTES
     for at, name in enumerate(names):
         room -= 4 + len(name)

@@ -1,15 +1,15 @@
-"""What a client may ask for whose session its server alone knows (`local_sessions`).
+"""The requests of clients with local sessions, which only their server knows (`local_sessions`).
 
-    closeSession          answered here, behind what the client asked for before; then the session is over
-    read-only mode        NOTREADONLY for all that is no read of this tree: writes, sync, getChanges
-    an ephemeral,         the session becomes one of the ensemble first, by a createSession with its id; what comes
-    also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; of a multi
-                          the leader says so, as of each of its parts
-    another write         goes the way of every write, with the word that its session is local (`forwarding`): the
-                          leader takes it from the server that gives out such ids, and from no other. Of a leader
-                          that knows no local sessions: as an ephemeral
+    closeSession          answered here, after the earlier requests of the client; then the session is over
+    read-only mode        NOTREADONLY for all but reads of this tree: writes, sync, getChanges
+    an ephemeral,         first the session becomes global, by a createSession with its id; later requests wait
+    also in a multi       meanwhile. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; in a multi
+                          the leader gives this error for its parts
+    another write         handled as every write, with a flag that its session is local (`forwarding`): the leader
+    accepts it only from the server that gives out such ids. If the leader does not support local sessions: as an
+    ephemeral
 
-All else is as for every client.
+All other requests are handled as for every client.
 
 Not here: the sessions themselves (`sessions`).
 """
@@ -32,16 +32,16 @@ from zab.member.requests.connection_requests import EPHEMERAL_REFUSED, LOCAL_CLO
 from zab.member.sessions.sessions import Sessions
 
 PARTS_MAX: Final = 250
-"""A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""
+"""A longer multi counts as one that makes ephemerals, without a look at its parts."""
 
 _HEADER: Final = Struct(">ii")
 _CREATES: Final = frozenset(map(int, (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_IF_NOT_EXISTS)))
 _CREATES_OF_PARTS: Final = _CREATES | {int(OpCode.CREATE_TTL)}
-"""In a multi, a createTTL with the flags of a create is one (`datatree.create_flags`)."""
+"""In a multi, a createTTL with the flags of a create counts as a create (`datatree.create_flags`)."""
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _MULTI: Final = int(OpCode.MULTI)
 _REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, OpCode.CHECK, OpCode.RECONFIG)))
-"""In read-only mode."""
+"""The requests that are refused in read-only mode."""
 
 
 def apart(
@@ -51,8 +51,8 @@ def apart(
     op_counts: MutableMapping[int, int],
     place: Callable[[ClientConnection, int, int, bytes], None],
 ) -> Iterator[bytes]:
-    """The frames that are done as any client's; the others have their place (`Processor.place`), or wait, when this
-    comes to the next."""
+    """Yield the frames that are handled as for every client. The others are placed (`Processor.place`), or wait, before
+    the next frame is yielded."""
     for frame in frames:
         if connection.closing:
             return
@@ -82,7 +82,7 @@ def apart(
 
 
 def makes_ephemerals(opcode: int, frame: bytes) -> bool:
-    """Whether it asks for an ephemeral. What cannot be read asks for nothing: it is refused for that."""
+    """Whether a request asks for an ephemeral. A malformed one does not: it is refused anyway."""
     try:
         if opcode in _CREATES:
             body = decode(opcode, frame, _HEADER.size)

@@ -1,9 +1,9 @@
-"""multiRead: many reads in one request. Each part succeeds or fails for itself, and all see the same state.
+"""multiRead: many reads in one request. Each part succeeds or fails by itself, and all see the same state.
 
-What the parts tell is found in one slice, and written down in as many as it takes (`_PartFound`). An answer larger than
-jute.maxbuffer is refused before any of it is made.
+The results are found in one slice, and encoded in several (`_PartFound`). An answer larger than jute.maxbuffer is
+refused before it is encoded.
 
-Not here: reads that come alone (`reads`, `child_lists`).
+Not here: single reads (`reads`, `child_lists`).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _GET_DATA = int(OpCode.GET_DATA)
 _OF_CHILDREN = (int(OpCode.GET_CHILDREN), int(OpCode.GET_CHILDREN2))
 
 _NAME_BYTES_MIN = 5
-"""Of a name in an answer: its length, and one character."""
+"""The least size of a name in an answer: its length, and one character."""
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Each part succeeds or fails for itself, and all see the same state, that of one slice. Asking for more parts than
-    a multi may have, or for more than any client takes (jute.maxbuffer), is refused."""
+    """Read all parts from the state of one slice. Refuses more parts than a multi may have, and answers above
+    jute.maxbuffer."""
     return begun(_read_parts(state, connection, xid, frame))
 
 
@@ -112,15 +112,15 @@ def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame:
 
 
 _PartFound: TypeAlias = bytes | tuple[int, Filtered] | tuple[int, bytes, Znode, Sequence[bytes], bytes | None]
-"""What a part of a multiRead tells: all of it; or the operation, and what a filteredList has found, or the path, the
-znode, its children, and its data, if that is kept apart. A znode never changes: another one takes its place."""
+"""The result of a part: encoded; or the operation and the result of a filteredList; or the operation, path, znode, its
+children, and its data if that is stored separately. A znode is immutable: a change replaces it."""
 
 
 def _parts_found(
     state: ReadState, connection: ClientConnection, asked: list[tuple[int, PathWatch | FilteredList]]
 ) -> list[_PartFound] | None:
-    """All parts as they are in one state, in one slice: none of it is written down yet. None: it is too much for one
-    answer, which is known before any of it is made."""
+    """The results of all parts in one state, found in one slice and not encoded yet. None: they are too large for one
+    answer."""
     tree, room, children_left = state.tree, state.config.requests.jute_max_buffer_bytes, FILTERED_COUNT_MAX
     found: list[_PartFound] = []
     for opcode, wanted in asked:
@@ -130,7 +130,7 @@ def _parts_found(
             listed = filtered_of(state, connection, wanted, room) if children_left >= 0 else ErrorCode.BADARGUMENTS
             if listed is ErrorCode.BADARGUMENTS:
                 return None
-            # In Keeper the type of a filteredList's answer is that of a getChildren2.
+            # In Keeper, the answer to a filteredList has the type of getChildren2.
             said_as = OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode
             if isinstance(listed, ErrorCode):
                 found.append(_refused(state, connection, said_as, listed))
@@ -172,7 +172,7 @@ def _part_told(opcode: int, path: bytes, znode: Znode, below: Sequence[bytes], d
 
 
 def _refused(state: ReadState, connection: ClientConnection, opcode: int, error: int) -> bytes:
-    """A part that was not done. ClickHouse takes Keeper's shape alone, clients of ZooKeeper its own alone."""
+    """A failed part. ClickHouse understands only Keeper's format, clients of ZooKeeper only ZooKeeper's."""
     if connection.is_of_keeper and state.config.tree.keeper_extensions_enabled:
         return keepers_refused_part(opcode, error)
     return refused_part(error)

@@ -1,4 +1,4 @@
-"""The way of a request through a member, from a client's frame to its answer; read top to bottom.
+"""Handles requests, from a client's frame to its answer; read top to bottom.
 
     a read    receive ───────────────────────────────────> answered in the same turn
                  └─ after a write of its session ──> waits ─────────────────────┐
@@ -7,22 +7,21 @@
                           └──> on a learner: forward (a turn is one message)    │
                                   ┌─────────────────────────────────────────────┘
               committed batch ─> deliver: for each transaction
-                                    apply ─> watch events ─> the reply ─> the reads that stood after it
+                                    apply ─> watch events ─> the reply ─> the reads that came after it
 
 Invariants:
-- A connection's output has, for transaction z: the watch events of z, the reply of z, the reads of that session that
-  stand before its next write; then what z + 1 causes (A1 output order). So no event precedes the reply that registered
+- A connection's output has, for transaction z: the watch events of z, the reply of z, the reads of that session before
+its next write; then the output of z + 1 (A1 output order). So no event precedes the reply that registered
   its watch, and a read sees every earlier write of its session and no later one.
-- `sync` keeps its place as a write does. It is done when this member has applied what was committed when a quorum
-  confirmed the leader; or when a later write of the same connection is committed, which no quorum grants to a leader
-  that was deposed before.
-- A refused write is a transaction, too (A2 ordered refusals): every write that is forwarded comes back exactly once, in
-  the order of its session.
-- A transaction answers a connection only if it was proposed after the session came there (`fence`), since some clients
-  begin with the same xid again on every connection.
+- `sync` keeps its place like a write. It is done when this member has applied what was committed when a quorum
+confirmed the leader; or when a later write of the same connection is committed, since no quorum commits a write of a
+deposed leader.
+- A refused write is also a transaction (A2 ordered refusals): every forwarded write comes back exactly once, in the
+order of its session.
+- A transaction answers a connection only if it was proposed after the session moved there (`fence`), since some clients
+start with the same xid on every connection.
 
-Whose turn it is says `intake`, how the leader makes batches of it `proposing`. Learners decode when they
-apply.
+`intake` decides which write is next, and `proposing` makes batches on the leader. Learners decode when they apply.
 
 Not here: how reads are answered (`reads`, `local`), who is told of watches (`watch_events`), the feed of changes, which
 keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions`), what a transaction says
@@ -72,7 +71,7 @@ from zab.protocol import member_message as mmsg
 from zab.quorum.ids import ServerId
 
 _HEADER = Struct(">ii")
-"""xid and opcode, in front of every request."""
+"""xid and opcode, at the start of every request."""
 _WRITES = frozenset(int(opcode) for opcode in WRITES)
 _SYNC = int(OpCode.SYNC)
 _GET_CHANGES = int(OpCode.GET_CHANGES)
@@ -87,7 +86,7 @@ _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
 
 class Processor:
-    """The requests of this member, from their frames to the transactions that answer them."""
+    """Handles the requests of this member, from their frames to the transactions that answer them."""
 
     def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, newest_time: int) -> None:
         self.state = state
@@ -101,26 +100,27 @@ class Processor:
         switched_off = switched_off_by(state.config)
         self._answers = {opcode: answer for opcode, answer in ANSWERS.items() if opcode not in switched_off}
         self._writes = self._own_writes = _WRITES - switched_off
-        """What is a write when a client of this member asks for it."""
+        """The opcodes that are writes for clients of this member."""
         self.intake = Intake()
         self.forwarded = Forwarded()
         self.proposing = Proposing(state, sessions, schedule, self.intake, newest_time)
-        self.delivered = 0  # of the last batch, since its last slice: transactions, and what counts as one
+        self.delivered = 0  # transactions, or equivalent work, of the last batch since its last slice
         self.waiting = WaitingRequests(state, sessions)
         self.overdue: dict[ClientConnection, None] = {}
-        """Connections with frames of what is answered at once, or after it, for which their turn had no room."""
+        """Connections with held frames that are answered at once, or come after such a frame, for which the turn had no
+        room."""
         self.leaving: dict[ClientConnection, None] = {}
-        """Connections that are gone and have watches still."""
+        """Connections that are gone and still have watches."""
 
     def forwards_to(self, features: int) -> None:
-        """The leader of this learner has these of `zab.protocol.features`."""
+        """Take the features of this learner's leader (`zab.protocol.features`)."""
         self._writes = self._own_writes - unknown_to(features)
         self.sessions.follow(features)
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
     def receive(self, connection: ClientConnection, frames: Iterable[bytes], share: int | None = None) -> None:
-        """Answer each request if nothing stands before it, else give it its place. `share` is that of a turn."""
+        """Answer each request if nothing waits before it, else queue it. `share` is the share of a turn."""
         if connection.held:
             connection.held += frames
             return
@@ -129,7 +129,7 @@ class Processor:
         session, owner, before = connection.session, self.server_id, len(out)
         refused: int | None = None
         now, writes_count = state.clock.now, 0
-        # As `WaitingRequests.own_room`, without a call for each connection.
+        # Like `WaitingRequests.own_room`, without a call for each connection.
         room = full = state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         rest = frames = iter(frames)
@@ -147,7 +147,7 @@ class Processor:
                 answer = answers.get(opcode)
                 if answer is None or pending or room < 0 or state.spent > ANSWERED_BYTES:
                     if opcode in self._writes and not (is_short and needs_room(opcode, frame, _HEADER.size)):
-                        if refused is None:  # it is the same for all that come at once
+                        if refused is None:  # the same for all frames that come together
                             refused = leads and self.sessions.refusal(session, owner, is_local=connection.is_local)
                         asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
                         arrived.append((asked, connection, owner, refused))
@@ -190,7 +190,7 @@ class Processor:
             waiting.answered_at_once(connection, len(out) - before, answered_opcode, answered_xid)
 
     def _put_off(self, connection: ClientConnection, opcode: int, frames: list[bytes]) -> None:
-        """The turn has no room for the first of these, which is of this operation: all of them wait for a next one."""
+        """Hold these frames for a later turn, since this one has no room for the first, which has this opcode."""
         if opcode in self.metrics.op_counts:
             self.metrics.op_counts[opcode] -= 1
         connection.held = frames
@@ -198,7 +198,7 @@ class Processor:
         self.overdue[connection] = None
 
     def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
-        """A request that is no write, or for which there is no room, and that may not overtake what waits."""
+        """Queue a request that is no write, or a write without room, and that may not overtake others."""
         now = self.state.clock.now
         prompt = PROMPT.get(opcode)
         if prompt is not None:
@@ -217,17 +217,17 @@ class Processor:
     # ----------------------------------------------------------------------------------- writes, on their way to quorum
 
     def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
-        """A write that no connection here waits for: a learner's, or the ensemble's own."""
+        """Submit a write that no connection here waits for: of a learner, or of the ensemble itself."""
         self.intake.arrived.append(((session, cxid, opcode, body, ()), None, owner, 0))
 
     def submit_forwarded(self, request: mmsg.Request, owner: ServerId) -> bool:
-        """The writes that a learner forwarded. False, and none of them is in: it may not send one of them."""
+        """Submit the writes that a learner forwarded. False, and none is submitted: it may not send one of them."""
         writes = writes_of(request, owner, self.sessions.refusal)
         self.intake.arrived.extend(writes or ())
         return writes is not None
 
     def submit_new_sessions(self) -> None:
-        """The createSessions that the handshakes of the turn ask for."""
+        """Submit the createSessions that the handshakes of the turn ask for."""
         for session, timeout_ms in self.sessions.wanted:
             body = CreateSession(timeout_ms).encode()
             self.submit(session, self.sessions.creation_cxid, _CREATE_SESSION, body, self.server_id)
@@ -236,7 +236,7 @@ class Processor:
     # ------------------------------------------------------------------------------------------- committed batches
 
     def deliver(self, batch: Batch) -> Iterator[None]:
-        """Apply and answer a committed batch. Until all slices are done nobody else may look at the tree."""
+        """Apply and answer a committed batch, in slices. Nobody else may look at the tree between them."""
         self.delivered = 0
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
@@ -258,7 +258,7 @@ class Processor:
             if connections is not None:
                 connection = connections[index]
             elif (connection := by_session.get(session)) is not None:  # type: ignore[call-overload]
-                # One by one, since what is answered first changes who waits for what.
+                # One by one, since each answer changes what waits for what.
                 connection = self._waiting(connection, txn)
             if forwarded and session in forwarded and forwarded[session][0][0] == cxid:
                 came_back_bytes += forwarded[session].popleft()[1]
@@ -302,7 +302,7 @@ class Processor:
             self.proposing.delivered(batch.time)
 
     def _waiting(self, connection: ClientConnection, txn: Fields) -> ClientConnection | None:
-        """The connection of the session, if its oldest write under way is this transaction."""
+        """The connection of the session, if this transaction is its oldest write under way."""
         zxid, _, _, cxid, kind, _, _, _, rest = txn
         if zxid <= connection.fence or connection.closing:
             return None
@@ -315,7 +315,7 @@ class Processor:
         return None
 
     def _session_changed(self, txn: Txn) -> None:
-        """A session was created, or could not be, or was closed; or another write was refused."""
+        """Handle a session that was created, refused or closed, or another refused write."""
         if txn.type == _CLOSE_SESSION:
             self.sessions.closed(SessionId(txn.session))
         elif txn.type == _CREATE_SESSION or txn.rest == (_CREATE_SESSION,):
@@ -324,7 +324,7 @@ class Processor:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def resume(self) -> None:
-        """At the end of a turn: go on with the frames for which their turn had no room, and with what waits."""
+        """At the end of a turn: go on with held frames, and with waiting requests."""
         for connection in list(islice(self.overdue, SHARES)):
             del self.overdue[connection]
             self.clients.release(connection, Hold.WORK)
@@ -335,7 +335,7 @@ class Processor:
         self.state.spent = 0
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone: nothing waits on it any more, and nobody is told of its watches."""
+        """Forget a connection that is gone, with its waiting requests and its watches."""
         self.waiting.forget(connection)
         connection.held.clear()
         self.overdue.pop(connection, None)
@@ -344,7 +344,7 @@ class Processor:
         self.change_feed.forget(connection)
 
     def drop_role(self) -> None:
-        """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""
+        """Drop what is under way: none of it goes to the next leader (G2 former roles)."""
         if self.auditor is not None:
             self.auditor.drop_role()
         self.proposing.drop_role()

@@ -1,13 +1,13 @@
-"""Proposing: on the leader, the writes of a turn become transactions, and these become batches.
+"""Proposing: the leader turns the writes of a turn into transactions, and these into batches.
 
     intake ──> prepare ──> transactions, a batch at a time ──> the peer ──> committed: `Processor.deliver`
 
-A turn takes writes until their work is that of a turn (`work`); the rest waits for the next one, and whoever is in it
-has turns (`intake`). A multi of many parts, or the end of a session with many ephemerals, is prepared over several
-turns and is a batch of its own; nothing else is prepared meanwhile.
+A turn takes writes up to the work of a turn (`work`); the rest waits for the next turn, in fair order (`intake`). A
+multi of many parts, or the end of a session with many ephemerals, is prepared over several turns and is a batch of its
+own; nothing else is prepared meanwhile.
 
-The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
-neither decodes them again nor looks for whom to answer.
+The leader keeps the transactions that it proposed, with their connections, until they are committed: so it need not
+decode them again, nor look up whom to answer.
 
 Not here: what a transaction says (`datatree.prepare`), and who commits it (`zab.protocol.peer`).
 """
@@ -42,8 +42,8 @@ from zab.protocol.events import Propose
 from zab.quorum.ids import ServerId
 
 TIME_AHEAD_MS_MAX = 600_000
-"""How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
-this they go back to it."""
+"""How far the times of batches may be ahead of the leader's wall clock: they stay the same until the clock has caught
+up; if it is further back, they follow the clock."""
 
 _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
@@ -59,14 +59,14 @@ _SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
 
 
 class UnderWay(Protocol):
-    """See `zab.protocol.roles.Leading`."""
+    """The part of `zab.protocol.roles.Leading` that proposing needs."""
 
     outstanding_bytes: int
-    """What was proposed and is not committed."""
+    """Bytes that were proposed and are not committed."""
 
 
 class Proposing:
-    """The leader's way of the writes in `intake`."""
+    """Turns the writes in `intake` into batches, on the leader."""
 
     def __init__(
         self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, intake: Intake, newest_time: int
@@ -76,45 +76,45 @@ class Proposing:
         self._schedule = schedule
         self._intake = intake
         self.prepare: Prepare | None = None
-        """The leader's view of the state with everything in flight; None on learners."""
+        """The leader's view of the state, including everything in flight; None on learners."""
         self.proposed: deque[Proposed] = deque()
         self._long: Long | None = None
         self._takes_large = True
-        """The batch may have large writes."""
+        """Whether the batch may have large writes."""
         self._work = self._refused_bytes = 0
-        """Of this turn: what was prepared; bytes of the writes that were refused, and had to be read all the same."""
+        """In this turn: the work prepared, and the bytes of refused writes, which had to be read all the same."""
         self.is_due = False
-        """Writes are left that can be proposed: the turn was long enough."""
+        """Whether the turn left writes only because it was long enough."""
         self.passes_small = False
-        """Those that are left wait because they are large; small ones would not."""
+        """Whether the writes that are left wait only because they are large."""
         self.refuses_writes = False
-        """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
+        """Whether no quorum agrees on the tree, so that no write can be decided (E6 wrong trees)."""
         self.is_short = False
-        """No quorum has room on its disks (`zab.protocol.disk_space`)."""
+        """Whether no quorum has disk space (`zab.protocol.disk_space`)."""
         self.newest_time = newest_time
-        """The time of the newest batch known here."""
+        """The time of the newest known batch."""
 
     def lead(self, prepare: Prepare) -> None:
-        """Writes become transactions from now on."""
+        """Turn writes into transactions from now on."""
         self.prepare = prepare
 
     def room_changed(self, *, is_short: bool) -> None:
-        """Whether a quorum has room on its disks."""
+        """Note whether a quorum has disk space."""
         self.is_short = is_short
 
     def delivered(self, time: int) -> None:
-        """A batch of another leader was committed."""
+        """Note the time of a committed batch of another leader."""
         self.newest_time = time
 
     def take_proposed(self, batch: Batch) -> Proposed:
-        """What this leader keeps of a batch that it proposed, and that is committed."""
+        """Take what this leader kept of a batch, which is now committed."""
         own = self.proposed.popleft()
         assert own.first == batch.first, (own.first, batch.first)
         assert len(own.txns) == batch.count
         return own
 
     def drop_role(self) -> None:
-        """Nothing of it goes to the next leader (G2 former roles)."""
+        """Drop what is under way: none of it goes to the next leader (G2 former roles)."""
         self.prepare = self._long = None
         self.is_due = self.passes_small = False
         self.proposed.clear()
@@ -128,9 +128,9 @@ class Proposing:
         *,
         refuses_writes: bool = False,
     ) -> Iterator[Propose]:
-        """The writes of the turn as transactions, in batches.
+        """Propose the writes of the turn as transactions, in batches.
 
-        `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
+        `next_zxid` is called before each batch, after the one before was taken; None ends the turn, and the rest stays.
         `in_order`: see `Intake.stay`.
         """
         self.is_due = self.passes_small = False
@@ -162,13 +162,13 @@ class Proposing:
             intake.stay(in_order)
 
     def is_ahead_of(self, wall: int) -> bool:
-        """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
-        clock of some leader was wrong (A11 batch time)."""
+        """Whether the time of the newest batch is too far ahead of this wall clock to wait for it: the clock of some
+        leader was wrong (A11 batch time)."""
         return self.newest_time > wall + TIME_AHEAD_MS_MAX
 
     def _batch(self, first: int, time: int) -> Propose | None:
-        """As many writes as fit into one batch, and into the turn. One larger than a batch goes alone, and a
-        reconfiguration, and a long one, of which None comes until all of it is prepared."""
+        """A batch of as many writes as fit into it, and into the turn. A reconfiguration, a long write, and one larger
+        than a batch are batches of their own. None: a long write is not prepared yet."""
         intake, config, tree, prepare = self._intake, self._state.config, self._state.tree, self.prepare
         assert prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
@@ -228,17 +228,17 @@ class Proposing:
         return self._propose(first, time, txns, connections, b"".join(records), flags)
 
     def _refused_now(self, opcode: int, body: bytes) -> int:
-        """The error with which the leader refuses a write now, whoever asks; 0 for none."""
+        """The error with which the leader now refuses a write of any client; 0 for none."""
         if self.refuses_writes and opcode not in _OF_SESSIONS:
             return _DATA_INCONSISTENCY
         return _QUOTA_EXCEEDED if self.is_short and needs_room(opcode, body) else 0
 
     def _long_batch(self, first: int) -> Propose | None:
-        """One more slice of the write that takes several; None until it was the last one."""
+        """Prepare a slice of a long write; None until it was the last one."""
         long = self._long
         assert long is not None
         if first != long.first:
-            # Another epoch has begun meanwhile.
+            # A new epoch has begun meanwhile.
             self._abandon_long()
             return self._batch(first, self.newest_time)
         try:
@@ -253,13 +253,13 @@ class Proposing:
         return None
 
     def _prepared(self, txn: Fields, owner: ServerId | None) -> int:
-        """What the parts of a transaction count as; if a session begins or ends with it, that is known now."""
+        """The work of a transaction with its parts. Notes a session that begins or ends with it."""
         if txn[4] < _ERROR:
             self._sessions.proposed(Txn(*txn), owner, self._state.clock.now)
         return len(txn[8] or ()) if txn[4] in _OF_PARTS else 0
 
     def _abandon_long(self) -> None:
-        """It is as if its preparation had not begun."""
+        """Abandon the preparation of a long write, as if it had not begun."""
         if self._long is not None:
             self._long.steps.close()
             self._long = None
@@ -282,6 +282,6 @@ class Proposing:
 
 
 def _is_refused(txn: Fields) -> bool:
-    """Whether nothing of it is done."""
+    """Whether a transaction changes nothing."""
     kind, parts = txn[4], txn[8]
     return kind == _ERROR or (kind == _MULTI and bool(parts) and parts[0][0] == _ERROR)

@@ -1,17 +1,17 @@
-"""Read-only mode: a member that has looked for a quorum in vain serves clients that ask for no more than reads.
+"""Read-only mode: a member that finds no quorum serves clients that only read.
 
-    looking for max(2000, tickTime) ms     it begins, where `readonlymode.enabled` is set
+    looking for max(2000, tickTime) ms     it begins, if `readonlymode.enabled` is set
     the election has ended                 it is over: all connections end, and so do the sessions that it gave out,
-                                           unless there are local ones at all times
+    unless local sessions are enabled
 
-What clients read is what this member had applied when it lost the others: committed, and old. A client that has seen
-more is sent away, as everywhere. A tree that may be wrong, or that was lost, is shown to nobody.
+Clients read what this member had applied when it lost the quorum: committed, and old. A client that has seen more is
+refused, as always. A tree that may be wrong, or that was lost, is shown to nobody.
 
-Sessions are of this member alone (`local_sessions`). One that the ensemble began stays with the ensemble: its client is
-sent away, and has it again from a quorum, if it lives. Otherwise whoever holds something by such a session would be
-connected and believe that it does, while a quorum elsewhere has ended it.
+Its sessions are local (`local_sessions`). A global session stays with the ensemble: its client is refused, and gets the
+session back from a quorum if it is still alive. Otherwise a client could believe that it still holds a lock by its
+session, although a quorum elsewhere has ended the session.
 
-Not here: what is refused (`apart`), and the handshake (`sessions`).
+Not here: refused requests (`apart`), and the handshake (`sessions`).
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ LOOKING_MS_MIN: Final = 2000
 
 
 class ReadOnlyMode:
-    """Of one member. `is_on`: clients that ask for it are served."""
+    """The read-only mode of one member. `is_on`: clients that ask for it are served."""
 
     def __init__(self, config: Config, now: int) -> None:
         self._is_enabled = config.sessions.read_only_mode_enabled and not config.is_standalone
         self._looking_ms = max(LOOKING_MS_MIN, config.timing.tick_time_ms)
         self.due: int | None = None
-        """When it may begin (monotonic ms); None: not now."""
+        """When the mode may begin (monotonic ms); None: not now."""
         self.is_on = False
         self.looks(now)
 
     def looks(self, now: int) -> None:
-        """The member looks for a leader."""
+        """Note that the member looks for a leader."""
         if self._is_enabled and self.due is None and not self.is_on:
             self.due = now + self._looking_ms
 
     def found(self) -> None:
-        """It has one, or is it."""
+        """Note that the member has a leader, or is the leader."""
         self.due = None
 
     def begin(self) -> None:
-        """Clients that ask for it are served from now on."""
+        """Begin to serve clients that ask for read-only mode."""
         self.due = None
         self.is_on = True
 
     def end(self) -> None:
-        """They are served no longer."""
+        """Stop serving them."""
         self.is_on = False
 
     def begins(self, now: int) -> bool:
-        """Whether it has looked for long enough."""
+        """Whether the member has looked for long enough."""
         return self.due is not None and now >= self.due

@@ -1,5 +1,5 @@
-"""What an answer may look at (`ReadState`), and how it ends: at once, in slices (`TakesLonger`), or as the last one of
-its connection (`ConnectionEnds`).
+"""The state that answers use (`ReadState`), and how answers end: at once, in slices (`TakesLonger`), or as the last one
+of their connection (`ConnectionEnds`).
 
 Not here: the answers (`reads`, `child_lists`, `multi_reads`, `connection_requests`).
 """
@@ -38,7 +38,7 @@ BODY_AT = 8
 INT = Struct(">i")
 
 UNDECODABLE = (JuteError, StructError, IndexError)
-"""What a function of this module, or of `local`, may raise because of the bytes of the request."""
+"""Exceptions that answers raise for malformed requests."""
 
 
 class ConnectionEnds(Exception):  # noqa: N818  (it is an answer, not a failure)
@@ -50,12 +50,11 @@ class ConnectionEnds(Exception):  # noqa: N818  (it is an answer, not a failure)
 
 
 Steps: TypeAlias = Generator[None, None, bytes]
-"""An answer in slices: it yields after each of them, and returns the frame of the reply."""
+"""An answer in slices: yields after each slice, and returns the frame of the reply."""
 
 
 class TakesLonger(Exception):  # noqa: N818  (it is an answer, not a failure)
-    """The answer takes more than one slice: these are the rest of them. It tells the state at `zxid`; 0: the one at its
-    end."""
+    """The answer takes more than one slice; `steps` are the rest. It tells the state at `zxid`; 0: at its end."""
 
     def __init__(self, steps: Steps, zxid: int) -> None:
         super().__init__(steps, zxid)
@@ -75,7 +74,7 @@ def begun(steps: Steps, zxid: int = 0) -> bytes:
 
 @attrs.define(eq=False)
 class ReadState:
-    """What an answer may look at."""
+    """The state that answers use."""
 
     config: Config
     tree: DataTree
@@ -86,11 +85,11 @@ class ReadState:
     clock: TurnClock
     local_sessions: LocalSessions
     auditor: Auditor | None = None
-    """None: nothing is audited."""
+    """None if the audit log is off."""
     spans: Spans | None = attrs.field(init=False)
-    """None: nothing is traced."""
+    """None if tracing is off."""
     spent: int = 0
-    """Of this turn: bytes of answers, and the work that counts as such (`work`)."""
+    """Bytes of answers in this turn, including the work that counts as bytes (`work`)."""
     listings: Listings = attrs.field(factory=Listings)
     event_sender: EventSender = attrs.field(init=False)
 
@@ -103,14 +102,14 @@ class ReadState:
         return Spans.of(self.config.tracing.sample_ratio)
 
     def take_tree(self, tree: DataTree) -> None:
-        """Another state takes the place of this one."""
+        """Replace the tree."""
         self.tree = tree
         self.listings.clear()
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""
     ) -> None:
-        """Somebody could not prove who he is; `user` is whom he named, never with what he tried to prove it."""
+        """Count and record a refused login. `user` is the name that the client sent, never its password."""
         self.metrics.auth_failed_count += 1
         if self.auditor is not None:
             self.auditor.login_refused(connection, operation, scheme, user)
@@ -128,8 +127,7 @@ def may(state: ReadState, connection: ClientConnection, znode: Znode, mask: int)
 
 
 def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
-    """Beyond maxWatchesPerConnection or watchLimitBytes the connection is closed: its client cannot be told
-    otherwise."""
+    """Close the connection above maxWatchesPerConnection or watchLimitBytes: the protocol has no error for this."""
     limits, metrics, count = state.config.requests, state.metrics, state.watches.count(connection)
     metrics.most_watches = max(metrics.most_watches, count)
     if count > limits.max_watches_per_connection or state.watches.bytes_of(connection) > limits.watch_limit_bytes:
@@ -141,7 +139,7 @@ def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
 def permitted_znode(
     state: ReadState, connection: ClientConnection, path: bytes, mask: int
 ) -> tuple[Znode | None, ErrorCode]:
-    """The znode, or why it is not to be had."""
+    """The znode, or the error why it is not available."""
     znode = state.tree.get(path)
     if znode is None:
         return None, ErrorCode.NONODE

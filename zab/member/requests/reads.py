@@ -1,13 +1,13 @@
-"""Reads, answered by the serving member from its tree: one function for each operation, found through `READS`.
+"""Reads, answered by a member from its tree: one function for each operation, in the table `READS`.
 
     function(state, connection, xid, frame) -> the frame of the reply, ready to be sent
 
 `frame` is the payload that arrived: xid and opcode in its first 8 bytes, then the body (`datatree.requests`). A
-function may raise what decoding raises; whoever calls it answers MARSHALLINGERROR then. None of them validates a path:
+function may raise what decoding raises; its caller then answers MARSHALLINGERROR. None of them validates a path:
 an invalid one is answered as a znode that does not exist, and an empty one is an alias of the root, as in ZooKeeper.
 
     operation                     refused with                          watch, when asked for
-    exists                        NONODE; NOAUTH without READ           set unless NOAUTH: on what is not there, too
+    exists                        NONODE; NOAUTH without READ           set unless NOAUTH, even if the znode is missing
     getData, getChildren(2)       NONODE; NOAUTH without READ           set if the read succeeds
     getACL                        NONODE; NOAUTH without READ or ADMIN  -
     getChildrenPage               BADARGUMENTS for a count below 1; NONODE; NOAUTH without READ
@@ -15,16 +15,16 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     listRecursive                 NONODE, NOAUTH without READ                      -
     getAllChildrenNumber          NONODE; NOAUTH without READ           -
     getEphemerals                 -                                     -
-    multiRead                     each part for itself, in the shape of    never
+    multiRead                     each part by itself, in the format of    never
                                   ClickHouse Keeper for its clients
 
 Invariants: a read and the watch that it sets see the same state; nothing is applied in between. An answer that takes
 longer than a slice comes in slices (`TakesLonger`).
 
-The zxid of a reply is that of the last transaction applied here. The two functions that a busy client calls, getData
+The zxid of a reply is that of the last transaction applied here. The two most frequent functions, getData
 and exists, work on offsets; the others read their body through `datatree.requests`.
 
-Not here: when a read may be answered (`processor`), what only concerns the connection (`local`).
+Not here: when a read may be answered (`processor`), requests about the connection itself (`connection_requests`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def exists(state: ReadState, connection: ClientConnection, xid: int, frame: byte
 
 
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Hashes are masked for clients without the permission ADMIN."""
+    """The ACL of a znode; hashes are masked for clients without the permission ADMIN."""
     tree = state.tree
     znode, error = permitted_znode(state, connection, _path_only(frame, OpCode.GET_ACL), READ | ADMIN)
     if znode is None:
@@ -133,8 +133,8 @@ def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: byt
 
 
 def get_all_children_number(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """How many znodes are below a path, at any depth. What changes while that is counted, slice by slice, may be
-    counted or not, as in ZooKeeper."""
+    """How many znodes are below a path, at any depth. Changes during the count, which takes slices, may be counted or
+    not, as in ZooKeeper."""
     tree = state.tree
     path = _path_only(frame, OpCode.GET_ALL_CHILDREN_NUMBER)
     znode, error = permitted_znode(state, connection, path, READ)
@@ -161,7 +161,7 @@ def _counted(state: ReadState, xid: int, path: bytes) -> Steps:
 
 
 def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Those of the calling session whose path begins with the prefix, a plain string; in no order."""
+    """The ephemerals of the calling session whose path begins with the prefix, a plain string; in no order."""
     body = decode(OpCode.GET_EPHEMERALS, frame, BODY_AT)
     assert isinstance(body, PathOnly)
     owned = list(state.tree.ephemerals.get(connection.session, ()))
@@ -184,7 +184,7 @@ def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> N
 
 
 def _alias(length: int) -> bytes:
-    """What a path of no length stands for; a negative length is no path."""
+    """The path for an empty path; a negative length is an error."""
     if length < 0:
         raise JuteError(f"null or negative length {length} of the path")
     return ROOT

@@ -1,10 +1,10 @@
-"""What observers say through a master (`zab.protocol.observer_master`), as far as members have to do with it.
+"""Messages of observers that follow a master (`zab.protocol.observer_master`), at the master and at the leader.
 
-    the master    touches the sessions of its observers together with its own, and holds their trees against its own: of
-                  one that differs it tells the leader, which has a quorum say who is right (E6 wrong trees)
-    the leader    answers by the route on which it was asked
+    the master    touches the sessions of its observers together with its own, and compares their trees with its own: it
+    reports a difference to the leader, which asks a quorum which tree is right (E6 wrong trees) the leader    answers
+    on the route of the question
 
-Not here: what is relayed (`zab.protocol.observer_master`), and what is asked (`between_members`).
+Not here: relaying itself (`zab.protocol.observer_master`), and the questions (`between_members`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zab.quorum.ids import Link, Route
 
 
 class Relay:
-    """This side of one member, which may be a master of observers, or the leader of one."""
+    """Relaying at one member, which may be a master of observers, or the leader."""
 
     def __init__(self, peer: Peer, outbox: Outbox[fx.Send], digests: Digests, sessions: Sessions) -> None:
         self._peer = peer
@@ -30,7 +30,7 @@ class Relay:
         self._sessions = sessions
 
     def on_ping(self, link: Link, message: msg.Ping) -> None:
-        """An observer has answered its master's ping."""
+        """Handle an observer's answer to its master's ping."""
         self._sessions.touched_elsewhere(message.touched)
         own = self._digests.find(message.applied)
         if own not in (None, message.digest) and self._peer.link_to_leader is not None:
@@ -38,7 +38,7 @@ class Relay:
             self._outbox.send(self._peer.link_to_leader, msg.Relayed(link, msg.encode(suspicion)))
 
     def answer(self, route: Route, message: msg.Message) -> None:
-        """To an observer, unless it follows in another way meanwhile."""
+        """Send an answer to an observer, unless its route has changed meanwhile."""
         leading = self._peer.leading
         if leading is not None and route in leading.attached:
             self._outbox.send(route[0], msg.Relayed(route[1], msg.encode(message)))

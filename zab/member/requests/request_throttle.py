@@ -1,20 +1,20 @@
-"""How many requests of clients may be in process, and how many bytes of large ones: ZooKeeper's RequestThrottler.
+"""Limits the requests of clients in process, and the bytes of large ones: ZooKeeper's RequestThrottler.
 
-`globalOutstandingLimit` holds the connections that have requests under way; each may still send the first one. Here all
-are counted together: above `request_throttle_max_requests` a request waits in front of the processor, its connection is
-not read from, and when one is done, the connections with one that waits come in turn, one request each.
+`globalOutstandingLimit` only holds connections that have requests under way: each may still send its first one. This
+throttle counts all together: above `request_throttle_max_requests` a request waits for the processor, and its
+connection is not read from. When a request is done, the waiting connections take turns, one request each.
 
-    what waits                                                                  what becomes of it
+    a request that waits                                                        what happens with it
     its connection is gone (request_stale_connection_check)                     it is dropped
     it waits for longer than its session's timeout (request_stale_latency_check)  its connection is closed
-    with request_throttle_drop_stale off                                        both are done all the same, and counted
-    it has waited for longer than throttled_op_wait_time, when its turn comes   THROTTLEDOP; not the close of a session
+    with request_throttle_drop_stale off                                        both are executed all the same, and
+    counted it has waited for longer than throttled_op_wait_time, when its turn comes   THROTTLEDOP; not a closeSession
     this member stops serving                                                   it is dropped, with all connections
 
-In process is what `processor` counts as outstanding. A request of more than `largeRequestThreshold` bytes that would
-bring those in process and those that wait above `largeRequestMaxBytes` ends its connection.
+`processor` counts the requests in process as outstanding. A request of more than `largeRequestThreshold` bytes ends its
+connection if it would bring the bytes in process and waiting above `largeRequestMaxBytes`.
 
-Links are no connections of clients: what members forward is never throttled (H1 links always read).
+Requests that members forward are never throttled (H1 links always read).
 
 Not here: limits on output and silence (`limits`).
 """
@@ -34,14 +34,14 @@ from zab.member.settings.throttles import RequestThrottleSettings
 from zab.member.state.metrics import Metrics
 
 TAKEN_COUNT_MAX: Final = 1_000
-"""After so many in a turn the others wait for the next one."""
+"""How many requests a turn takes; the others wait for the next turn."""
 
 _HEADER: Final = Struct(">ii")
 _NEVER_THROTTLED: Final = (int(OpCode.PING), int(OpCode.CLOSE_SESSION))
 
 
 class RequestThrottle:
-    """Of one member; it stands in front of its processor."""
+    """The throttle in front of one member's processor."""
 
     def __init__(
         self, settings: RequestThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor
@@ -51,27 +51,27 @@ class RequestThrottle:
         self._metrics = metrics
         self._processor = processor
         self._waiting: dict[ClientConnection, deque[tuple[bytes, int]]] = {}
-        """Their requests, and when each came; whose turn is next first."""
+        """Waiting requests, and when each came; the connection whose turn is next comes first."""
         self._large: list[tuple[ClientConnection, Waiting, int]] = []
-        """Large requests in process, as far as was known when last looked: with their bytes."""
+        """Large requests in process, with their bytes, as of the last look."""
         self._large_bytes = 0
-        """Of these, and of those that wait."""
+        """The bytes of these, and of large requests that wait."""
         self.is_due = False
-        """Some wait that could go on: the turn was long enough."""
+        """Whether requests wait only because the turn was long enough."""
         self.next_deadline: int | None = None
-        """When those that wait are to be looked at again."""
+        """When to look at waiting requests again."""
 
     @staticmethod
     def of(
         settings: RequestThrottleSettings, clients: Clients, metrics: Metrics, processor: Processor
     ) -> RequestThrottle | None:
-        """None where all of it is off."""
+        """The throttle; None if it is off."""
         if settings.max_requests or settings.large_request_threshold_bytes > 0:
             return RequestThrottle(settings, clients, metrics, processor)
         return None
 
     def receive(self, connection: ClientConnection, frames: Sequence[bytes]) -> None:
-        """Pass requests on, as far as there is room; the others wait."""
+        """Pass on requests while there is room; the others wait."""
         now, waiting = self._processor.state.clock.now, self._waiting
         for frame in frames:
             if connection.closing:
@@ -95,7 +95,7 @@ class RequestThrottle:
         return 0 < self._settings.max_requests <= self._processor.waiting.outstanding_count
 
     def turn(self, now: int) -> None:
-        """Let those go on for which there is room."""
+        """Pass on waiting requests while there is room."""
         self.is_due = False
         self.next_deadline = None
         going = deque(connection for connection in self._waiting if not connection.closing)
@@ -122,7 +122,7 @@ class RequestThrottle:
         return self._settings.stale_latency_check and now - since > connection.timeout_ms
 
     def _take(self, connection: ClientConnection, now: int) -> bool:
-        """The turn of its first request; whether another one waits behind it."""
+        """Take the first request of a connection. True: another one waits after it."""
         frames = self._waiting.pop(connection)
         frame, since = frames.popleft()
         if frames:
@@ -142,7 +142,7 @@ class RequestThrottle:
         return bool(frames) and not connection.closing
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone; before the processor forgets it."""
+        """Forget a connection that is gone, before the processor does."""
         frames = self._waiting.pop(connection, None)
         if frames is None:
             return
@@ -161,7 +161,7 @@ class RequestThrottle:
             self._let_go(frame)
 
     def drop_role(self) -> None:
-        """No client is served any more, and nothing goes to the next leader (G2 former roles)."""
+        """Drop all requests: no client is served, and nothing goes to the next leader (G2 former roles)."""
         self._waiting.clear()
         self._large.clear()
         self._large_bytes = 0

@@ -1,7 +1,7 @@
-"""Whether a member serves clients, and since when; the end of service is the same for all reasons.
+"""Whether a member serves clients, and since when. Service always ends in the same way.
 
-    serving     the peer serves, and everything committed before is applied: clients write and read
-    read-only   there is no quorum, and clients that ask for no more are served from the tree as it is (`read_only`)
+    serving     the peer serves, and everything committed before that is applied: clients write and read
+    read-only   there is no quorum, and clients that only read are served from the tree as it is (`read_only`)
     halted      this member must not go on: its process ends
 
 Not here: when service begins (`zab.member.member`).
@@ -26,7 +26,7 @@ from zab.protocol.states import LEADING
 
 
 class Serving:
-    """The service of one member. Everything without an underscore may be looked at."""
+    """The service of one member. Attributes without an underscore may be read."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Serving:
         outbox: Outbox[fx.Halt],
         drop_role: Callable[[], None],
     ) -> None:
-        """`drop_role`: the other parts of the member leave what they had under way (G2 former roles)."""
+        """`drop_role` makes the other parts of the member drop what is under way (G2 former roles)."""
         self._config = config
         self._peer = peer
         self._clock = clock
@@ -49,17 +49,17 @@ class Serving:
         self._outbox = outbox
         self._drop_role = drop_role
         self.is_on = False
-        """Clients are served: the peer serves, and what was committed before is applied."""
+        """Whether clients are served: the peer serves, and everything committed before that is applied."""
         self.is_halted = False
         self.begins_at: Zxid = BEFORE_ALL
-        """The zxid before all of the epoch in which serving began, where nothing has happened since the history did: a
-        client that has seen one of an earlier epoch has seen it in the history before (B8 restored members)."""
+        """The zxid before the epoch in which serving began, if nothing has happened since this history began: a client
+        that has seen an earlier epoch has seen it in the previous history (B8 restored members)."""
         self.read_only = ReadOnlyMode(config, clock.now)
         self.waiting = Waiting(clock.now)
 
     @property
     def takes_clients(self) -> bool:
-        """Whether a client may have a session here: not of a leader that serves its learners alone."""
+        """Whether a client may have a session here; not on a leader that serves only its learners."""
         config = self._config
         if self.read_only.is_on:
             return True
@@ -73,13 +73,13 @@ class Serving:
         self._sessions.local.resume(self._clock.now)
 
     def begin_reading_only(self) -> None:
-        """Serve the clients that ask for no more than what there is here."""
+        """Serve clients that only read, from the tree as it is."""
         self.read_only.begin()
         self._sessions.read_only(is_on=True)
         self._sessions.local.resume(self._clock.now)
 
     def why_not(self) -> str | None:
-        """Why this member does not serve, when it is time to say it again."""
+        """Why this member does not serve, if it is time to report it again."""
         return self.waiting.turn(self._clock.now, self._peer, reads=self.read_only.is_on)
 
     def stop(self, how: Closing = Closing.AT_ONCE) -> None:
@@ -98,7 +98,7 @@ class Serving:
         self._drop_role()
 
     def halt(self, reason: str) -> None:
-        """This member must not go on."""
+        """Stop this member for good."""
         self.is_halted = True
         self._outbox.want(fx.Halt(reason))
         self._clients.close_all()

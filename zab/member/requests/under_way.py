@@ -1,6 +1,6 @@
-"""What is under way in a member: writes that become transactions, batches that are applied. Plain state.
+"""Writes and batches that are under way in a member. Plain state.
 
-Not here: what becomes of it (`processor`, `member`).
+Not here: what is done with them (`processor`, `member`).
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from zab.quorum.ids import ServerId
 from zab.wire.plain import ITEMS_MAX
 
 ITEM_BYTES: Final = DATA_FRAME_BYTES_MAX // ITEMS_MAX
-"""What an item of a message counts for at least: so one within `DATA_FRAME_BYTES_MAX` is within `ITEMS_MAX`, too."""
+"""The least size that an item of a message counts as: so a message within `DATA_FRAME_BYTES_MAX` is also within
+`ITEMS_MAX`."""
 _RUN_ITEMS = _IDENTITY_ITEMS = 3
-"""A row of two in a list, with what it has. A write is one item, of more bytes than that."""
+"""The items of a row of two, including the row. A write is one item, and larger than `ITEM_BYTES`."""
 
 
 def size_of_run(identities: tuple[Identity, ...]) -> int:
-    """What stands in a `Request` before writes of these identities, in bytes."""
+    """The bytes that a `Request` has before writes with these identities."""
     return size_of(identities) + ITEM_BYTES * (_RUN_ITEMS + _IDENTITY_ITEMS * len(identities))
 
 
 Write: TypeAlias = tuple[Asked, ClientConnection | None, ServerId | None, int]
-"""A write on its way to becoming a transaction:
+"""A write that will become a transaction:
 
-- what is asked;
-- the connection: whom to answer; None: somebody else's client, or nobody;
-- the owner: the server through which it came; None: the leader itself asks, and owns every session;
-- the error with which the leader refuses it; 0 for none. Decided when the write arrives: while it waits, its session
-  may come back to this server, which must not make valid what was left here before.
+- the request;
+- the connection to answer; None: it belongs to another member, or there is none;
+- the server through which it came; None: the leader itself, which may write for every session;
+- the error with which the leader refuses it; 0 for none. It is decided when the write arrives: while the write waits,
+its session may come back to this server, which must not make older writes valid.
 """
 
 
 @attrs.define(eq=False)
 class Proposed:
-    """A batch of this leader that is not committed yet."""
+    """A batch that this leader proposed and that is not committed yet."""
 
     first: int
     txns: list[Fields]

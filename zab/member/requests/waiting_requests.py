@@ -1,13 +1,13 @@
-"""Requests of clients that wait: for the write before them, for room in the output of their connection, for a turn with
-room for their answer; and what becomes of them, up to the answer.
+"""Requests of clients that wait for the write before them, for room in the output of their connection, or for a turn
+with room for their answer; and how they are answered.
 
-    pending     of each connection, its requests in their order, from the oldest write (or sync) that is under way on:
+    pending     for each connection, its requests in order, starting with the oldest write (or sync) under way:
                 a write is answered when its transaction is applied, then the reads after it, up to the next write
     choked      connections whose reads wait for room in their output, or for the next turn
     answering   connections with an answer that takes more than a slice
     syncing     connections with a sync that no quorum has confirmed yet
 
-Not here: which requests wait (`processor`), and whose frames were not looked at yet (`Processor.overdue`).
+Not here: which requests wait (`processor`), and held frames (`Processor.overdue`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
 
 class WaitingRequests:
-    """The waiting requests of all connections. Everything without an underscore may be looked at."""
+    """The waiting requests of all connections. Attributes without an underscore may be read."""
 
     def __init__(self, state: ReadState, sessions: Sessions) -> None:
         self._state = state
@@ -47,19 +47,19 @@ class WaitingRequests:
         self._clock = state.clock
         self._sessions = sessions
         self.outstanding_count = 0
-        """Requests that wait, of all connections."""
+        """How many requests wait, on all connections."""
         self.answering: dict[ClientConnection, None] = {}
         """Connections with an answer that takes more than a slice."""
         self.choked: dict[ClientConnection, None] = {}
         """Connections whose reads wait for room in their output, or for the next turn."""
         self.sync_tag = 1
-        """Of the syncs that arrive in this turn; those of one turn are one question to the leader."""
+        """The tag of the syncs that arrive in this turn; all syncs of a turn are one question to the leader."""
         self.synced_tag = 0
         """Syncs up to this tag are done."""
         self.syncing: deque[tuple[int, ClientConnection]] = deque()
 
     def add(self, connection: ClientConnection, waiting: Waiting) -> None:
-        """A request waits behind the others of its connection; a sync for the next confirmation as well."""
+        """Add a request after the others of its connection; a sync also waits for the next confirmation."""
         if waiting[1] == _SYNC:
             connection.sync_tags.append(self.sync_tag)
             self.syncing.append((self.sync_tag, connection))
@@ -69,11 +69,11 @@ class WaitingRequests:
             self.answer_waiting(connection)
 
     def added_writes(self, count: int) -> None:
-        """So many writes were appended to what waits on their connections."""
+        """Count writes that were appended to `pending` of their connections."""
         self.outstanding_count += count
 
     def answer_waiting(self, connection: ClientConnection, *, before_write: bool = False) -> None:
-        """Answer what waits, in order, up to the next write, or sync, that is under way, or until the output is full.
+        """Answer waiting requests in order, up to the next write or sync under way, or until the output is full.
 
         before_write: the next write is committed and about to be applied, so the syncs before it are done, and the
         reads before it wait for another turn at most; a connection that has no room for them at all is closed.
@@ -111,24 +111,24 @@ class WaitingRequests:
             answered = answer(self._state, connection, xid, frame)
         except UNDECODABLE:
             answered = reply(xid, self._state.tree.applied, ErrorCode.MARSHALLINGERROR)
-        if answered:  # else it is answered later
+        if answered:  # otherwise it is answered later
             self._state.spent += len(answered) + REQUEST_WORK
             self._clients.send(connection, answered)
 
     def begin_long_answer(self, connection: ClientConnection, waiting: Waiting, longer: TakesLonger) -> None:
-        """What comes after it on its connection waits, and nobody else."""
+        """Begin an answer in slices. Only later requests of the same connection wait for it."""
         connection.pending.appendleft(waiting)
         connection.answering_zxid = longer.zxid
         self.outstanding_count += 1
         self.answer_in_slices(connection, longer.steps)
 
     def answer_in_slices(self, connection: ClientConnection, steps: Steps) -> None:
-        """Send what the steps return when they have ended; one of them has been taken."""
+        """Send the result of the steps when they have ended; the first step has been taken."""
         connection.answering = steps
         self.answering[connection] = None
 
     def _go_on_answering(self) -> None:
-        """One slice of one of the long answers; of each in turn."""
+        """Take one slice of one long answer; each has its turn."""
         connection = next(iter(self.answering))
         del self.answering[connection]
         self.answering[connection] = None
@@ -136,7 +136,7 @@ class WaitingRequests:
             self.answer_waiting(connection)
 
     def _answer_slice(self, connection: ClientConnection) -> bool:
-        """Whether that was the last one."""
+        """Take one slice of an answer. True: it was the last one."""
         assert connection.answering is not None
         try:
             next(connection.answering)
@@ -163,7 +163,7 @@ class WaitingRequests:
         return True
 
     def answered_at_once(self, connection: ClientConnection, count: int, opcode: int, xid: int) -> None:
-        """So many reads did not have to wait, and their answers are in its output; the last of them was this one."""
+        """Count reads that were answered without waiting. The last of them has this opcode and xid."""
         self._metrics.readlatency.add(0, count)
         if not connection.pending:
             connection.last_answer = opcode, xid, self._state.tree.applied, self._clock.now, 0
@@ -172,7 +172,7 @@ class WaitingRequests:
         self._clients.dirty[connection] = None
 
     def _note_answer(self, connection: ClientConnection, xid: int, opcode: int, since: int) -> None:
-        """A read that had to wait is answered."""
+        """Count a read that had to wait."""
         waited_ms = self._clock.now - since
         self._metrics.readlatency.add(waited_ms)
         connection.last_answer = opcode, xid, self._state.tree.applied, self._clock.now, waited_ms
@@ -187,7 +187,7 @@ class WaitingRequests:
         self.answering.pop(connection, None)
 
     def answer_before_write(self, connection: ClientConnection) -> Iterator[None]:
-        """The next write of this connection is about to be applied: first all that stands before it is answered."""
+        """Answer everything before the next write of this connection, which is about to be applied."""
         self.answer_waiting(connection, before_write=True)
         while connection.pending and connection.pending[0][2] and not connection.closing:
             if connection.answering is None or not self._answer_slice(connection):
@@ -196,8 +196,8 @@ class WaitingRequests:
             self.answer_waiting(connection, before_write=True)
 
     def answer_write(self, connection: ClientConnection, txn: Fields, applied: Applied, answered: bytes | None) -> int:
-        """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has
-        waited, in ms."""
+        """Send the reply of a write, `answered` if it is encoded already, then the reads after it. Returns how long the
+        write has waited, in ms."""
         pending = connection.pending
         xid, opcode, frame, since = pending.popleft()
         assert not frame, "a transaction answers a write"
@@ -208,7 +208,7 @@ class WaitingRequests:
         if not error:
             answered = answered or WRITTEN[opcode](xid, zxid, applied)
         elif error == _SESSION_MOVED:
-            # Somebody else serves the session now; a reply here could contradict what is answered there.
+            # Another server has the session now: a reply here could contradict its replies.
             self._clients.close(connection)
             return self._clock.now - since
         elif error == _SESSION_EXPIRED and connection.is_local:
@@ -240,7 +240,7 @@ class WaitingRequests:
         self._clients.close(connection, Closing.FLUSHED)
 
     def _room(self, connection: ClientConnection) -> int:
-        """Bytes that its output may still take in this turn before its reads wait."""
+        """Bytes that the output may still take in this turn before reads wait."""
         own = self._state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
         of_turn = ANSWERED_BYTES - self._state.spent
         return own if own < of_turn else of_turn
@@ -249,14 +249,14 @@ class WaitingRequests:
         return self._state.config.limits.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
 
     def take_sync_tag(self) -> int | None:
-        """The tag of the syncs that arrived in this turn, None when there were none; later ones get another."""
+        """The tag of the syncs that arrived in this turn; None if there were none. Later syncs get another tag."""
         if not self.syncing or self.syncing[-1][0] < self.sync_tag:
             return None
         self.sync_tag += 1
         return self.sync_tag - 1
 
     def synced(self, tag: int) -> None:
-        """This member has applied what the syncs up to this tag ask for."""
+        """Finish the syncs up to this tag, since this member has applied what they ask for."""
         assert tag >= self.synced_tag
         self.synced_tag = tag
         while self.syncing and self.syncing[0][0] <= tag:
@@ -264,12 +264,12 @@ class WaitingRequests:
 
     @property
     def is_any_unchoked(self) -> bool:
-        """Whether somebody waited for this turn's end alone."""
+        """Whether a connection waits only for the end of this turn."""
         return bool(self.choked) and any(self.own_room(connection) >= 0 for connection in self.choked)
 
     def resume(self) -> None:
-        """Go on with the connections whose output has room again, and with one long answer. Each in turn has a share
-        until the turn's work is done; who had none is first in the next one."""
+        """Go on with the connections whose output has room again, and with one long answer. Each in turn gets a share
+        until the turn's work is done; those that got none are first in the next turn."""
         state = self._state
         going = deque(connection for connection in self.choked if self.own_room(connection) >= 0)
         while going and state.spent <= ANSWERED_BYTES:
@@ -282,11 +282,11 @@ class WaitingRequests:
             self._go_on_answering()
 
     def drop_role(self) -> None:
-        """No sync of this role is confirmed any more (G2 former roles)."""
+        """Drop the syncs of this role: they will not be confirmed (G2 former roles)."""
         self.syncing.clear()
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone: nothing waits on it any more."""
+        """Forget the waiting requests of a connection that is gone."""
         self.outstanding_count -= len(connection.pending)
         connection.pending.clear()
         connection.sync_tags.clear()

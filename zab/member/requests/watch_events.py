@@ -1,13 +1,13 @@
-"""Watch events: what a transaction has changed, told to every connection that watches it and may read it.
+"""Watch events: notify every connection that watches a changed znode and may read it.
 
-They are put into outputs before the reply of the transaction (A1 output order), in slices, since ten thousand may watch
-one znode (H5 slices). Where an answer is being made of an older state they wait for it.
+Events are appended to outputs before the reply of the transaction (A1 output order), in slices, since ten thousand
+connections may watch one znode (H5 slices). They wait for an answer from an older state that is still being made.
 
-One transaction may change thousands of znodes that the same thousand connections watch. So changes that follow each
-other and concern the very same watchers are told together: each watcher is looked up once for all of them, and its
-output takes their frames as one piece, which all of them share.
+One transaction may change thousands of znodes that the same thousand connections watch. So consecutive changes with the
+same watchers are handled together: each watcher is looked up once for all of them, and its output gets their frames as
+one piece, which all watchers share.
 
-Not here: who watches what (`datatree.watches`), when this is done (`processor`), and when events are sent
+Not here: the watches (`datatree.watches`), when connections are notified (`processor`), and when events are sent
 (`event_sending`).
 """
 
@@ -27,8 +27,7 @@ from zab.member.requests.read_state import ReadState
 
 
 def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generator[None, None, int]:
-    """Tell all whom they concern. It yields after each slice, and returns what it has done since the last one, in
-    watchers told."""
+    """Notify all watchers. Yields after each slice; returns how many watchers were notified since the last one."""
 
     def may_read(connection: ClientConnection, acl: AclList) -> bool:
         return state.config.access.skip_acl or permits(acl, READ, connection.identities)
@@ -62,7 +61,7 @@ def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Generato
 def _tell(
     state: ReadState, watchers: Iterable[ClientConnection], frames: list[bytes], kinds: list[int], work: int
 ) -> Generator[None, None, int]:
-    """Send all frames to all of them; each frame tells of a change of this kind."""
+    """Send all frames to all watchers; `kinds` has the kind of change of each frame."""
     piece = frames[0] if len(frames) == 1 else b"".join(frames)
     size, more = len(piece), len(frames) - 1
     each = 1 if isinstance(watchers, Mapping) else CONSUMED
@@ -98,7 +97,8 @@ _COUNTED: Final = {
 
 
 def forget_some(watches: WatchTable, leaving: dict[ClientConnection, None]) -> None:
-    """A slice of those of connections that are gone. Until then they tell nobody: who is gone is sent nothing."""
+    """Remove a slice of the watches of connections that are gone. Until then they have no effect, since nothing is sent
+    to such a connection."""
     room = WATCHES
     while leaving and room:
         connection = next(iter(leaving))
@@ -108,7 +108,7 @@ def forget_some(watches: WatchTable, leaving: dict[ClientConnection, None]) -> N
 
 
 def _tell_later(state: ReadState, connection: ClientConnection, piece: bytes) -> None:
-    """The answer that is being made tells an older state: what happened after that waits for it."""
+    """Keep events until the answer that is being made is sent, since it tells an older state."""
     connection.later.append(piece)
     connection.later_bytes += len(piece)
     if connection.later_bytes > state.config.limits.output_limit_bytes:

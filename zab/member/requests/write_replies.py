@@ -1,10 +1,10 @@
-"""The replies of writes that were done, out of what applying them handed back: one row in `WRITTEN` for each operation.
+"""The replies of successful writes, made from the result of applying them: one row in `WRITTEN` for each operation.
 
     function(xid, zxid, applied) -> the frame of the reply, ready to be sent
 
-The zxid is the write's own. As a part of a multi, an operation answers with the same body as alone.
+The zxid is that of the write. In a multi, an operation has the same body as alone.
 
-Not here: refusals, which are a header alone (`processor`).
+Not here: refusals, which are only a header (`processor`).
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def _nothing(xid: int, zxid: int, _applied: Applied) -> bytes:
 
 
 def _multi(xid: int, zxid: int, applied: Applied) -> bytes:
-    """The header carries no error, even when the parts do."""
+    """The reply of a multi. The header carries no error, even if the parts do."""
     _, _, _, results, _ = applied
     assert results is not None
     return reply(xid, zxid, 0, multi_body([_part(result) for result in results]))
 
 
 def multi_in_slices(xid: int, zxid: int, results: list[PartResult]) -> Generator[None, None, bytes]:
-    """The answer to a multi of many parts."""
+    """The reply of a multi with many parts, in slices."""
     parts: list[bytes] = []
     for result in results:
         parts.append(_part(result))
@@ -70,7 +70,7 @@ def multi_in_slices(xid: int, zxid: int, results: list[PartResult]) -> Generator
 
 
 def reconfigured(xid: int, zxid: int, text: bytes, applied: Applied) -> bytes:
-    """The answer to a reconfiguration: the new configuration, and the Stat of its znode."""
+    """The reply of a reconfiguration: the new configuration, and the Stat of its znode."""
     _, _, stat, _, _ = applied
     assert stat is not None
     length = len(text)

@@ -1,6 +1,6 @@
-"""The identities of clients, and what they have to prove.
+"""The settings for authentication of clients.
 
-Not here: what is asked of them (`zab.member.clients.authentication`).
+Not here: the checks (`zab.member.clients.authentication`).
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ class AccessSettings:
 
     @property
     def required_schemes(self) -> frozenset[str]:
-        """A client has to be proven by one of them before it may ask for anything; none: anybody may."""
+        """A client must authenticate by one of these schemes before it may ask for anything; empty: nobody has to."""
         if self.requires_sasl or self.required_client_scheme is not None:
             return frozenset({SASL})
         return self.enforced_schemes if self.enforces_auth else frozenset()
 
     @property
     def asks_for_ensemble(self) -> bool:
-        """Whether the scheme `ensemble` is there."""
+        """Whether the scheme `ensemble` is available."""
         return ENSEMBLE in self.auth_providers

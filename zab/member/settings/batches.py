@@ -14,7 +14,7 @@ COUNTER_MAX: Final = 2**32 - 1
 
 @frozen(kw_only=True)
 class BatchSettings:
-    """The size of a batch, and the limits on batches that are not done."""
+    """The size of a batch, and the limits on unfinished batches."""
 
     max_batch_bytes: int = setting(
         "maxBatchBytes",

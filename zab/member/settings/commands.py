@@ -1,4 +1,4 @@
-"""What may be asked of a member beside its clients' requests.
+"""The settings for four-letter words, admin commands and metrics.
 
 Not here: what commands do (`zab.member.words`, `zab.server.admin`).
 """
@@ -21,7 +21,7 @@ _PROVIDERS = {
 
 
 def _provider(text: str) -> bool:
-    """Whether it is Prometheus; no class of Java can be loaded here."""
+    """Whether the provider is Prometheus; Java classes cannot be loaded here."""
     if text not in _PROVIDERS:
         raise ValueError(f"{text!r} cannot be loaded here: {PROMETHEUS} stands for this server's own")
     return _PROVIDERS[text]
@@ -31,7 +31,7 @@ AUDIT_LOGGER: Final = "org.apache.zookeeper.audit.Slf4jAuditLogger"
 
 
 def _audit_logger(text: str) -> str:
-    """The class of ZooKeeper that writes lines; no class of Java can be loaded here."""
+    """Accept only ZooKeeper's class that writes lines; Java classes cannot be loaded here."""
     if text != AUDIT_LOGGER:
         raise ValueError(f"{text!r} cannot be loaded here: only {AUDIT_LOGGER}, which stands for this server's own log")
     return text

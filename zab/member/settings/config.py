@@ -44,7 +44,7 @@ SERVER_ID_UNKNOWN: Final = -1
 
 @frozen(kw_only=True)
 class Config:
-    """All that a member is told. The fields that are no blocks come from elsewhere: see their comments."""
+    """All settings of a member. The fields that are no blocks have other sources: see their comments."""
 
     storage: StorageSettings = block(StorageSettings)
     clients: ClientSettings = block(ClientSettings)
@@ -72,9 +72,9 @@ class Config:
 
     # From dataDir/myid; 1 when standalone; SERVER_ID_UNKNOWN only where `parse` was given none.
     server_id: int = SERVER_ID_UNKNOWN
-    # From the server, group and weight lines, wherever they stand.
+    # From the server, group and weight lines of either file.
     ensemble: Ensemble = Factory(Ensemble)
-    # The file that was parsed, and what is odd about it.
+    # The file that was parsed, and its warnings.
     file: str = ""
     warnings: tuple[ConfigWarning, ...] = ()
 
@@ -85,7 +85,7 @@ class Config:
 
     @property
     def own_line(self) -> ServerLine | None:
-        """This member's server line; a standalone server has the only one, whatever its id."""
+        """This member's server line; on a standalone server the only line, with any id."""
         if self.is_standalone:
             return next(iter(self.ensemble.servers.values()), None)
         return self.ensemble.servers.get(self.server_id)
@@ -124,7 +124,7 @@ class Config:
 
     @property
     def has_local_sessions(self) -> bool:
-        """Whether there are local sessions: only in an ensemble, as in ZooKeeper."""
+        """Whether local sessions exist: only in an ensemble, as in ZooKeeper."""
         return self.sessions.local_sessions_enabled and not self.is_standalone
 
     @property
@@ -133,7 +133,7 @@ class Config:
 
     @property
     def acl_schemes(self) -> frozenset[str]:
-        """The schemes that prove an identity, which an ACL may name; also those of other members' clients."""
+        """The schemes that an ACL may name, since they prove an identity; also those of other members' clients."""
         x509 = self.clients.offers_x509 or X509 in self.access.auth_providers
         sasl = self.login.is_offered or SASL in self.access.auth_providers
         offered = {IP: True, DIGEST: self.access.digest_enabled, SASL: sasl, X509: x509}

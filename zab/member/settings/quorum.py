@@ -1,4 +1,4 @@
-"""How members prove to each other who they are, and whether they speak TLS.
+"""How members authenticate each other, and whether they speak TLS.
 
 Not here: the stores for TLS (`zab.configuration.blocks.tls`).
 """
@@ -22,7 +22,7 @@ def _true_or_false(text: str) -> str:
 
 
 def _always(word: str, reason: str) -> Read:
-    """The only value that there is; another one would leave open what its owner believes closed, or the reverse."""
+    """Accept only this value; any other would open what its owner believes closed, or the reverse."""
 
     def read(text: str) -> str:
         if text.lower() != word:

@@ -1,8 +1,8 @@
-"""The rules between the fields of a `Config`, wherever their values come from.
+"""The rules between the fields of a `Config`, independent of the source of their values.
 
     validate(config)    raises RuleError: which keys to look at, and what is wrong
 
-Not here: values that make no sense by themselves (the field of each), files and their lines (`zoo_cfg`).
+Not here: values that are invalid by themselves (checked by the field), files and their lines (`zoo_cfg`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 
 
 class RuleError(Exception):
-    """Fields that contradict each other; `keys` are those to look at, `reason` says what is wrong."""
+    """Fields contradict each other; `keys` are the keys to look at, `reason` says what is wrong."""
 
     def __init__(self, keys: tuple[str, ...], reason: str) -> None:
         super().__init__(reason)
@@ -94,7 +94,7 @@ def _validate_suites(prefix: str, versions: frozenset[str], suites: tuple[str, .
 
 
 def _validate_admin(config: Config) -> None:
-    """HTTPS of the admin port shows what members show each other, as in ZooKeeper."""
+    """Check the admin port, whose HTTPS uses the stores of TLS between members, as in ZooKeeper."""
     for key, is_set in (
         ("admin.forceHttps", config.admin.force_https),
         ("admin.portUnification", config.admin.port_unification),
@@ -185,7 +185,7 @@ def _validate_limits(config: Config) -> None:
 
 
 def _validate_authentication(config: Config) -> None:
-    """What is asked of clients, they can do; nothing that is asked for is passed over."""
+    """Check that clients can do what is required of them, and that no requirement is ignored."""
     if config.login.users_file is not None and config.login.jaas_file is not None:
         raise RuleError(("sasl.usersFile", "java.security.auth.login.config"), "the users of SASL are in one file")
     for key, value in (

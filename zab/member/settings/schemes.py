@@ -1,15 +1,15 @@
-"""The schemes by which clients prove who they are, as a `zoo.cfg` names them: providers, and hashes of passwords.
+"""The schemes by which clients prove their identity, as a `zoo.cfg` names them: providers, and hashes of passwords.
 
-    class of ZooKeeper                    scheme      who offers it
-    IPAuthenticationProvider              ip          always there
-    DigestAuthenticationProvider          digest      there unless it is switched off
-    SASLAuthenticationProvider            sasl        there with users (`sasl.usersFile`, or a JAAS file)
-    X509AuthenticationProvider            x509        there with TLS for clients, unless ssl.clientAuth=none
-    EnsembleAuthenticationProvider        ensemble    there with this line alone
+    class of ZooKeeper                    scheme      available
+    IPAuthenticationProvider              ip          always
+    DigestAuthenticationProvider          digest      unless it is switched off
+    SASLAuthenticationProvider            sasl        with users (`sasl.usersFile`, or a JAAS file)
+    X509AuthenticationProvider            x509        with TLS for clients, unless ssl.clientAuth=none
+    EnsembleAuthenticationProvider        ensemble    only with this line
 
-A class of anybody else is refused: it is not available here, and a server that relies on it would be open without it.
+Any other class is refused: it is not available here, and a server that relies on it would be open without it.
 
-Not here: what each scheme asks of a client (`authentication`), and what an ACL may have of it (`datatree.acl`).
+Not here: the checks of each scheme (`authentication`), and its ids in ACLs (`datatree.acl`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROVIDERS: Final[Mapping[str, str]] = {
     f"{_PACKAGE}EnsembleAuthenticationProvider": ENSEMBLE,
 }
 
-# Java's name of a hash, in any case, and that of `hashlib`.
+# Java's name of a hash, in any case, and the name in `hashlib`.
 _HASHES: Final[Mapping[str, str]] = {
     "SHA": "sha1",
     "SHA1": "sha1",
@@ -53,7 +53,7 @@ def provider(text: str) -> str:
 
 
 def digest_algorithm(text: str) -> str:
-    """The hash of a digest, by the name that `hashlib` has for it."""
+    """The hash of a digest, by its name in `hashlib`."""
     found = _HASHES.get(text.upper())
     if found is None or found not in algorithms_available:
         raise ValueError(f"{text!r} is no hash that is known here: {', '.join(sorted(_HASHES))}")

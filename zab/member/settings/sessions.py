@@ -1,4 +1,4 @@
-"""Sessions: those that one server alone knows, and connections that have none."""
+"""Settings of local sessions, read-only mode, and connections without a session."""
 
 from __future__ import annotations
 

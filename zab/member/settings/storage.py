@@ -1,6 +1,6 @@
-"""Where a member keeps its state, and how much of it.
+"""Where a member stores its state, and how much of it.
 
-Not here: what they do (`zab.member.storage`, `datatree.recovery`).
+Not here: the storage itself (`zab.member.storage`, `datatree.recovery`).
 """
 
 from __future__ import annotations
@@ -132,6 +132,6 @@ class StorageSettings:
 
     @property
     def log_file_bytes(self) -> int:
-        """How large a log file grows."""
+        """The maximum size of a log file."""
         size_bytes = self.pre_alloc_size_kib * 1024 or 64 * _MIB
         return min(size_bytes, self.txn_log_size_limit_kib * 1024) if self.txn_log_size_limit_kib > 0 else size_bytes

@@ -1,6 +1,6 @@
 """The throttles. Names, defaults and meaning are ZooKeeper's.
 
-Not here: what they do (`zab.member.clients.connection_throttle`, `zab.member.requests.request_throttle`).
+Not here: the throttles themselves (`zab.member.clients.connection_throttle`, `zab.member.requests.request_throttle`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zab.configuration.fields import BOOLEAN, BYTES, COUNT, COUNT_OR_0, INT_MAX,
 
 @frozen(kw_only=True)
 class ConnectionThrottleSettings:
-    """How many sessions may be asked for."""
+    """The limit on new and resumed sessions."""
 
     tokens: int = setting(
         "tokens",
@@ -57,7 +57,7 @@ class ConnectionThrottleSettings:
 
 @frozen(kw_only=True)
 class RequestThrottleSettings:
-    """How many requests may be in process."""
+    """The limit on requests in process."""
 
     max_requests: int = setting(
         "request_throttle_max_requests",

@@ -1,4 +1,4 @@
-"""Ticks, and what is counted in them."""
+"""The tick, and the settings that are counted in ticks."""
 
 from __future__ import annotations
 

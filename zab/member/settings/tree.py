@@ -1,4 +1,4 @@
-"""Which kinds of znodes there are, and what becomes of them."""
+"""Which kinds of znodes exist, and when they are removed."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
-"""The configuration of one member: `zoo.cfg` and `myid` as ZooKeeper has them, read once, into one frozen `Config`.
+"""The configuration of one member: ZooKeeper's `zoo.cfg` and `myid`, read once into one frozen `Config`.
 
     parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason)
 
-Every key may be written with `zookeeper.` before it, as the Java property that it is in ZooKeeper. A key set twice has
-its last value, as in Java. What makes no sense (a value of the wrong kind or out of bounds, fields that contradict one
-another, malformed server lines) is refused, and so are keys of security that are not honoured. Other keys that are
-unknown, or belong to what is not built, are collected in `Config.warnings` and refuse nothing.
+Every key may have the prefix `zookeeper.`, since it is a Java property in ZooKeeper. A key set twice has its last
+value, as in Java. Invalid files are refused (a value of the wrong kind or out of bounds, fields that contradict each
+other, malformed server lines), and so are security keys that are not honoured. Other keys that are unknown or
+unsupported are collected in `Config.warnings` and do not stop the start.
 
-Standalone: no server line, or one participant while `standaloneEnabled`; there is no quorum, and the server id is 1.
+Standalone: no server line, or one participant with `standaloneEnabled`; there is no quorum, and the server id is 1.
 
 Relative paths are kept as written.
 
-Not here: reading files (`config_file`); creating and locking directories, name resolution, ports that are taken: the
-server meets those.
+Not here: reading files (`config_file`); directories, name resolution and ports in use, which the server handles.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ OPENING = (
     *("skipACL", "DigestAuthenticationProvider.superDigest", "superUser", "letAnySaslUserDoX"),
     *("allowSaslFailedClients", "SASLAuthenticationProvider.superPassword", "X509AuthenticationProvider.superUser"),
 )
-"""They, and what `superUser.` begins, open the service to somebody. ZooKeeper does not read them with its prefix before
-them."""
+"""These keys, and those that begin with `superUser.`, grant access. ZooKeeper does not read them with the prefix."""
 _OFF = (False, None, "none", "", "false")
 _DEFAULT_AT_MINUS_ONE = frozenset({"minSessionTimeout", "maxSessionTimeout"})
 _VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
@@ -67,14 +65,14 @@ def parse(text: str, filename: str, *, my_id: int | None = None, dynamic_text: s
 
 
 def _is_relied_on(key: str, value: str) -> bool:
-    """Whether it would have an effect, or be refused, where it belongs."""
+    """Whether the key would have an effect, or be refused, in the main file."""
     keys = [setting.key for setting in settings_of(Config)]
     is_field = any(key.startswith(each[:-1]) if each.endswith("*") else key == each for each in keys)
     return is_field or why_refused(key, value) is not None
 
 
 def _why_idle(key: str, config: Config) -> str | None:
-    """What is not there that this key is for; None: it is there."""
+    """Why the key has no effect; None: it has one."""
     if key.startswith("ssl.quorum."):
         has_tls = config.quorum.has_tls or config.admin.has_tls
         return None if has_tls else "neither sslQuorum nor portUnification is set"
@@ -86,11 +84,11 @@ def _why_idle(key: str, config: Config) -> str | None:
 
 
 class _Parser:
-    """One file on its way to a Config: where each key stood, and what to warn about."""
+    """Parses one file: remembers where each key was, and collects warnings."""
 
     def __init__(self, filename: str) -> None:
         self.filename = filename
-        # Where each key stands: file and line.
+        # The file and line of each key.
         self.places: dict[str, tuple[str, int]] = {}
         self.warnings: list[ConfigWarning] = []
         self.takes_several = False
@@ -132,7 +130,7 @@ class _Parser:
         return self._finish(built(Config, values, ensemble=ensemble, file=self.filename), my_id)
 
     def _read_family(self, setting: Setting, entries: dict[str, Property], values: dict[Setting, Any]) -> None:
-        """All keys that begin as the setting's does; they are taken out."""
+        """Read and remove all keys of a family, which begin like the setting's key."""
         keys = [key for key in entries if key.startswith(setting.key.removesuffix("*"))]
         values[setting] = tuple([self._read(setting, entries.pop(key)) for key in keys])
         if keys:
@@ -160,7 +158,8 @@ class _Parser:
             raise ConfigError(self.filename, entry.line, reason)
 
     def _ensemble_of_file(self, path: str, text: str | None) -> Ensemble:
-        """The dynamic file: the version is in its name (`zoo.cfg.dynamic.100000004`), never in its text."""
+        """The ensemble in a dynamic file, whose version is in its name (`zoo.cfg.dynamic.100000004`), never in its
+        text."""
         if text is None:
             raise ConfigError(path, None, "the dynamic configuration was not read")
         server_lines = {}
@@ -223,8 +222,8 @@ class _Parser:
         return attrs.evolve(config, warnings=tuple(self.warnings))
 
     def _refuse_idle_protection(self, config: Config) -> None:
-        """Keys of TLS without TLS, and of a secret without one, that say anything but that it is off; also if they say
-        the default: who writes it believes that it is in force."""
+        """Refuse keys of TLS without TLS, and of a secret without one, unless they switch something off. This includes
+        default values: who writes them believes that they are in force."""
         for setting in settings_of(Config):
             key = setting.key
             is_on = key in self.places and setting.of(config) not in _OFF
@@ -234,7 +233,8 @@ class _Parser:
                 raise ConfigError(file, line, f"{key}: {reason}: set that, or remove the line")
 
     def _look_at_unverified_hosts(self, config: Config) -> None:
-        """Names of members are always checked. Where members speak no TLS there are none, so nothing is left open."""
+        """Refuse or warn about unverified host names: members always check them. Without TLS there are no names, so
+        nothing is left open."""
         keys = ("ssl.quorum.hostnameVerification", "ssl.quorum.clientHostnameVerification")
         values = (config.quorum.hostname_verification, config.quorum.client_hostname_verification)
         for key, value in zip(keys, values, strict=True):
@@ -257,7 +257,7 @@ class _Parser:
             self._warn_servers(f"{voters} participants survive the failure of {survived}; use an odd number")
 
     def _warn_servers(self, reason: str) -> None:
-        """A warning about all server lines, put at the first."""
+        """Warn about all server lines, at the first of them."""
         file, line = min(place for key, place in self.places.items() if key.startswith("server."))
         self._warn(line, "server.*", reason, file)
 
