@@ -18,7 +18,7 @@ from tests.rigs.certificates import Certificates, client_store_lines, quorum_sto
 from tests.rigs.zab_server import PROGRAM, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.host.files.secret_file import make_secret_file
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 KINDS = ("plain", "secret", "sslQuorum", "TLS clients")
 MEMBERS = 3

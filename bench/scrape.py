@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from bench.machine import commit, system
 from tests.rigs.zab_server import zab_servers
 from zab.member.settings.commands import PROMETHEUS
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 BOUND_MS = 10.0
 _TICKS_MS = 10.0

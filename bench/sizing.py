@@ -31,7 +31,7 @@ from tests.hostile.raw import SECURED, Client, create_body, shown, text
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "sizing.md"
 TARGET = "make bench-sizing"

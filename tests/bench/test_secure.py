@@ -21,7 +21,7 @@ from bench.table import README, Beside, ratio_table, write_readme
 from tests.bench.generator import SOURCES, has_openssl, needs_compiler, programs, tls_programs
 from tests.rigs.certificates import Certificates
 from tests.rigs.zab_server import zab_servers
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["programs", "tls_programs"]
 

@@ -23,7 +23,7 @@ from tests.chaos.survival import survived
 from tests.rigs.namespaces import IN_A_NAMESPACE, can_disturb, can_part
 from tests.rigs.relay import network
 from tests.rigs.zab_server import zab_servers
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

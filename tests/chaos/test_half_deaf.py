@@ -11,7 +11,7 @@ from tests.rigs.relay import network
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from zab.client.sync import connect
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 

@@ -12,7 +12,7 @@ from tests.client.scripted import Peer, ScriptedServers
 from zab.client import Settings, connect
 from zab.client.on_trio import OnTrio
 from zab.jute.replies import data_reply
-from zab.testing.scheduling import pinned
+from zab.testing.kit.scheduling import pinned
 
 
 def answer(xid: int, opcode: int, body: bytes) -> bytes | None:

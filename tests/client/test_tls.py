@@ -18,7 +18,7 @@ from tests.client.scripted import ConnectionEndedError, Peer
 from tests.rigs.certificates import Certificates, server_context
 from zab.client import ConnectionLossError, NotConnectedError, Settings, TlsError, connect
 from zab.client.core.hosts import Host
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PATIENCE_SECONDS = 60
 QUICK = Settings(session_timeout_ms=2_000)

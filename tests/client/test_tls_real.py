@@ -11,7 +11,7 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls
 from tests.rigs.zookeeper_server import zookeeper
 from zab.client import Tls, TlsError, connect
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.rigs.zookeeper_server import java_command, tool_options
 from tests.server.admin_facts import SUPER_DIGEST
 from zab.member.words.admin_commands import NAMES_OF, NOT_SERVING
 from zab.server.admin import LOG, MORE
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.java
 

@@ -27,7 +27,7 @@ from tests.rigs.java_key_stores import key_entry_of, trusted_entries_of, written
 from tests.rigs.kazoo_harness import java_of_the_page
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import four_letter_word
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [
     pytest.mark.process,

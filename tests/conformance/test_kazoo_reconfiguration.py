@@ -13,7 +13,7 @@ from datatree.acl import digest_identity
 from tests.conformance.kazoo_client import Recorder, client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 SUPER = "super:test"
 

@@ -15,7 +15,7 @@ from tests.rigs.growing import SESSION_MS, Growing, growing
 from tests.rigs.waiting import until
 from zab.client import State
 from zab.client.sync import connect
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
 

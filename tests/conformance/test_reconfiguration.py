@@ -17,7 +17,7 @@ from zab.client import RequestError, WatchEvent
 from zab.client.sync import Client, connect
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.java
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.rigs.growing import Growing, growing, grown
 from zab.client.core.exceptions import BadArgumentsError
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.parametrize("kind", ["zab", "zookeeper"])]
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 
 @pytest.fixture(scope="module")

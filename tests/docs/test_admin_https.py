@@ -14,7 +14,7 @@ import pytest
 from tests.docs.page_steps import steps
 from tests.rigs.processes import ServerProcess, ended
 from tests.tidy.sources import ROOT
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
 

@@ -25,7 +25,7 @@ from zab.member.settings.zoo_cfg import parse
 from zab.server import admin
 from zab.server.__main__ import _options
 from zab.service.version import VERSION
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 COMPOSE_TEXT = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")

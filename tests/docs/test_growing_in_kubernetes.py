@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.manifests import PAGE, one
 from tests.rigs.processes import ServerProcess, ended
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
 

@@ -25,7 +25,7 @@ from zab.cli.servers.local_ensemble import ADMIN_OFFSET
 from zab.client.sync import connect
 from zab.configuration.fields import settings_of
 from zab.member.settings.config import Config
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 PAGE = (ROOT / "docs" / "how-to" / "migrate.md").read_text(encoding="utf-8")
 

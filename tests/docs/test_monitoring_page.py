@@ -18,7 +18,7 @@ from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.member.words.admin_commands import NAMES_OF
 from zab.member.words.figures import figures
 from zab.server.admin import MORE
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 WORDS, METRICS = [

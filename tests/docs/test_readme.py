@@ -12,7 +12,7 @@ import pytest
 
 from tests.rigs.zab_server import zab_servers
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from threading import Timer
 
 import pytest
 
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.processes import ServerProcess, ended
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ import pytest
 
 from zab.testing import FAULTS, Ensemble, Member, Run, SimulatedEnsemble, SimulatedMember, simulate
 from zab.testing.ensemble import PATIENCE_SECONDS
-from zab.testing.journals import LINES_MAX
-from zab.testing.plugin import REPORT_LINES
+from zab.testing.kit.journals import LINES_MAX
+from zab.testing.kit.reports import REPORT_LINES
 from zab.testing.settings import SIZE_MAX
 from zab.testing.simulated import CLIENTS_MAX, LIMIT_SECONDS
 

@@ -18,7 +18,7 @@ from tests.docs.page_steps import steps
 from tests.tidy.sources import ROOT
 from zab.cli.main import main
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

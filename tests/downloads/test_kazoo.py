@@ -12,7 +12,7 @@ import pytest
 
 from tests.downloads.environments import environment
 from tests.rigs.kazoo_harness import java_of_the_page
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 pytestmark = [pytest.mark.downloads, pytest.mark.process, pytest.mark.slow]
 

@@ -31,7 +31,7 @@ from tests.hostile.raw import HOST, SECURED, shown, word
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.processes import servers, unstarted
 from zab.host.files.secret_file import make_secret_file
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 TURN_US_MAX = 50_000
 """Of processor time. A slice is 20 ms at most, and a turn may have a little of several; where others run on the same

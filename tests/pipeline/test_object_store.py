@@ -28,7 +28,7 @@ from zab.pipeline.output import check_out
 from zab.pipeline.reading.planning import Range, plan, task_batches
 from zab.pipeline.state.local_state import local_moment
 from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

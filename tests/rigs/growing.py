@@ -31,7 +31,7 @@ from zab.client.core.exceptions import ConnectionLossError, ReconfigInProgressEr
 from zab.client.sync import connect
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 LINES: dict[str, str | int] = {
     **NO_ADMIN,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

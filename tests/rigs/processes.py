@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.rigs.zookeeper_server import four_letter_word
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 START_SECONDS = 120
 STOP_SECONDS = 60

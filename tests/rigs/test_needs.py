@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import see_starts
 from tests.rigs import needs
 from tests.rigs.zab_server import zab_servers
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 
 def starts_a_server() -> None:

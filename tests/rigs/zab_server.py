@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.rigs.namespaces import Namespaces
 from tests.rigs.zookeeper_server import NO_ADMIN, ZooKeeperEnsemble, ZooKeeperMember, configurations
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PROGRAM = ("-m", "zab.server")
 

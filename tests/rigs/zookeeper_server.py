@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rigs.quick_java import quick_java
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0

@@ -27,7 +27,7 @@ from zab.server.quorum_host import quorum_addresses
 from zab.server.snapshot_transfer import TransferServer
 from zab.service.failure import ServerFailedError
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 LONG = 3600.0
 

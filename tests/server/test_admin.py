@@ -20,7 +20,7 @@ from tests.rigs.zookeeper_server import LOOPBACK
 from tests.server.admin_facts import Running, facts, lines_of
 from tests.tidy.sources import ROOT
 from zab.member.words.admin_rights import NOT_AUTHORIZED
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 
 @pytest.fixture(scope="module")

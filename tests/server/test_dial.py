@@ -14,7 +14,7 @@ from zab.host.loop.dial import Address, BeyondThisMachineError, dial
 from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
 from zab.member.membership.greeting import PURPOSES, party
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 from zab.wire.handshake import Secret
 
 BEYOND = "192.0.2.7"

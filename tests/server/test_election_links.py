@@ -21,7 +21,7 @@ from zab.protocol.message import CONFIG_BYTES_MAX, Ack, Notification, encode
 from zab.protocol.states import NOTHING
 from zab.server import election_links as module
 from zab.server.election_links import ElectionLinks
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 from zab.wire.frames import frame
 from zab.wire.handshake import Party, Secret
 from zab.wire.records import MessageError

@@ -20,7 +20,7 @@ from zab.member.settings.zoo_cfg import parse
 from zab.server.address_book import AddressBook
 from zab.server.binding import bind, observer_master_places
 from zab.server.quorum_host import quorum_addresses
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 from zab.wire.frames import frame
 from zab.wire.handshake import NONCE_BYTES, Dialling
 

@@ -22,7 +22,7 @@ from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
 from zab.server.own_configuration import OwnConfiguration, Port, files_say
 from zab.server.quorum_host import quorum_addresses
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PATIENCE_SECONDS = 30
 

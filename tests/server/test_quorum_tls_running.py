@@ -16,7 +16,7 @@ from tests.server.quorum_tls import HOSTS, add, give, make_certificates, members
 from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched
 from tests.server.writer import Writer, restart
 from zab.cli.servers.certificate_files import QUORUM_TRUST_STORE
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]
 

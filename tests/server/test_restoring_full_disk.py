@@ -15,7 +15,7 @@ from tests.rigs.waiting import until
 from tests.server.admin_facts import Running, lines_of
 from tests.server.restoring import AUTHORIZATION, kazoo, restore, snapshot_of
 from tests.server.small_disks import SmallDisks, needs_namespaces, on_small_disks
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 

@@ -12,7 +12,7 @@ from tests.server.admin_facts import lines_of
 from tests.server.restoring import AUTHORIZATION
 from zab.client.sync import connect
 from zab.server.restoring import NOT_IN_FILES
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

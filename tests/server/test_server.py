@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException
 from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
 from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched, create, kazoo
 from zab.host.process.descriptors import LIMIT_MIN
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
 from zab.member.settings.zoo_cfg import parse
 from zab.server.server import serve
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PATIENCE_SECONDS = 60
 STEP_MS_MAX = 20

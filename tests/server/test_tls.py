@@ -25,7 +25,7 @@ from zab.host.process import descriptors
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.member.settings.zoo_cfg import parse
 from zab.server import resources
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["certificates", "holder"]
 

@@ -20,7 +20,7 @@ from zab.member.storage.snapshot_request import ANSWERS, REQUESTS, SnapshotRefus
 from zab.protocol.effects import FetchSnapshot
 from zab.server import snapshot_transfer as module
 from zab.server.snapshot_transfer import Fetcher, TransferServer
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))

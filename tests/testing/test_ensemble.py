@@ -26,7 +26,7 @@ from zab.member.storage.events import StorageFailed
 from zab.server.server import Server
 from zab.testing import Ensemble, EnsembleError, Member, MemberFailedError, free_ports
 from zab.testing.expiry import session_of
-from zab.testing.journals import LINES_MAX, Lines
+from zab.testing.kit.journals import LINES_MAX, Lines
 from zab.testing.settings import SIZE_MAX
 
 QUICK = {"syncLimit": 4, "tickTime": 100}
@@ -488,14 +488,14 @@ def test_a_member_that_fails_while_it_ends_fails_the_test(end: str) -> None:
         with Ensemble(3) as e:
             life = e.members[2].life
             assert life is not None
-            assert life.server is not None
-            closes = life.server.close
+            assert life.service is not None
+            closes = life.service.close
 
             def burn(*, drops: bool) -> None:
                 closes(drops=drops)
                 raise ZeroDivisionError("it burns")
 
-            life.server.close = burn  # type: ignore[method-assign]
+            life.service.close = burn  # type: ignore[method-assign]
             with pytest.raises(MemberFailedError):
                 getattr(e.members[2], end)()
 

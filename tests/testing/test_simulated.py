@@ -29,7 +29,7 @@ from zab.client import (
     State,
 )
 from zab.testing import FAULTS, EnsembleError, SimulatedEnsemble, free_ports, simulate
-from zab.testing.scheduling import pinned
+from zab.testing.kit.scheduling import pinned
 
 LOST = (ConnectionLossError, NotConnectedError)
 

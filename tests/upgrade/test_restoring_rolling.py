@@ -13,7 +13,7 @@ import pytest
 from tests.server.admin_facts import lines_of
 from tests.upgrade.rolling_upgrade import Rolling, before, rolling
 from zab.client.sync import connect
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["before", "rolling"]
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zab.testing.ensemble import Ensemble
     from zab.testing.errors import EnsembleError, MemberFailedError
+    from zab.testing.kit.ports import free_ports
     from zab.testing.member import Member
-    from zab.testing.ports import free_ports
-    from zab.testing.simulated import FAULTS, Run, SimulatedEnsemble, SimulatedMember, simulate
+    from zab.testing.simulated import Run, SimulatedEnsemble, simulate
+    from zab.testing.simulated_member import SimulatedMember
+    from zab.testing.simulated_settings import FAULTS
 
 __all__ = [
     "FAULTS",
@@ -37,8 +39,10 @@ _HOMES = {
     "EnsembleError": "zab.testing.errors",
     "Member": "zab.testing.member",
     "MemberFailedError": "zab.testing.errors",
-    "free_ports": "zab.testing.ports",
-    **dict.fromkeys(("FAULTS", "Run", "SimulatedEnsemble", "SimulatedMember", "simulate"), "zab.testing.simulated"),
+    "free_ports": "zab.testing.kit.ports",
+    "FAULTS": "zab.testing.simulated_settings",
+    "SimulatedMember": "zab.testing.simulated_member",
+    **dict.fromkeys(("Run", "SimulatedEnsemble", "simulate"), "zab.testing.simulated"),
 }
 
 

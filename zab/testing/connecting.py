@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from zab.testing.in_thread import Library, library
+from zab.testing.kit.in_thread import Library, library
 
 
 class Connecting:

@@ -42,14 +42,14 @@ from zab.testing.clearing import clear, left_of
 from zab.testing.connecting import Connecting
 from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
-from zab.testing.groups import cut_between
-from zab.testing.in_thread import elsewhere
-from zab.testing.journals import kept
-from zab.testing.listeners import listeners
+from zab.testing.kit.groups import cut_between
+from zab.testing.kit.in_thread import elsewhere
+from zab.testing.kit.journals import kept
+from zab.testing.kit.listeners import listeners
+from zab.testing.kit.ports import free_ports
+from zab.testing.kit.wires import Wires
 from zab.testing.member import Member
-from zab.testing.ports import free_ports
 from zab.testing.settings import Place, Value, check_size, configuration, refuse_own
-from zab.testing.wires import Wires
 
 PATIENCE_SECONDS: Final = 60.0
 """How long an ensemble may take to come about, before it is given up."""
@@ -346,7 +346,7 @@ class Ensemble:
 def _epoch(member: Member) -> int:
     """In which it was elected, as far as can be seen from outside of its thread."""
     life = member.life
-    server = None if life is None else life.server
+    server = None if life is None else life.service
     return -1 if server is None else server.member.peer.epoch
 
 

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 from zab.host.loop.dial import Dial
 from zab.member.settings.config import Config
+from zab.protocol.effects import RoleChanged
 from zab.protocol.states import LEADING
+from zab.server.server import Observers, Server, run_once
 from zab.service.failure import ServerFailedError
 from zab.testing.errors import EnsembleError, MemberFailedError
-from zab.testing.journals import Lines
-from zab.testing.life import Life
-from zab.testing.settings import HOST, Place
+from zab.testing.kit.journals import Lines
+from zab.testing.kit.life import Life
+from zab.testing.kit.ports import HOST
+from zab.testing.settings import Place
 
 
 class Member:
@@ -29,8 +32,10 @@ class Member:
         self._changed = changed
         self._lines = Lines()
         self._is_closed = False
-        self.life: Life | None = None
+        self.life: Life[Server] | None = None
         """For the ensemble: from its last start on."""
+        self._role: RoleChanged | None = None
+        """The last one that this life told of."""
 
     def __repr__(self) -> str:
         return f"<member {self.sid} at {self.hosts}, {self.state}>"
@@ -57,17 +62,18 @@ class Member:
     @property
     def is_serving(self) -> bool:
         """Whether it takes requests of clients. One that stands still, or is cut off, does not know better yet."""
-        return self.life is not None and self.life.is_serving
+        life, role = self.life, self._role
+        return life is not None and not life.has_ended and life.is_listening and role is not None and role.serving
 
     @property
     def is_leading(self) -> bool:
         """Whether it serves as leader, or alone. One that was cut off may not know better yet."""
-        life = self.life
-        return life is not None and life.is_serving and life.role is not None and life.role.state is LEADING
+        role = self._role
+        return self.is_serving and role is not None and role.state is LEADING
 
     def follows(self, leader: Member) -> bool:
         """For the ensemble: whether it serves under this one, which may be itself."""
-        role = None if self.life is None else self.life.role
+        role = self._role
         return leader is self or (role is not None and role.leader == leader.sid)
 
     @property
@@ -92,10 +98,24 @@ class Member:
 
     def begin(self) -> None:
         """For the ensemble: `start` without waiting."""
-        life = Life(self._config, self._dial, self._lines, self._changed)
+        self._role = None
+        life = Life(f"zab member {self.sid}", self._serve, self._lines, self._changed)
         life.start()
         # One that could not begin would never end.
         self.life = life
+
+    async def _serve(self, life: Life[Server]) -> None:
+        config, filled = self._config, None
+        observers = Observers(opened=life.opened, started=life.started, role_changed=self._role_changed)
+        while True:
+            try:
+                filled, config = await run_once(config, filled, observers, dial=self._dial, drops=lambda: life.drops)
+            finally:
+                life.closed()
+
+    def _role_changed(self, role: RoleChanged) -> None:
+        self._role = role
+        self._changed()
 
     def stop(self) -> None:
         """End it as an operator does: what it was told to write is written. Returns when it has ended."""

@@ -18,30 +18,22 @@ It costs nothing where it is not used: members and trio are imported by the firs
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from zab.testing.listeners import listeners
+from zab.testing.kit.fixtures import shared
+from zab.testing.kit.reports import pytest_runtest_makereport, pytest_runtest_protocol
 
 if TYPE_CHECKING:
     from zab.testing.connecting import Connecting
     from zab.testing.ensemble import Ensemble
 
+__all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "zab_client", "zab_ensemble", "zab_server"]
+
 MARK: Final = "zab"
 DEFAULT_SIZE: Final = 3
-REPORT_LINES: Final = 100
-"""Of each member: the newest."""
-
-_SCOPES: Final[dict[str, type[pytest.Item | pytest.Collector]]] = {
-    "function": pytest.Item,
-    "class": pytest.Class,
-    "module": pytest.Module,
-    "session": pytest.Session,
-}
-_SHARED: Final = pytest.StashKey[dict[str, tuple["Ensemble", contextlib.ExitStack]]]()
-_OF_TEST: Final = pytest.StashKey[list["Ensemble"]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,61 +94,5 @@ def _ensemble(request: pytest.FixtureRequest, options: dict[str, Any]) -> Iterat
     from zab.testing.ensemble import Ensemble
 
     scope = options.pop("scope", "function")
-    if scope not in _SCOPES:
-        raise pytest.UsageError(f"{request.node.nodeid}: the scope {scope!r} is none of {', '.join(_SCOPES)}")
-    sharing = request.node.getparent(_SCOPES[scope])
-    if sharing is None or sharing is request.node:
-        with Ensemble(**options) as own:
-            yield own
-        return
-    shared = sharing.stash.setdefault(_SHARED, {})
-    name = repr(sorted(options.items(), key=str))
-    if name in shared:
-        ensemble, stack = shared[name]
-        request.node.stash.setdefault(_OF_TEST, []).append(ensemble)
-        _restore(ensemble, stack)
-    else:
-        ensemble, stack = Ensemble(**options), contextlib.ExitStack()
-        stack.enter_context(ensemble)
-        shared[name] = ensemble, stack
-        stack.callback(shared.pop, name)
-        sharing.addfinalizer(stack.close)
-    yield ensemble
-
-
-def _restore(ensemble: Ensemble, stack: contextlib.ExitStack) -> None:
-    """What one test broke for good is told to the next one; whoever comes then has another ensemble."""
-    from zab.testing.errors import EnsembleError
-
-    try:
-        ensemble.restore()
-    except EnsembleError:
-        with contextlib.suppress(EnsembleError):
-            stack.close()
-        raise
-
-
-# -------------------------------------------------------------------------------------------------------------- reports
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Whatever is opened while a test runs is its own."""
-    found = item.stash[_OF_TEST] = []
-    listeners.append(found.append)
-    try:
-        return (yield)
-    finally:
-        listeners.remove(found.append)
-        del item.stash[_OF_TEST]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    if report.failed:
-        for ensemble in item.stash.get(_OF_TEST, []):
-            for sid, member in ensemble.members.items():
-                lines = member.journal.splitlines()[-REPORT_LINES:]
-                report.sections.append((f"zab member {sid} ({report.when})", "\n".join(lines)))
-    return report
+    with shared(request, scope, lambda: Ensemble(**options), repr(sorted(options.items(), key=str))) as ensemble:
+        yield ensemble

@@ -17,8 +17,8 @@ from attrs import frozen
 from zab.configuration.fields import settings_of
 from zab.configuration.properties import escaped
 from zab.member.settings.zoo_cfg import UNKNOWN_KEY, Config, ConfigError, parse
+from zab.testing.kit.ports import HOST
 
-HOST: Final = "127.0.0.1"
 SIZE_MAX: Final = 9
 """Members of an ensemble; more than that is no test any more, but a load on this machine."""
 

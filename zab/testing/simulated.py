@@ -22,16 +22,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final, Generic, NoReturn, TypeVar
-from zlib import crc32
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import trio
 
 from zab.member.settings.zoo_cfg import ConfigError
-from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.clients.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
 from zab.simulator.ensemble.faults.faults import Faults
@@ -40,31 +39,26 @@ from zab.simulator.ensemble.members.described import described
 from zab.simulator.ensemble.members.ensemble import Ensemble
 from zab.simulator.ensemble.members.observer import Observer
 from zab.simulator.ensemble.members.process import MemberProcess
-from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
-from zab.testing.clock import WorldClock
 from zab.testing.connecting import Connecting
 from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
-from zab.testing.groups import cut_between
-from zab.testing.in_thread import Library, library
-from zab.testing.scheduling import pinned
-from zab.testing.settings import DEFAULTS, Value, check_size, refuse_own
+from zab.testing.kit.groups import cut_between
+from zab.testing.kit.in_thread import Library, library
+from zab.testing.kit.scheduling import SimulationError
+from zab.testing.kit.simulation import Simulation
+from zab.testing.settings import Value, check_size, refuse_own
+from zab.testing.simulated_member import CLIENT_PORT, SimulatedMember
+from zab.testing.simulated_settings import MEMBER_FAULTS, checked_faults, profile_of
 from zab.testing.streams import SimulatedStream, dial
 
 T = TypeVar("T")
 
-CLIENT_PORT: Final = 2181
 LIMIT_SECONDS: Final = 3600.0
 """How long a run may go on, by its own clock."""
 CLIENTS_MAX: Final = 250
 """Ends of wires; further clients share them."""
-MEMBER_FAULTS: Final = FAULT_NAMES - set(CLIENT_FAULTS)
-FAULTS: Final = frozenset({*MEMBER_FAULTS, *GUEST_FAULTS})
-"""All that can go wrong by itself; docs/explanation/simulator.md has the first, the others are lost connections and
-sessions."""
-
 _PROBE_SECONDS: Final = 0.005
 _AGAIN_MS: Final = 20
 _GIVE_UP_TICKS: Final = 10
@@ -107,113 +101,18 @@ def simulate(
         raise EnsembleError(
             "simulate runs trio by itself: call it from plain code, such as a test that is no coroutine"
         )
-    world = SimulatedEnsemble(seed, size, observers, faults, every_seconds, configuration, trace)
-    with pinned(Random(f"{seed}/tasks")):
-        try:
-            value = trio.run(world.run, main, clock=world.make_clock(limit_seconds))
-        finally:
-            world.note_seed()
+    world = SimulatedEnsemble(seed, size, observers, faults, every_seconds, configuration, trace, limit_seconds)
+    try:
+        value = world.run(main)
+    finally:
+        error = sys.exception()
+        if error is not None:
+            error.add_note(f"zab.testing.simulate(…, seed={seed}), after {world.clock.current_time():.6f} s")
     return Run(value, seed, world.hash, world.clock.current_time())
-
-
-class SimulatedMember:
-    """One member; the names are those of `zab.testing.Member`. Whatever is done to it happens at once."""
-
-    def __init__(self, ensemble: SimulatedEnsemble, sid: ServerId) -> None:
-        self.sid = sid
-        self.client_port = CLIENT_PORT
-        self.hosts = f"10.0.0.{sid}:{CLIENT_PORT}"
-        self._ensemble = ensemble
-        self._machine = ensemble.simulated.machines[sid]
-
-    def __repr__(self) -> str:
-        return f"<simulated member {self.sid}, {self.state}>"
-
-    @property
-    def _process(self) -> MemberProcess | None:
-        return self._ensemble.simulated.process(self.sid)
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None
-
-    @property
-    def is_paused(self) -> bool:
-        process = self._process
-        return process is not None and process.paused_until > self._ensemble.schedule.now
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether it takes requests of clients. One that stands still, or is cut off, does not know better yet."""
-        process = self._process
-        return process is not None and process.member.serving
-
-    @property
-    def is_leading(self) -> bool:
-        process = self._process
-        return process is not None and process.member.serving and process.peer.state is LEADING
-
-    @property
-    def state(self) -> str:
-        if not self.is_running:
-            return "down"
-        if self.is_paused:
-            return "paused"
-        return ("leading" if self.is_leading else "serving") if self.is_serving else "looking"
-
-    def start(self) -> None:
-        """Run it, with what is on its disk."""
-        self._ensemble.say(f"start {self.sid}")
-        self._machine.stays_down = False
-        self._machine.start()
-
-    def kill(self) -> None:
-        """Its process ends, in whatever it is doing; it stays down until `start`."""
-        self._end("kill", with_power=False)
-
-    def stop(self) -> None:
-        """As `kill`: what was acknowledged is on its disk anyway."""
-        self._end("stop", with_power=False)
-
-    def lose_power(self) -> None:
-        """As `kill`, and what its disk has not synced may be lost or torn; nobody hears of it at first."""
-        self._end("power", with_power=True)
-
-    def _end(self, what: str, *, with_power: bool) -> None:
-        self._ensemble.say(f"{what} {self.sid}")
-        self._machine.stays_down = True
-        self._machine.stop(with_power=with_power)
-
-    def pause(self) -> None:
-        """It stands still until `resume`: what comes to it waits."""
-        self._ensemble.say(f"pause {self.sid}")
-        process = self._process
-        if process is not None:
-            process.stand_still()
-
-    def resume(self) -> None:
-        self._ensemble.say(f"resume {self.sid}")
-        process = self._process
-        if process is not None:
-            process.go_on()
-
-
-class _Steps(trio.abc.Instrument):
-    """Which task takes a step, and when, is part of what happens."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        # A name may have an address in it, which is another one in each run.
-        self._trace.mark(0, crc32(task.name.partition(" at 0x")[0].encode()))
 
 
 class SimulatedEnsemble:
     """What `simulate` hands to the program."""
-
-    clock: WorldClock
-    """The time of the run, from 0: `trio.current_time()` is the same."""
 
     def __init__(
         self,
@@ -224,9 +123,10 @@ class SimulatedEnsemble:
         every_seconds: float,
         configuration: Mapping[str, Value],
         trace: Callable[[str], None] | None,
+        limit_seconds: float,
     ) -> None:
         check_size(size, observers)
-        wanted = _checked(faults, every_seconds)
+        wanted = checked_faults(faults, every_seconds)
         refuse_own(configuration)
         self.seed = seed
         self.random = Random(f"{seed}/program")
@@ -234,15 +134,20 @@ class SimulatedEnsemble:
         self._own_random = Random(f"{seed}/clients")
         self.schedule = Schedule()
         self._trace = Trace(self.schedule, trace, described)
+        self._simulation = Simulation(seed, self.schedule, self._trace, limit_seconds)
+        self.clock = self._simulation.clock
+        """The time of the run, from 0: `trio.current_time()` is the same."""
         self._observer = Observer(Recorder(), OpenHistory())
         gap_us = int(every_seconds * 1000 * MS)
         member_faults = dict.fromkeys((kind for kind in wanted if kind in MEMBER_FAULTS), 1)
-        profile = _profile(seed, size, observers, member_faults, gap_us, configuration)
+        profile = profile_of(seed, size, observers, member_faults, gap_us, configuration)
         try:
             self.simulated = Ensemble(profile, self.schedule, self._trace, self._observer)
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        self.members: Mapping[int, SimulatedMember] = {sid: SimulatedMember(self, sid) for sid in profile.sids}
+        self.members: Mapping[int, SimulatedMember] = {
+            sid: SimulatedMember(self.simulated, sid, self.say) for sid in profile.sids
+        }
         """By their ids, 1 and up; observers come last."""
         self._sid_at = {f"10.0.0.{sid}": sid for sid in profile.sids}
         self._guests = Guests(self.simulated)
@@ -253,51 +158,28 @@ class SimulatedEnsemble:
         )
         self._guest_kinds = [kind for kind in wanted if kind in GUEST_FAULTS]
         self._cut: list[tuple[ServerId, ServerId]] = []
-        self._scope = trio.CancelScope()
-        self._given_up: str | None = None
 
     def __repr__(self) -> str:
         return f"<simulated ensemble of {', '.join(f'{sid}: {member.state}' for sid, member in self.members.items())}>"
 
-    # --------------------------------------------------------------------------------------------------------- the run
-
-    def make_clock(self, limit_seconds: float) -> WorldClock:
-        """For `simulate`."""
-        self.clock = WorldClock(self.schedule, limit_seconds, self._give_up)
-        return self.clock
-
-    def _give_up(self, reason: str) -> None:
-        self._given_up = reason
-        self._scope.cancel()
-
-    async def run(self, main: Callable[[SimulatedEnsemble], Awaitable[T]]) -> T:
+    def run(self, main: Callable[[SimulatedEnsemble], Awaitable[T]]) -> T:
         """For `simulate`: all of it."""
-        steps = _Steps(self._trace)
-        trio.lowlevel.add_instrument(steps)
+        try:
+            return self._simulation.run(partial(self._program, main))
+        except SimulationError as error:
+            raise EnsembleError(f"seed {self.seed}: {error}; {self!r}") from None
+
+    async def _program(self, main: Callable[[SimulatedEnsemble], Awaitable[T]]) -> T:
         for machine in self.simulated.machines.values():
             machine.start_after(0)
-        try:
-            with self._scope:
-                await self.until_serving()
-                self._faults.start()
-                self._guest_faults.start(self._guest_kinds)
-                value = await main(self)
-                self._observer.compare_trees()
-                if self._given_up is None:
-                    return value
-            self._raise_given_up()
-        finally:
-            trio.lowlevel.remove_instrument(steps)
-            self.clock.stop()
+        await self.until_serving()
+        self._faults.start()
+        self._guest_faults.start(self._guest_kinds)
+        value = await main(self)
+        self._observer.compare_trees()
+        return value
 
-    def _raise_given_up(self) -> NoReturn:
-        raise EnsembleError(f"seed {self.seed}: {self._given_up}; {self!r}")
-
-    def note_seed(self) -> None:
-        """For `simulate`: what is raised says how it is raised again."""
-        error = sys.exception()
-        if error is not None:
-            error.add_note(f"zab.testing.simulate(…, seed={self.seed}), after {self.clock.current_time():.6f} s")
+    # ---------------------------------------------------------------------------------------------- what has happened
 
     @property
     def hash(self) -> str:
@@ -438,76 +320,3 @@ class SimulatedEnsemble:
         self._faults.end()
         self._faults.mend_disks()
         self._cut = []
-
-
-def _checked(faults: Iterable[str], every_seconds: float) -> list[str]:
-    """The faults, in one order however they are given. Raises ValueError."""
-    if not every_seconds > 0:
-        raise ValueError(f"something goes wrong every so many seconds: more than 0, not {every_seconds}")
-    if isinstance(faults, str):
-        raise ValueError(f"faults are a list of names, such as [{faults!r}]")
-    wanted = sorted(set(faults))
-    unknown = [name for name in wanted if name not in FAULTS]
-    if unknown:
-        raise ValueError(f"no fault is named {unknown[0]!r}; there are {', '.join(sorted(FAULTS))}")
-    return wanted
-
-
-def _profile(
-    seed: int, size: int, observers: int, faults: dict[str, int], gap_us: int, configuration: Mapping[str, Value]
-) -> Profile:
-    """Members as they are configured in real ensembles of the kit, on a fast network and good disks."""
-    ticks = {key: configuration.get(key, DEFAULTS[key]) for key in ("tickTime", "initLimit", "syncLimit")}
-    try:
-        tick_ms, init_limit, sync_limit = (int(value) for value in ticks.values())
-    except ValueError:
-        raise ValueError(f"tickTime, initLimit and syncLimit are whole numbers, not {ticks}") from None
-    if min(tick_ms, init_limit, sync_limit) < 1:
-        raise ValueError(f"tickTime, initLimit and syncLimit are at least 1, not {ticks}")
-    further: dict[str, Value] = {
-        "maxSessionTimeout": DEFAULTS["maxSessionTimeout"],
-        "znode.container.checkIntervalMs": 60_000,
-        "maxBatchBytes": 1 << 20,
-        "maxUnsyncedBytes": 16 << 20,
-        **({"standaloneEnabled": "false"} if size == 1 else {}),
-        **configuration,
-    }
-    return Profile(
-        seed=seed,
-        voters=size,
-        observers=observers,
-        groups=(),
-        weightless=frozenset(),
-        tick_ms=tick_ms,
-        init_limit=init_limit,
-        sync_limit=sync_limit,
-        counter_limit=0xFFF00000,
-        snap_count=100_000,
-        segment_kib=1024,
-        recent_bytes=1 << 20,
-        pinned_log_bytes=1 << 30,
-        batch_count_max=1000,
-        batches_in_flight_max=64,
-        outstanding_count_max=1000,
-        latency_us=200,
-        jitter_us=200,
-        disk_us=500,
-        turn_us=40,
-        drift_ppm=0,
-        clients=0,
-        think_us=0,
-        fault_ticks=0,
-        fault_gap_us=gap_us,
-        faults=faults,
-        client_faults={},
-        session_ticks=0,
-        long_data=False,
-        focus="",
-        markers=frozenset(),
-        marks_the_wiped=False,
-        further=tuple((key, _plain(value)) for key, value in further.items()),
-    )
-
-
-def _plain(value: Value) -> str | int:
-    return str(value).lower() if isinstance(value, bool) else value

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from tests.server.admin_facts import lines_of
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 
 @attrs.define

@@ -18,7 +18,7 @@ from tests.rigs.zab_server import zab_servers
 from tests.server.admin_facts import lines_of
 from zab.cli.operations.durations import duration_ms
 from zab.operations.admin_client import AdminError, admin_port
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run", "running"]
 

@@ -16,7 +16,7 @@ from tests.rigs.java_key_stores import with_java_stores
 from tests.rigs.zab_server import zab_servers
 from tests.server.admin_facts import lines_of
 from zab.operations.probes import days_of, measured
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]
 

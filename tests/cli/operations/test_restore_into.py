@@ -18,7 +18,7 @@ from datatree.snapshot import load_snapshot, snapshot_path
 from tests.cli.commands import Result, call
 from tests.cli.operations.restorable import RESTORED, TREE, backup
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["backup"]
 

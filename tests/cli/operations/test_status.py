@@ -17,7 +17,7 @@ from tests.cli.json_page import table
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.server.admin_facts import lines_of
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]
 

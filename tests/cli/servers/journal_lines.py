@@ -1,7 +1,7 @@
 """What the journal of a server says."""
 
 from zab.cli.servers.local_ensemble import ELECTION_OFFSET
-from zab.testing.ports import free_ports_in_a_row
+from zab.testing.kit.ports import free_ports_in_a_row
 
 
 def client_port(count: int) -> int:

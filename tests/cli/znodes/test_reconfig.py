@@ -18,7 +18,7 @@ from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, UnimplementedError
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]
 

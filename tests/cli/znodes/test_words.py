@@ -13,7 +13,7 @@ from tests.cli.commands import Result, call
 from tests.client.running import KINDS, running
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 
 @pytest.fixture(scope="module", params=KINDS)

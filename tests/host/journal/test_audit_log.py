@@ -16,7 +16,7 @@ from zab.host.journal.rotating_file import RotatingFile
 from zab.member.clients.audit import Asked, Change
 from zab.member.state.metrics import Metrics
 from zab.service.audit import SUCCESS, Record, Refusal, ServerEvent
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 PATIENCE_SECONDS = 20.0
 

@@ -18,7 +18,7 @@ from zab.client.sync import connect
 from zab.host.journal import tracing
 from zab.host.journal.tracing import Tracer
 from zab.service.spans import SPANS_MAX, Span, Spans
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
 

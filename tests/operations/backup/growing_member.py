@@ -17,7 +17,7 @@ from zab.operations.admin_client import AdminPort, admin_port
 from zab.operations.backup.taking import catalogue_of
 from zab.operations.backup.verifying import checked_files, fault_of, restored
 from zab.operations.verdicts.catalogue import Catalogue
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 SUPER = "super:wire"
 

@@ -30,7 +30,7 @@ from typing import Any
 from tests.rigs.quick_java import quick_java
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.spark_session import spark_home
-from zab.testing.ports import free_ports
+from zab.testing.kit.ports import free_ports
 
 HEAD, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 _LOGGING = Path(__file__).with_name("log4j2.properties")

@@ -1,4 +1,4 @@
-"""The wires between the members of an ensemble, which a test can cut: relays, in a thread that runs trio.
+"""The wires between members, which a test can cut: relays, in a thread that runs trio.
 
     dial            in the thread of a member, in place of a connection to another one: a connection to the relay, which
                     is told who dials whom, and opens the other half
@@ -23,7 +23,7 @@ from typing import Final
 import trio
 
 from zab.host.loop.dial import Address
-from zab.testing.settings import HOST
+from zab.testing.kit.ports import HOST
 
 _HEAD: Final = struct.Struct(">BH")
 _PIECE_BYTES: Final = 65536
@@ -31,7 +31,7 @@ _GONE: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Wires:
-    """Of one ensemble. `sid_at` says which member listens on a port."""
+    """Between one group of members. `sid_at` says which member listens on a port."""
 
     def __init__(self, sid_at: Mapping[int, int]) -> None:
         self._sid_at = sid_at
@@ -78,7 +78,7 @@ class Wires:
             try:
                 await stream.send_all(_HEAD.pack(own, address.port))
             except trio.BrokenResourceError as error:
-                raise OSError("the wires of this ensemble are gone") from error
+                raise OSError("the wires between these members are gone") from error
             undo.pop_all()
         return stream
 

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import trio._core._run as scheduler
 
-from zab.testing.errors import EnsembleError
-
 _SWITCH: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
+
+
+class SimulationError(Exception):
+    """A simulated run cannot begin, or cannot go on; the text says why."""
 
 
 class _ByThread(Random):
@@ -46,7 +48,7 @@ _lock = threading.Lock()
 def pinned(rng: Random) -> Iterator[None]:
     """Within, runs of trio in this thread are scheduled by `rng`."""
     if not (hasattr(scheduler, "_r") and hasattr(scheduler, _SWITCH)):
-        raise EnsembleError("this trio cannot be pinned to a seed: its scheduler has changed")
+        raise SimulationError("this trio cannot be pinned to a seed: its scheduler has changed")
     own = threading.get_ident()
     with _lock:
         chooser = scheduler._r
@@ -54,7 +56,7 @@ def pinned(rng: Random) -> Iterator[None]:
             chooser = scheduler._r = _ByThread(chooser)
             chooser.is_ordered_before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING
         if own in chooser.pins:
-            raise EnsembleError("a simulated run cannot begin within another one")
+            raise SimulationError("a simulated run cannot begin within another one")
         vars(scheduler)[_SWITCH] = True
         chooser.pins[own] = rng
     try:

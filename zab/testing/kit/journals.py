@@ -1,12 +1,12 @@
-"""What the members of an ensemble say: the lines of their journals, kept in memory, each with its member.
+"""The journals of members that run in this process, kept in memory: the lines of each member.
 
-    with kept():                    while any ensemble is open
+    with kept():                    while any group of members is open
     whose.set(Lines())              in the context of a member: what is logged there, and in its tasks and threads,
                                     goes to these lines
 
-Members log as servers do, to the loggers below `zab`. While an ensemble is open, what they say does not go on to the
+Members log as servers do, to the loggers below `zab`. While a group is open, what they say does not go on to the
 handlers of the process: their information lines would drown the reports of every test. What the client library and
-others in this process log below `zab` takes the way that it takes without an ensemble.
+others in this process log below `zab` takes the way that it takes without one.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class _RecordHandler(logging.Handler):
 
 
 class _Open:
-    """How many ensembles of this process are open, and the desk that they share."""
+    """How many groups of members are open in this process, and the handler that they share."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.count = 0
-        self.desk: _RecordHandler | None = None
+        self.handler: _RecordHandler | None = None
 
 
 _open = _Open()
@@ -86,13 +86,13 @@ def kept() -> Iterator[None]:
     """What members say is kept within."""
     with _open.lock:
         _open.count += 1
-        if _open.desk is None:
-            _open.desk = _RecordHandler(logging.getLogger("zab"))
+        if _open.handler is None:
+            _open.handler = _RecordHandler(logging.getLogger("zab"))
     try:
         yield
     finally:
         with _open.lock:
             _open.count -= 1
             if not _open.count:
-                _open.desk.leave()
-                _open.desk = None
+                _open.handler.leave()
+                _open.handler = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zab.testing.ports import _own_ports, free_ports
+from zab.testing.kit.ports import _own_ports, free_ports
 
 
 def test_workers_draw_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:

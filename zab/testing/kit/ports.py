@@ -12,8 +12,10 @@ import itertools
 import os
 import random
 import socket
+from typing import Final
 
-_PORTS = range(11_000, 32_000)
+HOST: Final = "127.0.0.1"
+_PORTS: Final = range(11_000, 32_000)
 
 
 def _own_ports() -> range:
@@ -43,7 +45,7 @@ def free_ports(count: int) -> list[int]:
             probe = probes.enter_context(socket.socket())
             # Without SO_REUSEADDR a bind also fails while connections of an earlier server linger there.
             with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
+                probe.bind((HOST, port))
                 ports.append(port)
     return ports
 

@@ -1,4 +1,4 @@
-"""One life of a member: the server of `zab.server`, from a start to its end, in a thread of its own that runs trio.
+"""One life of a member: a service, from a start to its end, in a thread of its own that runs trio.
 
 A member that has a thread to itself can stand still as a process does that is stopped, and ends as abruptly as one that
 is killed: what its disk has not begun to write is lost, its connections are closed by nobody but the kernel.
@@ -12,28 +12,26 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
-from zab.host.loop.dial import Dial
-from zab.member.settings.config import Config
-from zab.protocol.effects import RoleChanged
-from zab.server.server import Observers, Server, run_once
-from zab.testing.journals import Lines, whose
-
-T = TypeVar("T")
+from zab.testing.kit.journals import Lines, whose
 
 _PROBE_SECONDS: Final = 0.05
+
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class _Ending:
     """What ends the thread is kept, whatever it is."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: Life[Any]) -> None:
         self._life = life
 
     def __enter__(self) -> None:
@@ -46,22 +44,23 @@ class _Ending:
         return True
 
 
-class Life:
-    """`changed` is called, in the thread of the member, whenever something of what is public here is another."""
+class Life(Generic[S]):
+    """`serve` runs the service until it is cancelled, and calls `opened`, `started` and `closed`. `changed` is called,
+    in the thread of the member, whenever something of what is public here is another."""
 
-    def __init__(self, config: Config, dial: Dial, lines: Lines, changed: Callable[[], None]) -> None:
-        self.role: RoleChanged | None = None
-        """The last that the member said of it."""
+    def __init__(
+        self, name: str, serve: Callable[[Life[S]], Awaitable[None]], lines: Lines, changed: Callable[[], None]
+    ) -> None:
         self.is_listening = False
         self.has_ended = False
         self.is_paused = False
         self.failure: BaseException | None = None
         """What ended it, unless it was told to end."""
-        self._config = config
-        self._dial = dial
+        self._serve_until_cancelled = serve
         self._changed = changed
-        self.server: Server | None = None
-        self._drops = False
+        self.service: S | None = None
+        self.drops = False
+        """For `serve`: whether the end loses what the disk has not begun to write."""
         self._going_on = threading.Event()
         self._going_on.set()
         self._began = threading.Event()
@@ -70,7 +69,6 @@ class Life:
         self._scope = trio.CancelScope()
         context = contextvars.Context()
         context.run(whose.set, lines)
-        name = f"zab member {config.server_id}"
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
 
     def start(self) -> None:
@@ -81,14 +79,9 @@ class Life:
         """Returns when its ports listen, or when it has ended."""
         self._settled.wait()
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether it takes requests of clients, as far as it knows."""
-        return not self.has_ended and self.is_listening and self.role is not None and self.role.serving
-
     def let_go(self, *, drops: bool) -> None:
         """Have it end. `drops`: at once, with all that its disk has not begun to write."""
-        self._drops = drops
+        self.drops = drops
         self._began.wait()
         self._tell(self._scope.cancel)
         self._going_on.set()
@@ -104,19 +97,19 @@ class Life:
             return
         self._going_on.clear()
         self.is_paused = True
-        self.ask(lambda _server: None, then=self._going_on.wait)
+        self.ask(lambda _service: None, then=self._going_on.wait)
 
     def resume(self) -> None:
         self.is_paused = False
         self._going_on.set()
 
-    def ask(self, question: Callable[[Server], T], then: Callable[[], object] = lambda: None) -> T | None:
+    def ask(self, question: Callable[[S], T], then: Callable[[], object] = lambda: None) -> T | None:
         """What the question, which raises nothing, finds between two turns of this member; None once it has ended.
         `then` is called after that, still between these turns."""
         answer: Future[T | None] = Future()
 
         def put() -> None:
-            answer.set_result(None if self.server is None else question(self.server))
+            answer.set_result(None if self.service is None else question(self.service))
             then()
 
         self._began.wait()
@@ -142,26 +135,20 @@ class Life:
         self._token = trio.lowlevel.current_trio_token()
         self._began.set()
         with self._scope:
-            filled, config = None, self._config
-            observers = Observers(opened=self._opened, started=self._started, role_changed=self._role_changed)
-            while True:
-                try:
-                    filled, config = await run_once(
-                        config, filled, observers, dial=self._dial, drops=lambda: self._drops
-                    )
-                finally:
-                    self.server = None
+            await self._serve_until_cancelled(self)
 
-    def _opened(self, server: Server) -> None:
-        self.server = server
+    def opened(self, service: S) -> None:
+        """For `serve`: this service can be asked from now on."""
+        self.service = service
 
-    def _started(self) -> None:
+    def closed(self) -> None:
+        """For `serve`: there is nothing to ask until the next one is opened."""
+        self.service = None
+
+    def started(self) -> None:
+        """For `serve`: its ports listen."""
         self.is_listening = True
         self._settled.set()
-        self._changed()
-
-    def _role_changed(self, role: RoleChanged) -> None:
-        self.role = role
         self._changed()
 
     def ended(self, failure: BaseException | None) -> None:

@@ -1,0 +1,47 @@
+"""The report of a test that fails shows the journals of the members that it used.
+
+These are hooks of pytest: a plugin imports them. They look at each group that is opened while a test runs, whoever
+opens it, and at those that it shares with other tests (`note`). A group has `members`, each with a `journal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import pytest
+
+from zab.testing.kit.listeners import listeners
+
+REPORT_LINES: Final = 100
+"""Of each member: the newest."""
+
+_GROUPS: Final = pytest.StashKey[list[Any]]()
+"""Of a test that runs."""
+
+
+def note(item: pytest.Item, group: Any) -> None:
+    """This test uses a group that was opened before."""
+    item.stash.setdefault(_GROUPS, []).append(group)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    found = item.stash[_GROUPS] = []
+    listeners.append(found.append)
+    try:
+        return (yield)
+    finally:
+        listeners.remove(found.append)
+        del item.stash[_GROUPS]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for group in item.stash.get(_GROUPS, []):
+            for sid, member in group.members.items():
+                lines = member.journal.splitlines()[-REPORT_LINES:]
+                report.sections.append((f"zab member {sid} ({report.when})", "\n".join(lines)))
+    return report
