@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from tests.cli.commands import Run, run
 from tests.cli.operations.running_member import Running, running
 from tests.operations.backup.growing_member import grow, member, whole
-from tests.pipeline.test_object_store import Store, store
+from tests.pipeline.rigs.object_store import Store, store
 from zab.cli.operations.backup import _Member
 from zab.operations.backup.stores import ObjectStore, open_store
 from zab.operations.backup.taking import BackupError, prune, take

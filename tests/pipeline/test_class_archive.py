@@ -14,7 +14,7 @@ import pytest
 from attrs import evolve
 
 from tests.cli.commands import Run
-from tests.pipeline.streaming.test_following import History, LogWriter
+from tests.pipeline.rigs.log_writer import History, LogWriter
 from zab.cli.pipeline import driver as driver_module
 from zab.cli.pipeline.driver import Driver, SparkOptions
 from zab.cli.pipeline.job_file import JobFile, read_lines

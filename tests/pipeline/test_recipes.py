@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from tests.pipeline.streaming.test_following import History, LogWriter
+from tests.pipeline.rigs.log_writer import History, LogWriter
 from zab.cli.pipeline.call import Call
 from zab.cli.pipeline.commands import pipeline_app
 from zab.cli.pipeline.job_file import JobFile

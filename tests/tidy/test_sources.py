@@ -101,11 +101,11 @@ def test_no_test_changes_the_time_of_other_threads() -> None:
 
 
 def test_no_test_imports_another() -> None:
-    """What several tests use is in a file that is named after what it is. Those of the pipeline still do."""
+    """What several tests use is in a file that is named after what it is."""
     found = []
     for path in TESTS:
         for line, name in imports(parsed(path)):
-            if re.search(r"^tests\..*\btest_", name) and path.relative_to(ROOT).parts[1] != "pipeline":
+            if re.search(r"^tests\..*\btest_", name):
                 found.append(f"{at(path, line)}: {name} is of a test, move it to a file of its own")
     report(found)
 

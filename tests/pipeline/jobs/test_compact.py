@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from datatree.log.batch import Batch
-from tests.pipeline.jobs.test_verify import ensemble, history, logs, member
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
+from tests.pipeline.rigs.member_logs import ensemble, history, logs, member
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.compact import COLUMNS, Compacted, WriteTask, _Writing, compact, compact_with, write_here
 from zab.pipeline.jobs.compact_output import Output, partition

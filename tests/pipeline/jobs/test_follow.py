@@ -20,7 +20,7 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTim
 
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
-from tests.pipeline.streaming.test_following import poll, zxids_of
+from tests.pipeline.rigs.log_writer import poll, zxids_of
 from tests.rigs.quick_java import quick_java
 from tests.rigs.zab_server import zab_servers
 from zab.cli.exits import INTERRUPTED

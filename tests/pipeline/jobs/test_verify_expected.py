@@ -12,8 +12,9 @@ from datatree.paths import CONFIG
 from datatree.record import Txn, encode
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
-from tests.pipeline.jobs.test_verify import LINEAGE, found, member
+from tests.datatree.histories import LINEAGE
 from tests.pipeline.rigs.log_builder import in_batches, write_native, write_version2
+from tests.pipeline.rigs.member_logs import found, member
 from zab.host.storage.disk import RealDisk
 from zab.pipeline.member_files import SnapshotFile
 from zab.pipeline.places import open_place

@@ -19,13 +19,14 @@ from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
 from datatree.zookeeper.log import LOG_HEADER
 from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, in_batches, write_native, write_version2
+from tests.pipeline.rigs.member_logs import zxids
 from zab.cli.files.log_files import Entry, UnreadableError
 from zab.cli.files.member_logs import open_members
 from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import find
-from zab.pipeline.reading.planning import Range, plan, task_batches
+from zab.pipeline.reading.planning import Range, plan
 from zab.pipeline.state.local_state import local_moment
 from zab.pipeline.streaming.following import Ensemble
 
@@ -50,11 +51,6 @@ def theirs(root: Path, files: Sequence[Sequence[Txn]], members: Sequence[int] = 
     for member in members:
         write_version2(root / str(member), files, member=member)
     return [root / str(member) for member in members]
-
-
-def zxids(directories: Sequence[Path]) -> list[int]:
-    tasks = plan(inventory(directories), Range(), members="one")
-    return [zxid for task in tasks for batch in task_batches(task, ("zxid",)) for zxid in batch.column(0).to_pylist()]
 
 
 def shown(directories: Sequence[Path]) -> list[int]:

@@ -19,8 +19,8 @@ from datatree.record import Txn
 from datatree.recovery.recover import examine
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
-from tests.pipeline.reading.test_ends import zxids
 from tests.pipeline.rigs.log_builder import LINEAGE, START, NativeFile, as_batch, cut_anywhere
+from tests.pipeline.rigs.member_logs import zxids
 from zab.host.storage.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory

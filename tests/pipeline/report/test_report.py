@@ -10,10 +10,10 @@ import pytest
 
 from datatree.snapshot import load_snapshot
 from datatree.zookeeper.snapshot import SnapshotReader, uncompressed
-from tests.pipeline.report.test_report_page import Elements
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.damage import Injected
 from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.page_elements import Elements
 from zab.host.storage.disk import RealDisk
 
 if TYPE_CHECKING:

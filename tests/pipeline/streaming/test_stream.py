@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
-from tests.pipeline.streaming.test_following import History, LogWriter
+from tests.pipeline.rigs.log_writer import History, LogWriter
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.streaming import stream
 from zab.pipeline.streaming.stream import LogStreamReader
