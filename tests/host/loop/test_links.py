@@ -11,7 +11,8 @@ from tests.host.loop.link_server import Server, socket_pair
 from tests.host.loop.service import running
 from zab.host.loop import links as links_module
 from zab.host.loop.conversation import Greeted
-from zab.host.loop.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES
+from zab.host.loop.link import SHAKE_BYTES
+from zab.host.loop.links import GREETING_MS
 from zab.member.membership.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.storage.snapshot_request import REQUESTS, SnapshotRequest
 from zab.member.wire_protocols import cut
@@ -35,6 +36,7 @@ from zab.wire.frames import LENGTH, frame
 from zab.wire.handshake import NONCE_BYTES, Listening, Secret
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
+from zab.wire.secret_messages import ENCRYPTED
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def server():
 def greeted_by(server, theirs):
     """(the other end, what it has said to a handshake that was made elsewhere)."""
     other = server._other(theirs, 2)
-    handshake = server.links._greeter.dialling(2, is_certified=False)
+    handshake = server.links._greeting.dialling(2, is_certified=False)
     listening = Listening(other._me, [1], AT_QUORUM_PORT, bytes(NONCE_BYTES))
     proof, agreed = handshake.welcomed(listening.welcome(handshake.hello()))
     other._listening = listening
@@ -265,7 +267,7 @@ def test_who_comes_for_a_snapshot_is_handed_over_with_what_it_said(server):
     sealed = received[4:]
     handed.close()
     assert agreed.receiving.take(sealed) == REQUEST
-    assert not server.links._waiting
+    assert not len(server.links._deadlines)
 
 
 def test_request_for_a_snapshot_is_no_message_of_a_link(server):

@@ -15,7 +15,7 @@ from tests.host.loop.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.host.loop import links as links_module
 from zab.host.loop.greeting import Greeting
-from zab.host.loop.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
+from zab.host.loop.links import GREETING_MS, STRANGERS_MAX, Links
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.tls.engine import NO_TLS, TlsSide
@@ -30,6 +30,7 @@ from zab.server.address_book import AddressBook
 from zab.server.tls_settings import tls_of_members
 from zab.wire.frames import frame
 from zab.wire.records import MessageError
+from zab.wire.secret_messages import ENCRYPTED
 
 KEYS = SessionKeys([[b"secretnm", bytes(range(32))]])
 OPEN = {"secrets": (), "is_open": True}

@@ -18,13 +18,21 @@ import trio
 
 from zab.host.loop.conversation import Conversation, Greeted, greet, meet
 from zab.host.loop.dial import Address, Dial, dial, first_of
-from zab.host.loop.links import TakeOver, say_nothing
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.mutual_tls import MutualTls
 from zab.host.tls.tls_stream import TlsStream, speaks_tls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Objection, Party, Purposes, none_at_all
 
 Stream: TypeAlias = trio.SocketStream | TlsStream
+
+
+TakeOver: TypeAlias = Callable[[socket, TlsSide | None, Agreed, bytes], None]
+"""Owns, from this call on, the socket of somebody who wants no link, with its TLS if it has one. The bytes are what has
+come after the handshake."""
+
+
+def say_nothing(_host: str, _reason: str) -> None:
+    """Where nobody asks who was refused."""
 
 
 def close_at_once(stream: Stream) -> None:
@@ -110,7 +118,7 @@ class Greeting:
         return await meet(secured, self.listening_for(purposes, secured.side.peer_certificate, objection))
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
-        """For a link: see `zab.host.loop.links.Greeter`."""
+        """The handshake of a link that we dialled to this server; `is_certified`: inside of TLS."""
         return self.dialling_for(self._purposes.link, sid, is_certified=is_certified)
 
     def dialling_for(self, purpose: int, sid: int, *, is_certified: bool = False) -> Dialling:
@@ -118,7 +126,7 @@ class Greeting:
         return Dialling(self._party(), sid, purpose, self._nonce(), is_certified=is_certified)
 
     def listening(self, certificate: bytes | None) -> Listening:
-        """At the port of links: see `zab.host.loop.links.Greeter`."""
+        """The handshake of a connection to the port of links; inside of TLS, with the certificate that was shown."""
         return self.listening_for(self._purposes.at_link_port, certificate)
 
     def listening_for(
@@ -135,9 +143,9 @@ class Greeting:
         return self._life + token_bytes(NONCE_BYTES - self._purposes.life_bytes)
 
     def believes(self, agreed: Agreed) -> bool:
-        """See `zab.host.loop.links.Greeter`."""
+        """Whether what was proven when a connection began still counts."""
         return self._party().believes(agreed)
 
     def take_over(self, agreed: Agreed) -> TakeOver | None:
-        """See `zab.host.loop.links.Greeter`."""
+        """Who owns a connection that came for something else than a link; None: it is one."""
         return None if agreed.purpose == self._purposes.link else self._serve

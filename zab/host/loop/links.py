@@ -35,188 +35,40 @@ from __future__ import annotations
 
 import itertools
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zab.host.journal.journal import Journal
 from zab.host.loop.conversation import Greeted
+from zab.host.loop.deadlines import Deadlines
+from zab.host.loop.greeting import Greeting, say_nothing
 from zab.host.loop.handshakes import Handshakes
+from zab.host.loop.link import HUNG_UP, Link
 from zab.host.loop.listener import Listener
-from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.loop import Loop, now_ms
 from zab.host.loop.poller import READ, WRITE
-from zab.host.loop.send_queue import SendQueue
-from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
-from zab.host.tls.tls_socket import SealedSocket
-from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
+from zab.wire.frames import LENGTH, FrameError, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal
 from zab.wire.link_protocol import LinkProtocol
 from zab.wire.pending_connections import PendingConnections
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
+from zab.wire.secret_messages import ENCRYPTED, decrypted, encrypted, hides_all
 
-RECEIVE_BYTES = 64 << 10
-RECEIVE_CALLS_MAX = 8
-"""A turn reads at most 512 KiB from one link: what is to be done with as much takes some milliseconds."""
-RECEIVE_FEW_BYTES = 4096
-SHAKE_BYTES = 8192
-"""A turn reads no more from somebody who has not proven himself, and from a link that is being closed."""
 UNSENT_BYTES_MAX = 64 << 20
 GREETING_MS = 5_000
-ENCRYPTED = b"\xff"
-"""In front of an encrypted message. No message begins with it."""
 STRANGERS_MAX = 64
-_HUNG_UP = "closed by the other side"
 _TAKEN_AWAY = "the secret was taken away meanwhile"
 CLOSING_MS = 2_000
 
 Message = TypeVar("Message")
 Input = TypeVar("Input")
 
-TakeOver: TypeAlias = Callable[[socket.socket, TlsSide | None, Agreed, bytes], None]
-"""Owns, from this call on, the socket of somebody who wants no link, with its TLS if it has one. The bytes are what has
-come after the handshake."""
-
-
-class Greeter(Protocol):
-    """How this server takes part in handshakes."""
-
-    def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
-        """The handshake of a connection that we dialled to this server; `is_certified`: inside of TLS."""
-        ...
-
-    def listening(self, certificate: bytes | None) -> Listening:
-        """The handshake of a connection to us; inside of TLS, the certificate that was shown."""
-        ...
-
-    def believes(self, agreed: Agreed) -> bool:
-        """Whether what was proven when a connection began still counts."""
-        ...
-
-    def take_over(self, agreed: Agreed) -> TakeOver | None:
-        """Who owns a connection that came for something else than a link; None: it is one."""
-        ...
-
-
 journal = Journal("links")
 of_strangers = Journal("links", is_of_strangers=True)
-
-
-def say_nothing(_host: str, _reason: str) -> None:
-    """Where nobody asks who was refused."""
-
-
-class Link(Watched):
-    """One connection; `up` once the handshake is over. Until then nobody knows who is at the other end of an inbound
-    one: its `sid` is None."""
-
-    def __init__(
-        self,
-        links: Links[Any, Any],
-        sock: socket.socket,
-        link: int,
-        sid: int | None,
-        handshake: Dialling | Listening,
-        side: TlsSide | None,
-    ) -> None:
-        super().__init__(sock)
-        self.tls = None if side is None else SealedSocket(sock, side)
-        self._receive = sock.recv if self.tls is None else self.tls.receive
-        self.send = sock.send if self.tls is None else self.tls.send
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.link = link
-        self.host = ""
-        """Where an inbound one comes from."""
-        self.sid = sid
-        self.inbound = sid is None
-        self.handshake = handshake
-        self.agreed: Agreed | None = None
-        self.up = False
-        self.closing = False
-        self.deadline: int | None = None
-        """When it is closed unless the handshake is over; once closing, unless all is sent."""
-        self.queue = SendQueue()
-        self.frames = FrameReader(GREETING_BYTES_MAX)
-        self.at_end = False
-        """The other side sends nothing any more."""
-        self.why_ended = _HUNG_UP
-        self._links = links
-        self.lock = threading.Lock()
-        """Of its queue and its socket once it is up, but for reading: other threads send, too."""
-        self.send_error: OSError | None = None
-        """What another thread ran into."""
-
-    def on_ready(self, mask: int) -> None:
-        links = self._links
-        if mask & READ:
-            links.readable.append(self)
-            links.has_news = True
-        if mask & WRITE:
-            links.unflushed[self] = None
-            links.has_unsent = True
-
-    def receive(self) -> bytes:
-        """What the socket has.
-
-        A short read has mostly emptied it; if not, the poller reports it again. Another call to find out costs more
-        than the turn that it saves now and then.
-        """
-        is_in_use = self.up and not self.closing
-        calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if is_in_use else (1, SHAKE_BYTES)
-        pieces: list[bytes] = []
-        for _ in range(calls_max):
-            try:
-                data = self._receive(wanted_bytes)
-            except BlockingIOError:
-                break
-            except TlsError as error:
-                self.why_ended = str(error)
-                data = b""
-            except OSError:
-                data = b""
-            if not data:
-                self.at_end = True
-                break
-            pieces.append(data)
-            if len(data) < RECEIVE_FEW_BYTES:
-                break
-        if self.tls is not None:
-            self._ask_for_another_turn(self.tls)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _ask_for_another_turn(self, tls: SealedSocket) -> None:
-        """What TLS has decrypted, or has to say itself, is announced by no socket."""
-        links = self._links
-        if tls.has_more and not self.at_end:
-            links.readable.append(self)
-            links.has_news = True
-        if tls.sealed_bytes:
-            links.unflushed[self] = None
-            links.has_unsent = True
-
-    def push_tls(self, tls: SealedSocket) -> int:
-        """Send what TLS has sealed, and return how many bytes are left of all. Raises OSError."""
-        tls.push()
-        return self.queue.unsent_bytes or tls.sealed_bytes
-
-    def close(self) -> None:
-        # A descriptor that is closed while another thread is about to send may be another connection by then.
-        with self.lock:
-            super().close()
-
-    @property
-    def has_goodbye_left(self) -> bool:
-        """Whether the kernel has not taken all of it."""
-        return self.tls is not None and self.tls.sealed_bytes > 0
-
-    def finish(self) -> None:
-        """Say that nothing follows; again, while `has_goodbye_left`. Raises OSError."""
-        if self.tls is None:
-            self.socket.shutdown(socket.SHUT_WR)
-        else:
-            self.tls.finish()
 
 
 class Links(Generic[Message, Input]):
@@ -226,19 +78,18 @@ class Links(Generic[Message, Input]):
         self,
         loop: Loop,
         protocol: LinkProtocol[Message, Input],
-        greeter: Greeter,
+        greeting: Greeting,
         refused: Callable[[str, str], None] = say_nothing,
     ) -> None:
         """`refused` is told the host of each inbound connection that ends without proof, and why."""
         self._loop = loop
         self._protocol = protocol
-        self._greeter = greeter
+        self._greeting = greeting
         self._refused = refused
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
-        self._waiting: dict[Link, None] = {}
-        """Links with a deadline."""
-        self._timer = loop.timer(self._check_deadlines)
+        self._deadlines = Deadlines[Link](loop, self._time_out)
+        """When a link is closed unless its handshake is over; once it is closing, unless all is sent."""
         self._strangers: PendingConnections[Link] = PendingConnections(STRANGERS_MAX)
         self._left: deque[Link] = deque()
         """Links on which another thread has left something to be flushed."""
@@ -284,11 +135,11 @@ class Links(Generic[Message, Input]):
         """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one. Of the
         other handshake nothing is, or all but our own proof."""
         if greeted is None:
-            handshake = self._greeter.dialling(sid, is_certified=side is not None)
+            handshake = self._greeting.dialling(sid, is_certified=side is not None)
             self._say(self._add(sock, sid, handshake, side), handshake.hello())
             return
         link = self._add(sock, sid, greeted.handshake, side)
-        if not self._greeter.believes(greeted.agreed):
+        if not self._greeting.believes(greeted.agreed):
             self._lose(link, _TAKEN_AWAY)
             return
         self._say(link, greeted.proof)
@@ -309,18 +160,12 @@ class Links(Generic[Message, Input]):
     def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening, side: TlsSide | None) -> Link:
         link = Link(self, sock, next(self._numbers), sid, handshake, side)
         self._links[link.link] = link
-        self._wait(link, GREETING_MS)
+        self._deadlines.set(link, now_ms() + GREETING_MS)
         self._loop.watch(link, READ)
         if side is not None and side.has_more:
             self.readable.append(link)
             self.has_news = True
         return link
-
-    def _wait(self, link: Link, milliseconds: int) -> None:
-        """Lose it unless it is done by then with what it is about."""
-        link.deadline = now_ms() + milliseconds
-        self._waiting[link] = None
-        self._timer.set(link.deadline)
 
     def accept(self, now: int) -> None:
         """At the end of a turn: accept new connections."""
@@ -336,7 +181,7 @@ class Links(Generic[Message, Input]):
     def _meet(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
         """Somebody has dialled us."""
         host, _port = address
-        link = self._add(sock, None, self._greeter.listening(None if side is None else side.peer_certificate), side)
+        link = self._add(sock, None, self._greeting.listening(None if side is None else side.peer_certificate), side)
         link.host = host
         crowded_out = self._strangers.admit(link, host)
         if crowded_out is not None:
@@ -386,10 +231,10 @@ class Links(Generic[Message, Input]):
                 if agreed.receiving is not None:
                     payload = agreed.receiving.take(payload)
                 if payload.startswith(ENCRYPTED):
-                    message = self._decrypted(agreed, payload)
+                    message = decrypted(protocol, agreed, payload)
                 else:
                     message = decode(payload)
-                    if type(message) in secret and not _hides_all(agreed):
+                    if type(message) in secret and not hides_all(agreed):
                         raise MessageError(f"{type(message).__name__} is not encrypted")
                 inputs.append(received(number, message))
         except MessageError as error:
@@ -398,15 +243,6 @@ class Links(Generic[Message, Input]):
             self._lose(link, reason)
             inputs += self._lost
             self._lost.clear()
-
-    def _decrypted(self, agreed: Agreed, payload: bytes) -> Message:
-        """What an encrypted frame says. Raises MessageError."""
-        if agreed.decrypting is None:
-            raise MessageError("a secret on a link without proof")
-        message = self._protocol.decode(agreed.decrypting.decrypt(payload[len(ENCRYPTED) :]))
-        if type(message) not in self._protocol.secret or _hides_all(agreed):
-            raise MessageError(f"{type(message).__name__} is encrypted")
-        return message
 
     def _shake(self, link: Link, data: bytes, inputs: list[Input]) -> list[bytes]:
         """One step of the handshake; once it is over there may be frames behind it. Raises FrameError and
@@ -425,9 +261,9 @@ class Links(Generic[Message, Input]):
             return []
         else:
             agreed = handshake.proven(payload)
-        if not self._greeter.believes(agreed):
+        if not self._greeting.believes(agreed):
             raise MessageError(_TAKEN_AWAY)
-        take_over = self._greeter.take_over(agreed) if link.inbound else None
+        take_over = self._greeting.take_over(agreed) if link.inbound else None
         if take_over is not None:
             if link.tls is not None and link.tls.sealed_bytes:
                 raise MessageError("it does not read what TLS says")
@@ -442,8 +278,7 @@ class Links(Generic[Message, Input]):
     def _open(self, link: Link, agreed: Agreed) -> None:
         """The handshake is over: both sides know who the other one is."""
         link.sid, link.agreed = agreed.sid, agreed
-        link.deadline = None
-        del self._waiting[link]
+        self._deadlines.remove(link)
         self._strangers.leave(link)
         if agreed.sending is not None:
             link.queue.begin_sealing(agreed.sending.put_frame)
@@ -491,7 +326,7 @@ class Links(Generic[Message, Input]):
             data = LENGTH.pack(len(payload)) + payload
             for link in targets:
                 if is_secret:
-                    hidden = _hidden(link.agreed, payload)
+                    hidden = encrypted(link.agreed, payload)
                     if hidden is None:
                         continue
                     data = frame(hidden)
@@ -578,7 +413,7 @@ class Links(Generic[Message, Input]):
     def _finish_later(self, link: Link) -> None:
         """Once all is sent, or after `CLOSING_MS`."""
         link.closing = True
-        self._wait(link, CLOSING_MS)
+        self._deadlines.set(link, now_ms() + CLOSING_MS)
         self.unflushed[link] = None
         self.has_unsent = True
 
@@ -591,7 +426,7 @@ class Links(Generic[Message, Input]):
     def doubt(self) -> None:
         """The secrets are others now: whose proof does not count any more is cut off."""
         for link in list(self._links.values()):
-            if link.agreed is not None and not self._greeter.believes(link.agreed):
+            if link.agreed is not None and not self._greeting.believes(link.agreed):
                 self._lose(link, "the secret by which it has proven itself was taken away")
 
     def break_off_dialled(self, sid: int, reason: str) -> None:
@@ -609,14 +444,8 @@ class Links(Generic[Message, Input]):
             return
         self._loop.watch(link, READ | WRITE if link.has_goodbye_left else READ)
 
-    def _check_deadlines(self, now: int) -> None:
-        """Some link has waited long enough for a greeting, or for its last bytes to leave."""
-        for link in list(self._waiting):
-            if link.deadline is not None and now >= link.deadline:
-                self._lose(link, "did not prove in time who it is")
-        deadlines = [link.deadline for link in self._waiting if link.deadline is not None]
-        if deadlines:
-            self._timer.set(min(deadlines))
+    def _time_out(self, link: Link) -> None:
+        self._lose(link, "did not prove in time who it is")
 
     def _lose(self, link: Link, reason: str) -> None:
         """The link is no more; say so unless the service has let go of it, or never had it."""
@@ -624,7 +453,7 @@ class Links(Generic[Message, Input]):
             if link.sid is None:
                 of_strangers.warning("stranger is gone", link=link.link, reason=reason)
                 # Who looks whether the port is open, and a member that dials elsewhere by now, was not refused.
-                if reason != _HUNG_UP:
+                if reason != HUNG_UP:
                     self._refused(link.host, reason)
             else:
                 journal.info("link is lost", sid=link.sid, link=link.link, reason=reason)
@@ -641,7 +470,7 @@ class Links(Generic[Message, Input]):
 
     def _forget(self, link: Link) -> None:
         del self._links[link.link]
-        self._waiting.pop(link, None)
+        self._deadlines.remove(link)
         self._strangers.leave(link)
         self.unflushed.pop(link, None)
 
@@ -650,17 +479,3 @@ def _by(agreed: Agreed) -> str:
     """What proved who is at the other end."""
     proofs = [name for name, is_one in (("tls", agreed.is_certified), ("secret", bool(agreed.secret))) if is_one]
     return "+".join(proofs) or "nothing"
-
-
-def _hides_all(agreed: Agreed) -> bool:
-    """Whether the connection itself hides what nobody else may read: it is inside of TLS, and there is no secret."""
-    return agreed.is_certified and agreed.encrypting is None
-
-
-def _hidden(agreed: Agreed | None, payload: bytes) -> bytes | None:
-    """What is sent for a payload that nobody else may read; None: it stays here."""
-    if agreed is None:
-        return None
-    if agreed.encrypting is not None:
-        return ENCRYPTED + agreed.encrypting.encrypt(payload)
-    return payload if _hides_all(agreed) else None

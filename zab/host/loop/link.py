@@ -1,0 +1,144 @@
+"""One connection between two servers of one service: its socket, with or without TLS, and what waits to be sent on it.
+
+Not here: when a link is opened, read, flushed and closed, and what its handshake proves (`zab.host.loop.links`).
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Protocol
+
+from zab.host.loop.loop import Watched
+from zab.host.loop.poller import READ, WRITE
+from zab.host.loop.send_queue import SendQueue
+from zab.host.tls.engine import TlsError, TlsSide
+from zab.host.tls.tls_socket import SealedSocket
+from zab.wire.frames import GREETING_BYTES_MAX, FrameReader
+from zab.wire.handshake import Agreed, Dialling, Listening
+
+RECEIVE_BYTES = 64 << 10
+RECEIVE_CALLS_MAX = 8
+"""A turn reads at most 512 KiB from one link: what is to be done with as much takes some milliseconds."""
+RECEIVE_FEW_BYTES = 4096
+SHAKE_BYTES = 8192
+"""A turn reads no more from somebody who has not proven himself, and from a link that is being closed."""
+HUNG_UP = "closed by the other side"
+
+
+class Marks(Protocol):
+    """Where a link says what the next turn has to do with it."""
+
+    readable: list[Link]
+    unflushed: dict[Link, None]
+    has_news: bool
+    has_unsent: bool
+
+
+class Link(Watched):
+    """One connection; `up` once the handshake is over. Until then nobody knows who is at the other end of an inbound
+    one: its `sid` is None."""
+
+    def __init__(
+        self,
+        links: Marks,
+        sock: socket.socket,
+        link: int,
+        sid: int | None,
+        handshake: Dialling | Listening,
+        side: TlsSide | None,
+    ) -> None:
+        super().__init__(sock)
+        self.tls = None if side is None else SealedSocket(sock, side)
+        self._receive = sock.recv if self.tls is None else self.tls.receive
+        self.send = sock.send if self.tls is None else self.tls.send
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.link = link
+        self.host = ""
+        """Where an inbound one comes from."""
+        self.sid = sid
+        self.inbound = sid is None
+        self.handshake = handshake
+        self.agreed: Agreed | None = None
+        self.up = False
+        self.closing = False
+        self.queue = SendQueue()
+        self.frames = FrameReader(GREETING_BYTES_MAX)
+        self.at_end = False
+        """The other side sends nothing any more."""
+        self.why_ended = HUNG_UP
+        self._links = links
+        self.lock = threading.Lock()
+        """Of its queue and its socket once it is up, but for reading: other threads send, too."""
+        self.send_error: OSError | None = None
+        """What another thread ran into."""
+
+    def on_ready(self, mask: int) -> None:
+        links = self._links
+        if mask & READ:
+            links.readable.append(self)
+            links.has_news = True
+        if mask & WRITE:
+            links.unflushed[self] = None
+            links.has_unsent = True
+
+    def receive(self) -> bytes:
+        """What the socket has.
+
+        A short read has mostly emptied it; if not, the poller reports it again. Another call to find out costs more
+        than the turn that it saves now and then.
+        """
+        is_in_use = self.up and not self.closing
+        calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if is_in_use else (1, SHAKE_BYTES)
+        pieces: list[bytes] = []
+        for _ in range(calls_max):
+            try:
+                data = self._receive(wanted_bytes)
+            except BlockingIOError:
+                break
+            except TlsError as error:
+                self.why_ended = str(error)
+                data = b""
+            except OSError:
+                data = b""
+            if not data:
+                self.at_end = True
+                break
+            pieces.append(data)
+            if len(data) < RECEIVE_FEW_BYTES:
+                break
+        if self.tls is not None:
+            self._ask_for_another_turn(self.tls)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _ask_for_another_turn(self, tls: SealedSocket) -> None:
+        """What TLS has decrypted, or has to say itself, is announced by no socket."""
+        links = self._links
+        if tls.has_more and not self.at_end:
+            links.readable.append(self)
+            links.has_news = True
+        if tls.sealed_bytes:
+            links.unflushed[self] = None
+            links.has_unsent = True
+
+    def push_tls(self, tls: SealedSocket) -> int:
+        """Send what TLS has sealed, and return how many bytes are left of all. Raises OSError."""
+        tls.push()
+        return self.queue.unsent_bytes or tls.sealed_bytes
+
+    def close(self) -> None:
+        # A descriptor that is closed while another thread is about to send may be another connection by then.
+        with self.lock:
+            super().close()
+
+    @property
+    def has_goodbye_left(self) -> bool:
+        """Whether the kernel has not taken all of it."""
+        return self.tls is not None and self.tls.sealed_bytes > 0
+
+    def finish(self) -> None:
+        """Say that nothing follows; again, while `has_goodbye_left`. Raises OSError."""
+        if self.tls is None:
+            self.socket.shutdown(socket.SHUT_WR)
+        else:
+            self.tls.finish()
