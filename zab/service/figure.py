@@ -14,15 +14,15 @@ from zab.service.summary import Summary
 
 
 class Kind(Enum):
-    """What a figure is."""
+    """The kind of a figure."""
 
     TEXT = "text"
     GAUGE = "gauge"
     COUNTER = "counter"
     BASIC = "basic"
-    """A summary: average, least, largest, count, sum."""
+    """A summary: average, minimum, maximum, count, sum."""
     ADVANCED = "advanced"
-    """With quantiles."""
+    """A summary with quantiles."""
 
 
 Value: TypeAlias = str | int | float | Summary
@@ -36,4 +36,4 @@ class Figure:
     name: str
     value: Value
     key: str = ""
-    """The member of a set that the figure is about; empty where there is no set."""
+    """The label within a family of figures; empty if it is in none."""

@@ -233,7 +233,7 @@ def test_another_life_is_asked_for_at_the_address_and_is_heard_when_it_is_there(
     close_out, dial, refuse = links.admitted(TWO, "other", NEXT_LIFE)
     assert (close_out, dial) == (Close("out"), Dial(TWO, 2))
     assert isinstance(refuse, Close)
-    assert "it is asked again who it is" in refuse.reason
+    assert "it is dialled again to find out which one it is" in refuse.reason
     assert links.reached(TWO, 2, "out 2", NEXT_LIFE, 1) == [Tell(ElectionLinkUp(TWO, 1)), Close("in")]
     assert links.objection(TWO, NEXT_LIFE) is None
     assert links.admitted(TWO, "newest", NEXT_LIFE) == []

@@ -196,7 +196,7 @@ def test_an_observer_whose_own_files_lead_to_no_tree_takes_the_snapshot_of_its_m
     spoil(observer(ensemble))
     write(ensemble, client, 3)
     ensemble.advance(3_000)
-    assert said(observer(ensemble), "the tree cannot be made anew from the own files")
+    assert said(observer(ensemble), "the tree cannot be repaired from this member's files")
     assert observer(ensemble).member.serving
     assert len(digests(ensemble)) == 1
     offered = [sid for sid, message in ensemble.sent if isinstance(message, mmsg.TreeOffered)]

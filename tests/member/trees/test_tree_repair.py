@@ -51,8 +51,8 @@ def test_tree_is_made_of_the_leaders_snapshot_and_the_own_log() -> None:
     spoil(lost)
     write(ensemble, client, 3)
     ensemble.advance(TICK_MS)
-    assert said(lost, "ALARM: the tree cannot be made anew from the own files")
-    assert said(lost, f"the tree is made of the leader's snapshot {chosen:#x} -> ask whether a quorum has its digest")
+    assert said(lost, "ALARM: the tree cannot be repaired from this member's files")
+    assert said(lost, f"the tree is made from the leader's snapshot {chosen:#x} -> ask whether a quorum has its digest")
     assert is_mended(ensemble, lost)
     assert [batch.raw for batch in lost.logged][: len(log_before)] == log_before
     assert lost.halted is None
@@ -216,7 +216,7 @@ def test_leader_whose_own_files_lead_to_no_tree_leaves_its_role_to_one_whose_fil
     spoil(first if is_wrong else second)
     write(ensemble, client, 3)
     advance_until_all_serve(ensemble, [second])
-    assert said(first, "the files of more voters say something else than those of this leader")
+    assert said(first, "the files of more voters give a different digest from this leader's")
     assert ensemble.leader is second
     assert first.member.peer.yields == is_wrong, "as long as no quorum has its digest"
     # The third one comes back: there is a quorum for a digest again.

@@ -66,7 +66,7 @@ def test_tree_that_takes_long_to_make_is_made_once_and_said_to_be_wrong_once() -
     spoil(wrong)
     write(ensemble, client, 2)
     ensemble.advance(TICK_MS)
-    assert sum("the tree is made anew" in trace for trace in wrong.traces) == 2
+    assert sum("the tree is repaired" in trace for trace in wrong.traces) == 2
     assert wrong.member.serving
     assert wrong.member.tree.digest == other.member.tree.digest
 
@@ -124,9 +124,9 @@ def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> N
     stop(ensemble, gone)
     spoil(leader if leads else other)
     write(ensemble, client, 3)
-    assert said(leader, "all make their trees anew")
+    assert said(leader, "all make their trees again")
     wrong = leader if leads else other
-    assert said(wrong, "the own files give digest")
+    assert said(wrong, "this member's files give digest")
     for _ in range(200):
         ensemble.advance(50)
         if leader.member.serving and other.member.serving:
@@ -164,7 +164,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
         ensemble.settle()
 
     replay()
-    assert said(leader, "no quorum has one digest, though all have made their trees anew")
+    assert said(leader, "no quorum has one digest, though all have made their trees again")
     assert leader.member.peer.yields == (wrong_count == 1)
     if wrong_count == 1:
         ensemble.advance(TICK_MS)
@@ -175,7 +175,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     for _ in range(100):
         ensemble.advance(50)
         replay()
-    asked = [trace for trace in leader.traces if "all make their trees anew from" in trace]
+    asked = [trace for trace in leader.traces if "all make their trees again from" in trace]
     assert len(asked) == 2, asked
     assert f"{late.sid}: " in asked[1]
     assert leader.member.trees.check.undecided is not None
@@ -201,7 +201,7 @@ def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
     stop(ensemble, silent)
     assert ensemble.leader is leader
     ensemble.advance(TICK_MS)
-    assert said(leader, "the files of more voters say something else")
+    assert said(leader, "the files of more voters give a different digest")
     assert ensemble.leader in others
     assert leader.member.peer.leader == ensemble.leader.sid
 
@@ -224,7 +224,7 @@ def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() 
     rebuilt = held_back(ensemble, client, leader)
     leader.answers.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     ensemble.settle()
-    assert said(leader, "the files of more voters say something else")
+    assert said(leader, "the files of more voters give a different digest")
     assert leader.member.peer.yields
     stop(ensemble, other)
     bring_back(ensemble, behind)
@@ -263,7 +263,7 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     assert undecided is not None
     wrong_digest = other.member.digests.at(undecided.zxid)
     assert wrong_digest != leader.member.digests.at(undecided.zxid)
-    assert said(leader, "no quorum has one digest, though all have made their trees anew")
+    assert said(leader, "no quorum has one digest, though all have made their trees again")
     assert said(leader, f"{other.sid}: {wrong_digest:016x}")
     before = leader.member.tree.digest
     assert write(ensemble, client, 2) == [ErrorCode.DATAINCONSISTENCY] * 2
@@ -333,7 +333,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     assert other.snapshots
     assert not suspect.snapshots
     ensemble.advance(TICK_MS)
-    assert said(suspect, "the tree is made anew")
+    assert said(suspect, "the tree is repaired")
     assert suspect.member.serving
 
 
@@ -351,7 +351,7 @@ def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.Monk
         suspect.member.trees.repair.replay(Zxid(suspect.member.applied))
         ensemble.step(suspect)
         ensemble.settle()
-    assert said(suspect, "the own files give digest")
+    assert said(suspect, "this member's files give digest")
     assert suspect.member.digests.find(suspicion.zxid) is None
     assert not suspect.member.serving
     ensemble.advance(TICK_MS)
@@ -498,11 +498,11 @@ def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     rebuilt = held_back(ensemble, client, lost)
     lost.answers.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     write(ensemble, client, 2)
-    assert said(lost, "ALARM: the tree cannot be made anew from the own files: no snapshot can be read")
+    assert said(lost, "ALARM: the tree cannot be repaired from this member's files: no snapshot can be read")
     spoil(wrong)
     write(ensemble, client, 2)
     ensemble.advance(TICK_MS)
-    assert said(wrong, "the own files give digest")
+    assert said(wrong, "this member's files give digest")
     assert wrong.member.serving
     assert not lost.member.serving
     assert lost.member.peer.history.last == wrong.member.peer.history.last, "it goes on logging"

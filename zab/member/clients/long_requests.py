@@ -10,7 +10,7 @@ Clients in other languages send all their watches in one setWatches when they re
 again and again; those that ignore the error wait for events that never come.
 
 Invariants: the result does not depend on how the network split the bytes. No more is kept than one piece and
-one path, each below jute.maxbuffer, and nothing of a skipped request. A setWatches that breaks off, or has a
+one path, each below jute.maxbuffer; a skipped request is not kept. A setWatches that breaks off, or has a
 longer path, ends the stream after the pieces before it.
 
 Source: `SetWatches` in `datatree.requests`. Not here: the answers (`zab.member.requests.connection_requests`).

@@ -1,1 +1,1 @@
-"""Who belongs to the ensemble, as far as a member has to do with it."""
+"""The membership of the ensemble: restart, greetings, election connections, reconfiguration."""

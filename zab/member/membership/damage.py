@@ -1,14 +1,14 @@
-"""What a member does about a history that cannot be read any more: the others fill it again (C6 damaged histories).
+"""Handles a history that can no longer be read: the other members fill it again (C6 damaged histories).
 
-It starts all the same, as an amnesiac (B2 amnesiacs): it counts for no election, no epoch and no acknowledgement, and
-nobody begins anew as if it had never had data, however many are damaged (B3 first start). Its files stay as they are
-until a leader that has a quorum without it synchronizes it; then they go into a directory beside
+The member starts as an amnesiac (B2 amnesiacs): it counts for no election, no epoch and no acknowledgement, and no
+member starts again as if it had never had data, even if many are damaged (B3 first start). Its files stay as they are
+until a leader that has a quorum without it synchronizes it; then they move to a directory of their own
 (`datatree.log.aside`).
 
-Who is a quorum by itself has nobody to be filled by: going on would lose what it acknowledged. It ends, and says what
-to do.
+A member that is a quorum by itself cannot be filled by others: going on would lose what it acknowledged. It ends, and
+says what to do.
 
-Not here: what is damage (`datatree.recovery.recover`).
+Not here: the detection of damage (`datatree.recovery.recover`).
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
-"""Which election connections a server keeps, and which vote is sent on which: what it decides, without any sockets.
+"""Decides which election connections a server keeps, and which vote it sends on which. Uses no sockets.
 
-    driver                          here
+    call of the driver              effects
     start, meet, waited         ->  Dial, Wait, Abandon
     reached, refused            ->  Tell (a link is up or down), Send, Wait
     admitted                    ->  Close (a refused one, or an older one), Dial
     send, sent, closed          ->  Send, Dial
 
-A server dials each other one that it knows and sends its votes on the connection that it has opened; on those that
-others have opened it only hears. So no pair has to agree which of two connections survives.
+A server dials every other server that it knows, and sends its votes on the connection that it opened; on connections
+that others opened it only receives. So no pair has to agree which of two connections survives.
 
 Rules:
-- Only the newest vote to a server waits; an older unsent one is replaced. What was under way when a connection ended
-  is sent on the next one, unless there is a newer one.
+- Only the newest vote to a server waits; an older unsent one is replaced. A vote that was under way when a connection
+ended is sent on the next one, unless there is a newer one.
 - A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s. A server that has connected to
-  this one is dialled at once, since it is there.
-- A link is reported as down when a dial was refused, once for each reason that matters, and not when it closes.
-- Of the connections that one server has opened, the newest is heard.
-- Who listens at the address of a server is that server. Another process that proves to be it is not heard: first the
-  address is dialled again, since that server may have begun another life, and from then on that process is refused
-  with a hint to see its myid. Where nobody listens at the address, the newest connection counts.
-- A guest, a server of no configuration, cannot be dialled. It is answered on the connection that it has opened.
+this one is dialled at once, since it is up.
+- A link is reported as down when a dial is refused, once for each relevant reason, and not when it closes.
+- Of the connections that a server has opened, only the newest is read.
+- The process that listens at the address of a server is that server. Another process that proves to have the same id is
+not read: first the address is dialled again, since the server may have restarted, and from then on the other process is
+refused with a hint to check its myid. If nothing listens at the address, the newest connection counts.
+- A guest, a server in no configuration, cannot be dialled. It is answered on the connection that it opened.
 
-A driver carries out the effects in their order. A connection is whatever it takes for one. It says once of each
-connection that it is closed; whether this module asked for that makes no difference.
+The driver carries out the effects in their order. A connection is any object of the driver's. It calls `closed` once
+for each connection, whether or not this module asked to close it.
 
-Not here: the handshake, sockets, what of the bytes is a vote (`election_receiver`), what votes mean
+Not here: the handshake, sockets, parsing of votes (`election_receiver`), what votes mean
 (`zab.protocol.election`).
 """
 
@@ -44,15 +44,15 @@ from zab.wire.handshake import taken
 REDIAL_MS_MIN: Final = 20.0
 REDIAL_MS_MAX: Final = 1000.0
 REDIAL_SPREAD: Final = (0.8, 1.2)
-"""A wait is that much shorter or longer, at random, so that two servers that lost each other do not dial in step."""
+"""A wait is shorter or longer by a random factor, so that two servers that lost each other do not dial in step."""
 GUESTS_MAX = 64
-"""Servers of no configuration that are connected at a time."""
+"""How many guests may be connected at a time."""
 
 Connection = TypeVar("Connection", bound=Hashable)
 
 
 class Place(Protocol):
-    """Where a server listens. Two that are equal are the same."""
+    """The address of a server. Equal places are the same address."""
 
     @property
     def text(self) -> str: ...
@@ -60,7 +60,7 @@ class Place(Protocol):
 
 @attrs.frozen
 class Dial:
-    """Dial this server, and report the attempt's end with `reached` or `refused`."""
+    """Dial this server, and report the outcome with `reached` or `refused`."""
 
     sid: ServerId
     attempt: int
@@ -68,7 +68,7 @@ class Dial:
 
 @attrs.frozen
 class Wait:
-    """Call `waited` after so long."""
+    """Call `waited` after this time."""
 
     sid: ServerId
     attempt: int
@@ -77,14 +77,14 @@ class Wait:
 
 @attrs.frozen
 class Abandon:
-    """Nobody waits for this attempt: what it leads to is ignored."""
+    """Give up this attempt: its outcome is ignored."""
 
     attempt: int
 
 
 @attrs.frozen
 class Send(Generic[Connection]):
-    """Send this vote, and then call `sent`. No other one is under way on the connection."""
+    """Send this vote, then call `sent`. No other vote is under way on the connection."""
 
     connection: Connection
     vote: SendNotification
@@ -92,7 +92,7 @@ class Send(Generic[Connection]):
 
 @attrs.frozen
 class Close(Generic[Connection]):
-    """Close this connection; nothing that arrives on it is heard any more. `reason`: why it is refused, if it is."""
+    """Close this connection, and ignore what still arrives on it. `reason`: why it is refused, if it is."""
 
     connection: Connection
     reason: str = ""
@@ -100,7 +100,7 @@ class Close(Generic[Connection]):
 
 @attrs.frozen
 class Tell:
-    """The member hears this."""
+    """Hand this event to the member."""
 
     event: ElectionLinkUp | ElectionLinkDown
 
@@ -110,7 +110,7 @@ Effect: TypeAlias = Dial | Wait | Abandon | Send[Connection] | Close[Connection]
 
 @attrs.define
 class _Outbox(Generic[Connection]):
-    """The votes for one server, and the connection for them while there is one."""
+    """The votes for one server, and its connection while there is one."""
 
     connection: Connection | None = None
     newest: SendNotification | None = None
@@ -130,44 +130,44 @@ class _Outbox(Generic[Connection]):
 
 @attrs.define
 class _Other(Generic[Connection]):
-    """A server that is known, and the connection to it."""
+    """A known server, and the connection to it."""
 
     place: Place
     outbox: _Outbox[Connection] = attrs.Factory(_Outbox)
     attempt: int | None = None
-    """The number of the present wait or dial."""
+    """The number of the current wait or dial."""
     is_waiting: bool = False
     has_connected: bool = False
-    """It has opened a connection to this server since the present dial began."""
+    """Whether it has opened a connection to this server since the current dial began."""
     wait_ms: float = REDIAL_MS_MIN
     told: tuple[bool, bool] | None = None
-    """What was said of why its link is down; None while it was not said to be."""
+    """The reason with which its link was reported as down; None if it was not reported."""
     life: bytes = b""
-    """The process at its address, while the connection is open; empty where that is not known."""
+    """The process at its address, while the connection is open; empty if it is not known."""
     double: bytes = b""
-    """The life of one that has proven to be this server, and was not at its address."""
+    """The life of another process that has proven to have this id, but was not at the address."""
 
 
 @attrs.define
 class _Inbound(Generic[Connection]):
-    """The connection on which a server is heard."""
+    """The connection on which a server sends."""
 
     connection: Connection
     life: bytes
-    """The process that opened it; empty where that is not known."""
+    """The process that opened it; empty if it is not known."""
     outbox: _Outbox[Connection] | None
-    """Only a guest has one."""
+    """The votes for a guest; None for other servers."""
 
 
 class ElectionConnections(Generic[Connection]):
-    """The connections of one server. `others` says where each other server listens."""
+    """The election connections of one server. `others` has the address of each other server."""
 
     def __init__(self, others: Mapping[ServerId, Place], rng: Random) -> None:
         self._rng = rng
         self._others: dict[ServerId, _Other[Connection]] = {sid: _Other(place) for sid, place in others.items()}
         self._inbound: dict[ServerId, _Inbound[Connection]] = {}
         self._sids: dict[Connection, ServerId] = {}
-        """The server at the other end of each connection that counts."""
+        """The server of each connection that counts."""
         self._is_started = False
         self._attempts_count = 0
 
@@ -176,7 +176,7 @@ class ElectionConnections(Generic[Connection]):
         return [self._dial(sid, other) for sid, other in self._others.items()]
 
     def meet(self, others: Mapping[ServerId, Place]) -> list[Effect[Connection]]:
-        """These are known from now on, beside this server, and no others."""
+        """Replace the known servers."""
         effects: list[Effect[Connection]] = []
         for sid, other in list(self._others.items()):
             if others.get(sid) != other.place:
@@ -186,7 +186,7 @@ class ElectionConnections(Generic[Connection]):
                 if other.outbox.connection is not None:
                     effects.append(self._close(other.outbox.connection))
             if sid not in others and sid in self._inbound:
-                # It has opened that as one that is dialled, and nobody answers there: it has to open another one.
+                # A guest opened it, to be answered on it; as a known server it is dialled and has to open another one.
                 effects.append(self._close(self._inbound.pop(sid).connection))
         for sid in sorted(others.keys() - self._others.keys()):
             other = self._others[sid] = _Other(others[sid])
@@ -197,14 +197,14 @@ class ElectionConnections(Generic[Connection]):
     # ------------------------------------------------------------------------------------------------------- dialling
 
     def waited(self, sid: ServerId, attempt: int) -> list[Effect[Connection]]:
-        """The time of a `Wait` is over."""
+        """Dial after a `Wait`."""
         other = self._attempting(sid, attempt)
         return [] if other is None else [self._dial(sid, other)]
 
     def refused(
         self, sid: ServerId, attempt: int, *, knows_us: bool = True, is_taken: bool = False
     ) -> list[Effect[Connection]]:
-        """A dial has led to nothing. The rest is what `ElectionLinkDown` says."""
+        """Handle a dial that failed. The other arguments are those of `ElectionLinkDown`."""
         other = self._attempting(sid, attempt)
         if other is None:
             return []
@@ -224,8 +224,8 @@ class ElectionConnections(Generic[Connection]):
     def reached(
         self, sid: ServerId, attempt: int, connection: Connection, life: bytes, round_trip_ms: int
     ) -> list[Effect[Connection]]:
-        """A dial has led to this connection, at whose other end is a process of this life. The dial may have been given
-        up before."""
+        """Handle a dial that led to this connection with a process of this life. The dial may have been given up
+        before."""
         other = self._attempting(sid, attempt)
         if other is None:
             return [Close(connection)]
@@ -250,14 +250,14 @@ class ElectionConnections(Generic[Connection]):
         return Dial(sid, other.attempt)
 
     def _attempting(self, sid: ServerId, attempt: int) -> _Other[Connection] | None:
-        """The server, if this is the present attempt to reach it."""
+        """The server, if this is the current attempt to reach it."""
         other = self._others.get(sid)
         return None if other is None or other.attempt != attempt else other
 
     # ------------------------------------------------------------------------------------------------------- inbound
 
     def admitted(self, sid: ServerId, connection: Connection, life: bytes) -> list[Effect[Connection]]:
-        """A process of this life has opened this connection, and has proven to be this server."""
+        """Handle a connection opened by a process of this life that has proven to be this server."""
         other = self._others.get(sid)
         if other is None:
             return self._admit_guest(sid, connection, life)
@@ -272,14 +272,15 @@ class ElectionConnections(Generic[Connection]):
         return effects
 
     def objection(self, sid: ServerId, life: bytes) -> str | None:
-        """To one who was found not to be the server that it says it is; asked when it connects once more."""
+        """Why a process of this life is refused that connects again after it was found not to be this server; None: it
+        is not refused."""
         other = self._others.get(sid)
         if other is None or not other.life or not other.double or life != other.double:
             return None
         return taken(sid, other.place.text)
 
     def _hear(self, sid: ServerId, inbound: _Inbound[Connection]) -> list[Effect[Connection]]:
-        """In place of any older one."""
+        """Read from this connection, and close an older one of the same server."""
         older = self._inbound.get(sid)
         self._inbound[sid] = inbound
         self._sids[inbound.connection] = sid
@@ -288,25 +289,25 @@ class ElectionConnections(Generic[Connection]):
     def _admit_guest(self, sid: ServerId, connection: Connection, life: bytes) -> list[Effect[Connection]]:
         guests = [guest for guest, inbound in self._inbound.items() if inbound.outbox is not None and guest != sid]
         if len(guests) >= GUESTS_MAX:
-            return [Close(connection, "too many servers of no configuration are here already")]
+            return [Close(connection, "too many servers in no configuration are connected already")]
         return self._hear(sid, _Inbound(connection, life, _Outbox(connection)))
 
     def _refuse_other_life(
         self, sid: ServerId, other: _Other[Connection], connection: Connection, life: bytes
     ) -> list[Effect[Connection]]:
-        """It is not the process that was met at the address."""
+        """Refuse a process that is not the one at the address of its server."""
         if life == other.double:
             return [Close(connection, taken(sid, other.place.text))]
         other.double = life
         met = other.outbox.connection
         assert met is not None, "a life is known only while the connection is open"
-        reason = f"another process is at the address of server {sid} -> it is asked again who it is"
+        reason = f"another process is at the address of server {sid} -> it is dialled again to find out which one it is"
         return [self._close(met), *self._lose(sid, other), Close(connection, reason)]
 
     # --------------------------------------------------------------------------------------------------------- votes
 
     def send(self, vote: SendNotification) -> list[Effect[Connection]]:
-        """Send this to its server, in place of what that was not sent yet."""
+        """Send this vote to its server; it replaces an unsent one."""
         other, inbound = self._others.get(vote.sid), self._inbound.get(vote.sid)
         outbox = other.outbox if other is not None else None if inbound is None else inbound.outbox
         if outbox is None:
@@ -315,7 +316,7 @@ class ElectionConnections(Generic[Connection]):
         return outbox.next()
 
     def sent(self, connection: Connection) -> list[Effect[Connection]]:
-        """What was under way on this connection was sent."""
+        """Note that the vote under way on this connection was sent."""
         sid = self._sids.get(connection)
         outbox = None if sid is None else self._outbox_of(sid, connection)
         if outbox is None:
@@ -332,7 +333,7 @@ class ElectionConnections(Generic[Connection]):
     # -------------------------------------------------------------------------------------------------------- closing
 
     def closed(self, connection: Connection) -> list[Effect[Connection]]:
-        """This connection has ended."""
+        """Handle the end of this connection."""
         sid = self._sids.pop(connection, None)
         if sid is None:
             return []
@@ -344,7 +345,7 @@ class ElectionConnections(Generic[Connection]):
         return self._lose(sid, other)
 
     def _lose(self, sid: ServerId, other: _Other[Connection]) -> list[Effect[Connection]]:
-        """The connection to a server is gone."""
+        """Dial a server again whose connection is gone."""
         other.outbox.close()
         other.life = b""
         return [self._dial(sid, other)]

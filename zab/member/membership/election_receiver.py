@@ -1,8 +1,8 @@
-"""What arrives on one election connection after its handshake: votes, and what of them is believed.
+"""Parses the votes on one election connection after its handshake, and decides what to believe.
 
-What is no vote is skipped: it never ends a receiver (ZOOKEEPER-3769).
+Anything else is skipped: it never ends a receiver (ZOOKEEPER-3769).
 
-The connections of a server (`zab.server.election_links`) and those of a simulated one are read with this.
+Real servers (`zab.server.election_links`) and simulated ones use this module.
 
 Not here: the handshake, sockets, what a vote means (`zab.protocol.election`).
 """
@@ -23,22 +23,22 @@ FRAME_BYTES_MAX = 2 * CONFIG_BYTES_MAX + _SPARE_BYTES
 
 
 class ElectionReceiver:
-    """Of one connection."""
+    """The receiver of one connection."""
 
     __slots__ = ("_config", "_is_proven", "_sid", "_skipped")
 
     def __init__(self, sid: ServerId, skipped: Callable[[str], None], *, is_proven: bool) -> None:
-        """`sid` is who speaks, `is_proven` whether it has proven to be of the ensemble. `skipped` is told why the first
-        payload that is no vote is none; of those after it nothing is said, so that one connection does not fill the
+        """`sid` is the sender; `is_proven`: it has proven to belong to the ensemble. `skipped` is called with the
+        reason for the first payload that is no vote, and not again, so that one connection does not fill the
         journal."""
         self._sid = sid
         self._skipped: Callable[[str], None] | None = skipped
         self._is_proven = is_proven
         self._config = b"", b""
-        """What was said before the next vote."""
+        """The configurations that were sent before the next vote."""
 
     def vote(self, payload: bytes) -> NotificationReceived | None:
-        """The vote that this is, if it is one, with what was said of configurations before it."""
+        """The vote in a payload, with the configurations that were sent before it; None if it is no vote."""
         try:
             said = _VOTES.decode(payload)
             if isinstance(said, Notification):

@@ -1,11 +1,12 @@
-"""How members greet each other: which version they speak, and what for a connection is made.
+"""How members greet each other: their versions, and the purpose of a connection.
 
     quorum port         QUORUM      a link from here on (`zab.protocol.message`)
-                        SNAPSHOT    the sender wants a snapshot, and no link (`zab.member.storage.snapshot_request`)
+                        SNAPSHOT    the sender wants a snapshot instead of a link
+                        (`zab.member.storage.snapshot_request`)
     election port       ELECTION    the votes of the one who dialled (`Notification`)
 
 A member's life is from the start of its process to the end. It has a name, with which all of its nonces begin: so
-whoever has two connections with one server knows whether the same process is at the other end of both.
+a server that has two connections with one server knows whether the same process is at the other end of both.
 
 Not here: the handshake itself (`zab.wire.handshake`).
 """
@@ -21,10 +22,10 @@ from zab.wire.handshake import Party, Purposes, Secret
 
 VERSION_MIN: Final = 3
 VERSION: Final = 3
-"""Of what members say to each other. Version 3 is the first with handshakes that prove something."""
+"""The version of the protocol between members. Version 3 is the first with handshakes that prove something."""
 
 LIFE_BYTES: Final = 16
-"""Of the name of a life; the other half of a nonce is new each time."""
+"""The length of the name of a life; the rest of a nonce is new each time."""
 
 
 class Purpose(IntEnum):
@@ -46,5 +47,5 @@ def party(sid: int, secrets: Collection[Secret], *, is_open: bool) -> Party:
 
 
 def life_of(nonce: bytes, features: int) -> bytes:
-    """The name of the life of the one whose nonce this is. Empty: not known, of a version that has none."""
+    """The life (process) that the nonce belongs to; empty if the version has none."""
     return nonce[:LIFE_BYTES] if features & LIVES else b""

@@ -1,29 +1,28 @@
-"""Reconfiguration at a member: how configurations are read, and from a request to the text of the next one.
+"""Reconfiguration at a member: reads configurations, and makes the next one from a request.
 
-The checks of a request stand in ZooKeeper's order; the first that fails gives the error:
+A request is checked in ZooKeeper's order; the first failing check gives the error:
 
     reconfigEnabled is false                                       RECONFIGDISABLED
-    this server is standalone, or a member is of a version that    UNIMPLEMENTED
-    knows no reconfiguration (`zab.protocol.features`)
-    another one is outstanding                                     RECONFIGINPROGRESS
-    the version asked for is not the one in force                  BADVERSION
-    it makes no sense (`zab.configuration.reconfiguration`), has   BADARGUMENTS
+    this server is standalone, or a member has a version that      UNIMPLEMENTED
+    lacks reconfiguration (`zab.protocol.features`)
+    another reconfiguration is outstanding                         RECONFIGINPROGRESS
+    the requested version is not the one in force                  BADVERSION
+    it is invalid (`zab.configuration.reconfiguration`), has       BADARGUMENTS
     several addresses of one server without multiAddress.enabled,
-    or leaves fewer participants than two, or than one where
+    or leaves fewer than two participants, or than one if
     standaloneEnabled is false
-    no quorum of it follows this leader with all of the history    NEWCONFIGNOQUORUM
-    whoever asks may not write /zookeeper/config                   NOAUTH (`datatree.prepare`)
+    no quorum of it follows this leader with the whole history     NEWCONFIGNOQUORUM
+    the client may not write /zookeeper/config                     NOAUTH (`datatree.prepare`)
 
-*The first configuration of the history* is that of the leader's file: the leader asks for it itself once it serves.
-From then on the history says who belongs to the ensemble, and no file does. So what a new server has synchronized
-always says who decides, however many servers its own file names.
+**The first configuration of the history* is that of the leader's file: the leader proposes it once it serves. From then
+on the history defines the members, and files do not. So a new server learns the members from the history that it has
+synchronized, whatever its own file says.
 
-*That the lead is handed over* to another server is asked for in the same way, by whoever may write /zookeeper/config.
-It is done once the answer is out: a server that is no voter is BADARGUMENTS, one that does not follow
-NEWCONFIGNOQUORUM.
+**Handing over the lead* to another server is requested in the same way, by clients that may write /zookeeper/config. It
+is done after the answer. The errors are BADARGUMENTS for a server that is no voter, and NEWCONFIGNOQUORUM for one that
+does not follow.
 
-Not here: what a configuration does (`zab.protocol.reconfiguration`), and where the file of it is written
-(`zab.server`).
+Not here: the effect of a configuration (`zab.protocol.reconfiguration`), and its file (`zab.server`).
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ from zab.quorum.ids import ServerId
 from zab.quorum.quorums import Quorum, rule_of
 
 ENSEMBLE = SessionId(0)
-"""The session of what the ensemble asks for by itself."""
+"""The session of requests that the ensemble makes itself."""
 
 
 def quorum_of(ensemble: Ensemble) -> Quorum:
-    """The rule of this configuration."""
+    """The quorum rule of this configuration."""
     return rule_of(ensemble.participants, ensemble.groups, ensemble.weights)
 
 
@@ -66,7 +65,7 @@ def servers(ids: Iterable[int]) -> frozenset[ServerId]:
 
 
 class ConfigReader:
-    """Reads configurations where they stand (`zab.protocol.membership.Reader`)."""
+    """Reads configurations from texts and batches (`zab.protocol.membership.Reader`)."""
 
     def of_text(self, text: bytes) -> Membership:
         return self._membership(ensemble_of(text), text)
@@ -94,18 +93,18 @@ READER = ConfigReader()
 
 
 def in_force(config: Config, peer: PeerState) -> Ensemble:
-    """The configuration that is known to be committed; that of the file until there is one in the history."""
+    """The configuration that is known to be committed; that of the file until the history has one."""
     membership = peer.memberships.in_force
     return ensemble_of(membership.text) if membership.version else config.ensemble
 
 
 def config_in_force(config: Config, peer: PeerState) -> Config:
-    """The same configuration of this server, in the ensemble that is in force."""
+    """The configuration of this server, with the ensemble that is in force."""
     return attrs.evolve(config, ensemble=in_force(config, peer))
 
 
 def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
-    """What makes the text of the next configuration, while this member leads."""
+    """The function that makes the text of the next configuration, while this member leads."""
     if not config.membership.reconfig_enabled:
         return None
 
@@ -137,7 +136,8 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
 
 
 def hand_over_of(config: Config, peer: Peer, tell_later: Callable[[ServerId, int], None]) -> HandOver:
-    """What has the lead handed over, while this member leads. `tell_later` gets the heir, and the zxid after which."""
+    """The function that hands over the lead, while this member leads. It calls `tell_later` with the heir and the zxid
+    after which the lead goes to it."""
 
     def hand_over(server_id: int, zxid: int) -> None:
         if config.is_standalone:
@@ -157,7 +157,7 @@ def hand_over_of(config: Config, peer: Peer, tell_later: Callable[[ServerId, int
 
 
 class Heir:
-    """To whom the lead is to be handed over, once a zxid is applied and answered."""
+    """The server that gets the lead once a zxid is applied and answered."""
 
     def __init__(self) -> None:
         self.awaited: tuple[ServerId, int] | None = None
@@ -166,7 +166,7 @@ class Heir:
         self.awaited = heir, zxid
 
     def drop_role(self) -> None:
-        """A lead that is over is not handed over."""
+        """Forget the heir: the lead is over."""
         self.awaited = None
 
     def is_due(self, applied: int) -> bool:
@@ -179,12 +179,12 @@ class Heir:
 
 
 def lacks_first(config: Config, peer: Peer) -> bool:
-    """Whether a leader that begins to serve is to ask for the first configuration of the history."""
+    """Whether a leader that begins to serve has to propose the first configuration of the history."""
     return config.membership.reconfig_enabled and not config.is_standalone and not peer.memberships.is_any_in_history
 
 
 def submit_first(config: Config, peer: Peer, processor: Processor) -> bool:
-    """Ask for it, once all members that are connected understand it: whether it is asked for."""
+    """Propose the first configuration, once all connected members understand it. True: it is proposed."""
     is_understood = reconfiguration.is_understood(peer)
     if is_understood:
         body = Reconfig(None, None, str(config.ensemble).encode(), BEFORE_ALL).encode()

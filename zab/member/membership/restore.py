@@ -1,6 +1,6 @@
-"""The settings and the restored state of a peer and of writes, out of the configuration and of what is on disk.
+"""Makes the settings and the restored state of a peer, and the settings of writes, from the configuration and the disk.
 
-Not here: recovery itself (`datatree.recovery.recover`), and what is done about damage (the host, before there is a
+Not here: recovery itself (`datatree.recovery.recover`), and the handling of damage (the host, before it makes a
 member).
 """
 
@@ -27,11 +27,11 @@ _STANDALONE_INIT_TICKS = 10
 _STANDALONE_SYNC_TICKS = 5
 _NO_LIMIT = 1 << 62
 _CLOSE_SESSION_SPARE_BYTES = 64 << 10
-"""What a closeSession needs in its frame beside the paths of the session's ephemerals; a removeRecursive, too."""
+"""The bytes that the frame of a closeSession, or of a removeRecursive, needs besides the paths that it deletes."""
 
 
 def quorum_of(config: Config) -> Quorum:
-    """The rule of the configuration file; a standalone server is its own majority."""
+    """The quorum rule of the configuration file; a standalone server is its own majority."""
     if config.is_standalone:
         return Majority(servers({config.server_id}))
     return reconfiguring.quorum_of(config.ensemble)
@@ -62,7 +62,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def restored_of(recovered: Recovered) -> Restored:
-    """The peer's view of the disk. A damaged history may not be continued: whoever has one is an amnesiac."""
+    """The peer's view of the disk. A damaged history may not be continued: a member that has one is an amnesiac."""
     assert recovered.amnesiac or not recovered.damage
     accepted, current = recovered.epochs or (0, 0)
     return Restored(
@@ -83,7 +83,7 @@ def restored_of(recovered: Recovered) -> Restored:
 
 def _holds(recovered: Recovered) -> Holds:
     if recovered.damage:
-        return BATCHES  # perhaps none that can be read, but nobody may begin as if there had been none
+        return BATCHES  # perhaps none can be read, but no member may begin as if there had been none
     if recovered.empty:
         return NOTHING
     if recovered.last[0] != recovered.beginning:
@@ -92,17 +92,17 @@ def _holds(recovered: Recovered) -> Holds:
 
 
 def tree_of(recovered: Recovered) -> DataTree:
-    """The tree to begin with. What an amnesiac has on disk proves nothing: it begins with an empty one."""
+    """The tree to begin with. An amnesiac begins with an empty one, since its files prove nothing."""
     return DataTree() if recovered.amnesiac else recovered.tree
 
 
 def newest_time_of(recovered: Recovered) -> int:
-    """The time of the newest batch (ms since 1970); 0: there is none."""
+    """The time of the newest batch (ms since 1970); 0 if there is none."""
     return recovered.recent[-1].time if recovered.recent else 0
 
 
 def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
-    """The snapshot schedule, with what the log holds after the newest snapshot already counted."""
+    """The snapshot schedule, which already counts the log after the newest snapshot."""
     size_kib = config.storage.snap_size_limit_kib
     schedule = SnapshotSchedule(
         count_max=config.storage.snap_count, bytes_max=size_kib * 1024 if size_kib > 0 else _NO_LIMIT
@@ -117,7 +117,7 @@ def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
 def prepare_settings_of(
     config: Config, peer: Peer, tell_heir_later: Callable[[ServerId, int], None]
 ) -> PrepareSettings:
-    """What the configuration says about writes."""
+    """The settings of writes."""
     return PrepareSettings(
         extended_types=config.tree.extended_types_enabled,
         create_if_not_exists=config.tree.create_if_not_exists_enabled or config.tree.keeper_extensions_enabled,

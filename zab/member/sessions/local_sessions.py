@@ -1,12 +1,13 @@
-"""Sessions that one member alone knows: local ones, and those of read-only mode.
+"""Local sessions, which only one member knows, including those of read-only mode.
 
-No transaction begins or ends them, and the leader does not watch over them: the member that gave them out does, by a
-clock of its own. They own no ephemerals, they move nowhere, and they end with the process. From one role to the next
-the member keeps them: whoever comes back to it in time has its session still.
+No transaction begins or ends them, and the leader does not track them: the member that created them does, by its own
+clock. They own no ephemerals, do not move to other servers, and end with the process. The member keeps them when its
+role changes: a client that comes back in time still has its session.
 
-Without localSessionsEnabled they are of read-only mode, and over as soon as that is (`read_only`).
+Without localSessionsEnabled they exist only in read-only mode, and end with it (`read_only`).
 
-Not here: how a connection gets one (`sessions`), what it may ask for (`apart`), and expiry itself (`session.tracker`).
+Not here: how a connection gets one (`sessions`), its requests (`local_session_requests`), and expiry itself
+(`session.tracker`).
 """
 
 from __future__ import annotations
@@ -18,48 +19,49 @@ from session.tracker import SessionTracker
 
 
 class LocalSessions:
-    """Those of one member. `interval_ms` is the width of an expiration bucket."""
+    """The local sessions of one member. `interval_ms` is the width of an expiration bucket."""
 
     def __init__(self, interval_ms: int = 1000, now: int = 0) -> None:
         self.timeouts: dict[SessionId, int] = {}
-        """All of them, with the timeout of each (ms)."""
+        """All local sessions, with their timeouts (ms)."""
         self._tracker = SessionTracker(interval_ms, now)
 
     @property
     def next_deadline(self) -> int:
-        """When `expired` is to be called again, if there are any."""
+        """When to call `expired` again, if there are sessions."""
         return self._tracker.next_deadline
 
     def begin(self, session: SessionId, timeout_ms: int, now: int) -> None:
-        """A client has this session from now on."""
+        """Begin a session."""
         self.timeouts[session] = timeout_ms
         self._tracker.track(session, timeout_ms, now)
 
     def touch(self, session: SessionId, timeout_ms: int, now: int) -> bool:
-        """Its client was heard. False: it is over, or no session of this member."""
+        """Note that its client was heard. False: it is over, or no session of this member."""
         return self._tracker.touch(session, timeout_ms, now)
 
     def end(self, session: SessionId) -> None:
-        """It is over, or global from now on. Nothing happens if it is not here."""
+        """Forget a session that is over, or global from now on. No-op if it is not here."""
         if self.timeouts.pop(session, None) is not None:
             self._tracker.remove(session)
 
     def expired(self, now: int) -> list[SessionId]:
-        """Those that were silent for their whole timeout; they are over."""
+        """End and return the sessions that were silent for their whole timeout."""
         expired = self._tracker.expired(now)
         for session in expired:
             self.end(session)
         return expired
 
     def resume(self, now: int) -> None:
-        """Clients are served again, after a time in which nobody could be heard: each has its whole timeout."""
+        """Give each session its whole timeout, since clients are served again after a time in which none could be
+        heard."""
         self._tracker.restart(self.timeouts, now)
 
     def clear(self) -> None:
-        """All are over."""
+        """End all sessions."""
         for session in list(self.timeouts):
             self.end(session)
 
     def sets(self) -> Iterator[tuple[int, list[SessionId]]]:
-        """As a tracker's: when each of them would expire."""
+        """When each session would expire, like `SessionTracker.sets`."""
         return self._tracker.sets()

@@ -1,41 +1,38 @@
-"""Sessions on this member: how a connection gets one, who owns it, and when it ends.
+"""Sessions on this member: how a connection gets one, which server owns it, and when it ends.
 
-The handshake, in the order of its checks; "close" is without an answer:
+The handshake, in the order of its checks; "close" means without an answer:
 
     clients are not served here                             close
-    too many ask, and connection_throttle_tokens is set     close
+    connection_throttle_tokens is set, and none is left     close
     read-only mode, and the client does not ask for it      close
-    the client has seen a zxid that is not applied here     close: it must try another server; unless that is gone,
-                                                            everywhere, since a restore
-    no session id: a new one is wanted                      createSession; answered when it is applied. Of read-only
-                                                            mode, and with localSessionsEnabled: one of this member
-                                                            alone (`local_sessions`), at once
-    the password is wrong                                   the invalid answer, then close; nothing else happens
-    read-only mode, and the session is the ensemble's, or   close: its client may have it again from a quorum, and
-    may be by now                                           nobody here can say that it is over
-    an older connection here has the session                that one is closed
-    on the leader                                           it is alive: this server owns it from now on; else invalid,
-                                                            once a quorum has confirmed that this server still leads: a
-                                                            leader that was deposed knows nothing of newer sessions, and
-                                                            takes those that moved elsewhere for silent
-    on a learner                                            Revalidate to the leader, which decides in the same way;
-                                                            both name the connection, since a client that left and
-                                                            came back has another one (G4 named verdicts). A local
-                                                            session needs no leader, but to know where it stands
+    the client has seen a zxid that is not applied here     close: it must try another server; unless a restore has
+    removed that zxid everywhere no session id: a new one is wanted                      createSession; answered when it
+    is applied. In read-only mode, and with localSessionsEnabled: a local session (`local_sessions`), at once the
+    password is wrong                                   the invalid answer, then close; nothing else happens read-only
+    mode, and the session is global, or may       close: its client may get it back from a quorum, and have become
+    global                                      this member cannot know whether it is over an older connection here has
+    the session                that connection is closed on the leader                                           alive:
+    this server owns it from now on; else invalid, once a quorum has confirmed that this server still leads: a deposed
+    leader does not know newer sessions, and takes those that moved elsewhere for silent on a learner
+                            Revalidate to the leader, which decides in the same way;
+                                                            both name the connection, since a client that left and came
+                                                            back has another one (G4 named verdicts). A local session
+                                                            needs the leader only to find out whether it is still local
 
-While a connection waits for its session it is not read from, and the frames that came with the request are held.
+A connection that waits for its session is not read from, and frames that came with the request are held.
 
-Owners: the leader knows, for each session, the server through which it is attached. A write that comes through another
-one is refused with SESSIONMOVED, which ends that connection without a reply. A session that nobody owns, after a new
-leader started, becomes the first asker's.
+Owners: the leader knows the server to which each session is attached. A write through another server is refused with
+SESSIONMOVED, which ends that connection without a reply. After a new leader started, a session without an owner goes to
+the first server that asks for it.
 
-Liveness: everything that comes on a connection touches its session, once a turn. The leader keeps the time; a learner
-tells it in its answer to each ping, and with the next turns, if there are too many for one. A session ends only by
-a closeSession that is committed: its client's, or the leader's when the session was silent for its whole timeout of
-input that was processed (G1 expiry last).
+Liveness: all input of a connection touches its session, once a turn. The leader keeps the time; a learner reports
+touched sessions in its answer to each ping, and in the next turns if there are too many for one message. A session ends
+only by a committed closeSession: of its client, or of the leader when no input of the session was processed for its
+whole timeout (G1 expiry last).
 
-Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3 session ids). The
-top byte of an id names the server, so that no server takes the answer to another server's createSession for its own.
+Ids are made here without asking; the leader refuses an id that exists, and then another one is tried (G3 session ids).
+The top byte of an id names the server, so that no server takes the answer to another server's createSession for its
+own.
 
 Not here: the clock of expiry, ids and passwords (`session`), which sessions exist (the tree).
 """
@@ -64,17 +61,17 @@ from zab.quorum.ids import ServerId
 from zab.wire.frames import frame
 
 SAID_OVER_COUNT_MAX: Final = 65_536
-"""Local sessions that the leader remembers as over, the latest ones: what their server still sends is on its way for
-as long as a link may be silent."""
+"""How many local sessions the leader remembers as over: requests of theirs may still arrive for as long as a link may
+be silent."""
 TOUCHED_COUNT_MAX: Final = 4096
-"""Sessions of which one message tells the leader, and a turn: so many are read in a few milliseconds."""
+"""How many touched sessions a message to the leader has, and a turn sends: they are read in a few milliseconds."""
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
 
 
 class Sessions:
-    """Which session is where, as this member knows it; the leader knows it of all."""
+    """The sessions that this member knows; the leader knows those of all members."""
 
     def __init__(
         self,
@@ -86,56 +83,56 @@ class Sessions:
         auditor: Auditor | None = None,
         throttle: ConnectionThrottle | None = None,
     ) -> None:
-        """`keys`: passwords are made with the first of them, and those of all are accepted (G5 session keys)."""
+        """`keys`: passwords are made with the first key, and accepted if they match any key (G5 session keys)."""
         self._config = config
         self._clients = clients
         self._metrics = metrics
         self._auditor = auditor
         self.throttle = throttle
-        """None: everybody may ask for a session at any time."""
+        """None if clients may ask for sessions without limit."""
         self._ids = ids
         self._server_id = ServerId(config.server_id)
         self._keys = keys
         self.tracker: SessionTracker | None = None
-        """The leader's; None on learners."""
+        """The tracker of the leader; None on learners."""
         self.local = LocalSessions(config.timing.tick_time_ms)
         self.names_server = False
-        """Whether the leader of this learner wants the id of its server as the cxid of a createSession."""
+        """Whether this learner's leader wants the server id as the cxid of a createSession."""
         self.may_be_local = True
-        """The leader takes writes of local sessions (`zab.protocol.features`). One that does not gets none: new
-        sessions are of the ensemble, and those that are local become so before they write."""
+        """Whether the leader accepts writes of local sessions (`zab.protocol.features`). If not, new sessions are
+        global, and local ones become global before they write."""
         self.is_read_only = False
-        """There is no quorum, and this member serves those who asked for that (`read_only`)."""
+        """Whether this member is in read-only mode (`read_only`)."""
         self.said_over: dict[SessionId, None] = {}
-        """On the leader: sessions that it does not know, and that came to a server which had not given them out: it
-        says that they are over. If one was local, nothing is done that is still on its way from its own server, not
-        even its beginning as one of the ensemble."""
+        """On the leader: unknown sessions that moved to a server that had not created them, and that it has declared
+        over. If such a session was local, requests still on the way from its own server are refused, even the one that
+        makes it global."""
         self._touches = TouchTable()
         self.has_untold = False
-        """Of a learner that has answered a ping: it tells the leader of more sessions with each of the next turns."""
+        """Whether a learner that has answered a ping has more touched sessions to report in the next turns."""
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
         self.wanted: list[tuple[SessionId, int]] = []
-        """New sessions, id and timeout in ms, that are to be created. A turn takes these and the following."""
+        """New sessions to be created, with id and timeout (ms). A turn takes these and the following."""
         self.revalidations: list[mmsg.Revalidate] = []
-        """Questions to the leader; they are sent after all writes of older connections of these sessions."""
+        """Questions to the leader, which are sent after all writes of older connections of these sessions."""
         self.doubted: list[ClientConnection] = []
-        """Connections that ask for a session which is not alive, as far as this leader knows."""
+        """Connections that ask for a session that this leader does not know to be alive."""
         self.established: list[ClientConnection] = []
-        """Connections that have just got their session: what they held back is processed next."""
+        """Connections that have just got their session: their held frames are processed next."""
 
     def take_established(self) -> list[ClientConnection]:
-        """Those that have got their session since this was asked last."""
+        """Take the connections that have got their session since the last call."""
         established, self.established = self.established, []
         return established
 
     def take_doubted(self) -> list[ClientConnection]:
-        """Those about whose sessions a quorum is asked from now on."""
+        """Take the doubted connections: a quorum will be asked about their sessions."""
         doubted, self.doubted = self.doubted, []
         return doubted
 
     def take_revalidations(self, left: Collection[SessionId | int]) -> list[mmsg.Revalidate]:
-        """Questions that may be sent now; those about sessions with writes that are left stay."""
+        """Take the questions that may be sent now; those about sessions that still have writes here stay."""
         asked = self.revalidations
         self.revalidations = [question for question in asked if question.session in left]
         return [question for question in asked if question.session not in left]
@@ -143,21 +140,21 @@ class Sessions:
     # ----------------------------------------------------------------------------------------------------------- roles
 
     def follow(self, features: int) -> None:
-        """The leader has these of `zab.protocol.features`."""
+        """Take the features of the leader (`zab.protocol.features`)."""
         self.may_be_local = bool(features & LOCAL_SESSIONS)
         self.names_server = not features & SESSION_SERVERS
 
     def read_only(self, *, is_on: bool) -> None:
-        """Whether this member serves those who only read, without a quorum."""
+        """Set whether this member is in read-only mode."""
         self.is_read_only = is_on
 
     def lead(self, sessions: Mapping[Any, int], now: int) -> None:
-        """Serve as leader: every session of the tree (id -> timeout in ms) has its full timeout from now on."""
+        """Serve as leader: give every session of the tree (id -> timeout in ms) its full timeout from now on."""
         self.tracker = SessionTracker(self._config.timing.tick_time_ms, now)
         self.tracker.restart(sessions, now)
 
     def drop_role(self) -> None:
-        """Nothing that was under way goes to the next leader (G2 former roles)."""
+        """Drop what is under way: none of it goes to the next leader (G2 former roles)."""
         self.tracker = None
         self.said_over.clear()
         self._touches = TouchTable()
@@ -173,7 +170,7 @@ class Sessions:
     def connect(
         self, connection: ClientConnection, payload: bytes, applied: int, known: Mapping[int, int], now: int
     ) -> None:
-        """The first frame of a connection; `known` are the sessions of the tree, which has everything up to
+        """Handle the first frame of a connection; `known` are the sessions of the tree, which has everything up to
         `applied`."""
         try:
             request = ConnectRequest.decode(payload)
@@ -229,7 +226,7 @@ class Sessions:
                 self._auditor.login_refused(connection, "renewSession", session=session)
             if not self.is_read_only:
                 self._refuse(connection)
-        # One that began as a local one may be of the ensemble by now.
+        # A session that began as a local one may be global by now.
         may_be_global = not was_local or (self.upgrades and session not in self.local.timeouts)
         if self.is_read_only and (session in known or may_be_global):
             self._clients.close(connection)
@@ -251,20 +248,20 @@ class Sessions:
             self.doubted.append(connection)
 
     def _decide_alone(self, connection: ClientConnection, now: int) -> None:
-        """No other member knows the session."""
+        """Accept or refuse a session that no other member knows."""
         if self.local.touch(connection.session, connection.timeout_ms, now):
             self._accept(connection, is_local=True)
         else:
             self._refuse(connection)
 
     def refuse(self, connection: ClientConnection) -> None:
-        """It is confirmed that the session it asks for is over."""
+        """Refuse a connection: its session is confirmed to be over."""
         if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
     def revalidated(self, tag: int, valid: bool, fence: int, now: int) -> None:
-        """The leader's verdict on one connection. All that came through older connections of its session was proposed
-        up to `fence`. It knows no local session."""
+        """Handle the leader's verdict on one connection. All writes of older connections of its session were proposed
+        up to `fence`. The leader does not know local sessions."""
         connection = self._asking.pop(tag, None)
         if connection is None or connection.closing:
             return
@@ -282,35 +279,35 @@ class Sessions:
         return self._server_id if self.names_server and self.tracker is None else 0
 
     def created(self, txn: Txn, refused: bool, known: Mapping[int, int]) -> None:
-        """A createSession is applied; the ids of this server's own name it."""
+        """Handle an applied createSession; the session ids that this server made name it."""
         session = SessionId(txn.session)
         if not is_of_server(session, self._server_id):
             return
         connection = self._clients.by_session.get(session)
         if not refused:
-            # If it was local, it is one of the ensemble from now on.
+            # If it was local, it is global from now on.
             self.local.end(session)
         if connection is None or connection.closing:
             return
         if connection.is_local:
             self._upgraded(connection, txn.number if refused else 0)
         elif connection.stage is not Stage.CONNECTING or connection.id in self._asking:
-            return  # not asked for here, or by an older connection: the leader says where that stands
+            return  # not asked for here, or by an older connection: the leader decides about that
         elif refused:
             del self._clients.by_session[session]
             self._create(connection, known)
-        elif txn.number == connection.timeout_ms:  # else this server asked for it before it was restarted
+        elif txn.number == connection.timeout_ms:  # otherwise this server asked for it before a restart
             self._accept(connection)
 
     # --------------------------------------------------------------------------------------------------- local sessions
 
     @property
     def upgrades(self) -> bool:
-        """Whether a local session may become one of the ensemble."""
+        """Whether a local session may become global."""
         return self._config.sessions.local_sessions_upgrading_enabled or not self.may_be_local
 
     def upgrade(self, connection: ClientConnection) -> None:
-        """Have the ensemble begin the session of a connection, which is local; what comes meanwhile is held."""
+        """Make the local session of a connection global; requests meanwhile are held."""
         connection.stage = Stage.CONNECTING
         self._clients.hold(connection, Hold.CONNECTING)
         self.wanted.append((connection.session, connection.timeout_ms))
@@ -320,7 +317,7 @@ class Sessions:
             self.lost(connection)
             return
         if refused:
-            self._clients.close(connection)  # it comes back, with a local session
+            self._clients.close(connection)  # the client comes back, with a local session
             return
         connection.is_local = False
         connection.stage = Stage.SERVED
@@ -328,17 +325,17 @@ class Sessions:
         self.established.append(connection)
 
     def lost(self, connection: ClientConnection) -> None:
-        """The leader said that the session of a connection, which is local, is over."""
+        """End the local session of a connection, since the leader said that it is over."""
         self.local.end(connection.session)
         self._clients.close(connection)
 
     def expire_local(self, now: int) -> list[SessionId]:
-        """Local sessions that were silent for their whole timeout: they are over, and so are their connections."""
+        """End the local sessions that were silent for their whole timeout, with their connections."""
         over = []
         for session in self.local.expired(now):
             connection = self._clients.by_session.get(session)
             if connection is not None and connection.stage is Stage.CONNECTING and not connection.closing:
-                self.local.begin(session, connection.timeout_ms, now)  # its client waits for the leader
+                self.local.begin(session, connection.timeout_ms, now)  # the client waits for the leader
                 continue
             over.append(session)
             if connection is not None:
@@ -368,8 +365,8 @@ class Sessions:
     # ------------------------------------------------------------------------------------------------ the leader's part
 
     def refusal(self, session: SessionId, owner: ServerId, *, is_local: bool = False) -> int:
-        """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none.
-        `is_local`: that server says that it alone knows the session, whose id it must have made."""
+        """The error for a write of a session through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none.
+        `is_local`: the server says that the session is local; then it must have made the id."""
         assert self.tracker is not None
         if is_local and session not in self.tracker and self._config.has_local_sessions:
             return 0 if is_of_server(session, owner) else _REFUSALS[Admission.EXPIRED]
@@ -377,7 +374,7 @@ class Sessions:
         return 0 if admission is _ADMITTED else _REFUSALS[admission]
 
     def proposed(self, txn: Txn, owner: ServerId | None, now: int) -> None:
-        """The leader has made a createSession or closeSession."""
+        """Note a createSession or closeSession that the leader has prepared."""
         assert self.tracker is not None
         if txn.type == _CREATE_SESSION:
             self.tracker.track(SessionId(txn.session), txn.number, now, owner)
@@ -385,7 +382,7 @@ class Sessions:
             self.tracker.close(SessionId(txn.session))
 
     def revalidate(self, session: SessionId, timeout_ms: int, owner: ServerId, now: int) -> bool:
-        """A client is back with its session, on this server: whether it is alive; then that server owns it."""
+        """Whether a session is alive whose client has come back on this server; then that server owns it."""
         assert self.tracker is not None
         if self.tracker.touch(session, timeout_ms, now):
             return self.tracker.set_owner(session, owner)
@@ -397,11 +394,11 @@ class Sessions:
         return False
 
     def expired(self, now: int) -> list[SessionId]:
-        """Sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""
+        """Take the sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""
         return self.tracker.expired(now) if self.tracker is not None else []
 
     def learner_touched(self, rows: list[list[Any]], now: int) -> None:
-        """What a learner heard of its sessions: rows of session and timeout (ms), as they came."""
+        """Touch the sessions that a learner has heard from: rows of session and timeout (ms), as received."""
         assert self.tracker is not None
         for session, timeout_ms in rows:
             self.tracker.touch(session, max(0, timeout_ms), now)
@@ -409,7 +406,7 @@ class Sessions:
     # ------------------------------------------------------------------------------------------------- on every member
 
     def touch(self, connection: ClientConnection, now: int) -> None:
-        """Something came on a connection."""
+        """Touch the session of a connection that has sent something."""
         if connection.is_local:
             self.local.touch(connection.session, connection.timeout_ms, now)
         elif self.tracker is not None:
@@ -418,12 +415,13 @@ class Sessions:
             self._touches.touch(connection.session, connection.timeout_ms)
 
     def touched_elsewhere(self, rows: list[list[Any]]) -> None:
-        """What an observer of this master heard of its sessions: the leader is told of it with the rest."""
+        """Touch the sessions that an observer of this master has heard from: they are reported to the leader with the
+        others."""
         for session, timeout_ms in rows:
             self._touches.touch(session, max(0, timeout_ms))
 
     def touch_all(self, now: int) -> None:
-        """Nobody was read from for a while: no session is silent because of that."""
+        """Touch all sessions, since no client was read from for a while."""
         served = [
             connection
             for connection in self._clients.by_session.values()
@@ -436,21 +434,21 @@ class Sessions:
             self.touch(connection, now)
 
     def take_touches(self) -> list[list[int]]:
-        """Rows of session and timeout (ms) for the leader, of one message."""
+        """Take the rows of session and timeout (ms) for one message to the leader."""
         rows = list(map(list, self._touches.drain(TOUCHED_COUNT_MAX).items()))
         self.has_untold = bool(self._touches)
         return rows
 
     def drop_untold(self) -> None:
-        """There is no leader to be told."""
+        """Report nothing more: there is no leader."""
         self.has_untold = False
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone: a verdict on it concerns nobody."""
+        """Forget a connection that is gone: a verdict on it is ignored."""
         self._asking.pop(connection.id, None)
 
     def closed(self, session: SessionId) -> None:
-        """A closeSession is applied: whoever still serves the session here stops."""
+        """Handle an applied closeSession: close the connection that still has the session here."""
         if self.tracker is not None:
             self.tracker.remove(session)
         connection = self._clients.by_session.get(session)

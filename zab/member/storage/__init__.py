@@ -1,1 +1,1 @@
-"""What is stored and how it is found again, over a `Disk`."""
+"""Stores the history of a member, and reads it again, over a `Disk`."""

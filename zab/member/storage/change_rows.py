@@ -1,7 +1,7 @@
-"""The rows of a page of changes, made from batches; used by the loop and by the worker that reads the log.
+"""Makes the rows of a page of changes from batches, in the loop or in the worker that reads the log.
 
-A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. `change_feed` decides
-which of them a client may see: a row has the path for that, and its bytes ready to be sent.
+A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. A row has the path, by
+which `change_feed` decides whether a client may see it, and its bytes ready to be sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row: TypeAlias = tuple[int, int, bytes, bytes]
 
 
 def rows_of(batch: Batch, prefix: bytes = ROOT) -> list[Row]:
-    """What a batch changed at the path `prefix` and below it. Raises RecordError."""
+    """The changes of a batch at the path `prefix` and below it. Raises RecordError."""
     return [
         (txn.zxid, change[1], change[2], change_bytes(txn.zxid, txn.time, txn.session, change))
         for txn in decode_all(batch.body, batch.first, batch.count)
@@ -38,7 +38,7 @@ def is_within(path: bytes, prefix: bytes) -> bool:
 def gather(
     found: Iterable[tuple[int, list[Row]]], after: Place, prefix: bytes, bytes_max: int
 ) -> tuple[list[Row], Place]:
-    """The rows within `prefix` and after the place `after`: at least one if there is any, then up to `bytes_max`; and
+    """The rows within `prefix` and after the place `after`, at least one if there is any, then up to `bytes_max`; and
     the place up to which there are no others. `found` has the last zxid and the rows of each batch."""
     rows: list[Row] = []
     size, place = 0, after
@@ -54,12 +54,13 @@ def gather(
 
 
 def start_of(place: Place) -> int:
-    """The zxid after which to read for what follows a place. A place within a transaction has it read again."""
+    """The zxid after which to read to get what follows a place. For a place within a transaction, the transaction is
+    read again."""
     zxid, part = place
     return zxid if part == WHOLE else zxid - 1
 
 
 def is_known(place: Place, floor: int, batches: Sequence[Batch]) -> bool:
-    """Whether a history has the zxid of a place: `floor` is its batch end at or below `start_of`; then come these."""
+    """Whether a history has the zxid of a place: `floor` is its batch end at or below `start_of`; `batches` follow."""
     zxid = place[0]
     return zxid == floor or bool(batches and batches[0].first <= zxid)

@@ -1,17 +1,17 @@
-"""How much room is on the disk of a member, and the reserve that it keeps for when there is little (C5 full disks).
+"""The free space on the disk of a member, and the reserve that it keeps for when space is low (C5 full disks).
 
-    AMPLE        the reserve is there: a file that holds `diskReserveBytes`, on the disk of the log
-    LOW          less than `diskLowBytes` were free beside it: it is removed, and what it held is there for what has to
-                 be written still. Over when twice `diskLowBytes`, and a new reserve, are free
-    EXHAUSTED    less than a quarter of the reserve is free. Over when half of it is
+    AMPLE        the reserve exists: a file of `diskReserveBytes`, on the disk of the log
+    LOW          less than `diskLowBytes` were free besides it: it is removed, which makes room for what still has to be
+    written. Ends when twice `diskLowBytes`, and a new reserve, are free EXHAUSTED    less than a quarter of the reserve
+    is free. Ends when half of it is
 
-So no level is left and entered again by the same few bytes. The disk is looked at when the member asks, once a tick,
-and whenever so much was appended that a level may be over: no burst of writes gets past them between two ticks.
-A member that starts with less than `diskLowBytes` removes the reserve before it recovers.
+So a few bytes never make a level begin and end repeatedly. The disk is checked when the member asks, once a tick, and
+after appends that could have changed the level: so no burst of writes between two ticks goes unnoticed. A member that
+starts with less than `diskLowBytes` removes the reserve before it recovers.
 
-Where data and log are on two disks, the one with less room counts.
+If data and log are on two disks, the one with less space counts.
 
-Not here: what a level means to the ensemble (`zab.protocol.disk_space`), and to recovery, which needs no free byte.
+Not here: the effect of a level on the ensemble (`zab.protocol.disk_space`); recovery, which needs no free space.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from zab.protocol.states import AMPLE, EXHAUSTED, LOW, Space
 
 
 class DiskSpace:
-    """Of one disk. Belongs to the thread that writes the log."""
+    """The level of one disk. Belongs to the thread that writes the log."""
 
     def __init__(self, disk: Disk, low_bytes: int, reserve_bytes: int) -> None:
-        """With `low_bytes` 0 there is always room."""
+        """With `low_bytes` 0 the level is always AMPLE."""
         self._disk = disk
         self._low_bytes = low_bytes
         self._reserve_bytes = reserve_bytes
         self._unseen_bytes = 0
-        """What was appended since the disk was looked at."""
+        """Bytes appended since the disk was last checked."""
         self.level: Space = AMPLE
 
     def wrote(self, count: int) -> bool:
-        """So much was appended. Whether to look again."""
+        """Count appended bytes. True: check the disk again."""
         self._unseen_bytes += count
         return self._low_bytes > 0 and self._unseen_bytes >= self._reserve_bytes // 4
 
     def look(self) -> Space | None:
-        """The level, if it is another one than before. Raises OSError: final."""
+        """Check the disk; the level, if it has changed. Raises OSError: final."""
         self._unseen_bytes = 0
         if not self._low_bytes:
             return None
@@ -66,26 +66,26 @@ class DiskSpace:
                 self._disk.preallocate(RESERVE, self._reserve_bytes)
             except OSError as error:
                 if is_out_of_descriptors(error):
-                    return self.level  # it says nothing of the disk; at the next look there may be one
+                    return self.level  # this says nothing about the disk; the next look may succeed
                 if not is_full(error):
                     raise
-                release(self._disk)  # somebody else was faster
+                release(self._disk)  # another writer was faster
                 return LOW
         return AMPLE
 
 
 def release(disk: Disk) -> None:
-    """Give up the reserve."""
+    """Remove the reserve."""
     if disk.exists(RESERVE):
         disk.remove(RESERVE)
 
 
 def room_bytes(low_bytes: int, reserve_bytes: int) -> int:
-    """What has to stay free whatever is allocated ahead."""
+    """The space that preallocation has to leave free."""
     return 2 * low_bytes + reserve_bytes if low_bytes else 0
 
 
 def make_room(disk: Disk, low_bytes: int) -> None:
-    """Before recovery: give up the reserve if there is little room."""
+    """Before recovery: remove the reserve if space is low."""
     if disk.free_bytes() < low_bytes:
         release(disk)

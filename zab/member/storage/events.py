@@ -1,4 +1,4 @@
-"""What a member wants done with its files, and what storage and tasks answer."""
+"""Effects on the files of a member, and the answers of storage and tasks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SnapshotTaken:
 
 @attrs.define
 class SnapshotFailed:
-    """`TakeSnapshot` was given up, for this reason; its cursor is closed. Everything else goes on."""
+    """`TakeSnapshot` was given up, for this reason; its cursor is closed. The member goes on."""
 
     zxid: int
     reason: str
@@ -45,14 +45,14 @@ class SnapshotFailed:
 
 @attrs.define
 class SnapshotFetched:
-    """The file of `FetchSnapshot` or `FetchTree` is in its place, whole and synced."""
+    """The file of `FetchSnapshot` or `FetchTree` is in its place, complete and synced."""
 
     fetch: FetchSnapshot | FetchTree
 
 
 @attrs.define
 class FetchFailed:
-    """The snapshot cannot be had from that member now."""
+    """The snapshot cannot be fetched from that member now."""
 
     fetch: FetchSnapshot | FetchTree
     reason: str
@@ -60,7 +60,7 @@ class FetchFailed:
 
 @attrs.define
 class SnapshotUnusable:
-    """What was fetched is not the snapshot that was asked for, or not whole."""
+    """The fetched file is not the requested snapshot, or incomplete."""
 
     fetch: FetchSnapshot
     reason: str
@@ -68,19 +68,19 @@ class SnapshotUnusable:
 
 @attrs.define
 class StorageFailed:
-    """Nothing can be stored any more: final."""
+    """Nothing more can be stored: final."""
 
     reason: str
 
 
 @attrs.define
 class SnapshotAsked:
-    """The operator wants a snapshot of the state as it is now."""
+    """The operator wants a snapshot of the current state."""
 
 
 @attrs.define
 class DamageFound:
-    """A file of this member is not what was written; a snapshot at or above `needs`, if that is not 0, takes its place.
+    """A file of this member is damaged. `needs`: a snapshot at or above this zxid replaces it; 0: none is needed.
     `is_record`: it can be written again."""
 
     text: str
@@ -90,7 +90,7 @@ class DamageFound:
 
 @attrs.define
 class TakeSnapshot:
-    """Write the snapshot at this position out of the cursor, when this member's turn has come; then close the cursor.
+    """Write the snapshot at this position from the cursor, when it is this member's turn; then close the cursor.
 
     Answer with `SnapshotTaken` or `SnapshotFailed`. There is at most one at a time.
     """
@@ -102,7 +102,7 @@ class TakeSnapshot:
 
 @attrs.define
 class FetchTree:
-    """Fetch this snapshot from a server, to make a tree of it (`tree_fetch_path`); the log stays. Answer with
+    """Fetch this snapshot from a server, to make a tree from it (`tree_fetch_path`); the log stays. Answer with
     `SnapshotFetched` or `FetchFailed`."""
 
     sid: ServerId
@@ -112,13 +112,13 @@ class FetchTree:
 
     @property
     def header(self) -> SnapshotHeader:
-        """What the file begins with."""
+        """The header of the file."""
         return SnapshotHeader(self.lineage, self.zxid, self.chain)
 
 
 @attrs.define
 class LookAtSpace:
-    """Look at how much room the disk has; answered with `SpaceChanged`, if it is another level than before."""
+    """Check the free space on the disk; answered with `SpaceChanged` if the level has changed."""
 
 
 @attrs.define
@@ -128,12 +128,12 @@ class RollLog:
 
 @attrs.define
 class RepairRecords:
-    """Write the records of this member that cannot be read any more, as they were written last. Has no answer."""
+    """Write the unreadable records of this member again, as they were last written. Has no answer."""
 
 
 @attrs.define
 class InstallSnapshot:
-    """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
+    """Install the snapshot of `FetchSnapshot`, which is in its place (`fetch_path`), complete and synced."""
 
     fetch: FetchSnapshot
 
@@ -151,12 +151,12 @@ StorageEffect: TypeAlias = (
     | RollLog
     | RepairRecords
 )
-"""What goes into the queue in front of the storage."""
+"""The effects in the queue of the storage."""
 
 
 @attrs.define
 class TreeInstalled:
-    """The tree of a snapshot that was fetched; directly before the peer's `SnapshotInstalled`."""
+    """The tree of a fetched snapshot; comes directly before the peer's `SnapshotInstalled`."""
 
     tree: DataTree
 
@@ -180,9 +180,9 @@ class SnapshotChosen:
 
 @attrs.define
 class ReadChanges:
-    """Read what changed after a place, within a path and up to a zxid; answer with `ChangesRead`.
+    """Read the changes after a place, within a path and up to a zxid; answer with `ChangesRead`.
 
-    Out of these batches; when there are none, out of the log files, at most `bytes_max` of them. One at a time.
+    Reads these batches, or if there are none, at most `bytes_max` of the log files. One at a time.
     """
 
     place: Place
@@ -196,8 +196,8 @@ class ReadChanges:
 class ChangesRead:
     """The answer to `ReadChanges`: the rows, and the place up to which there are no others.
 
-    With another status than GIVEN there are none: OLDER with the oldest zxid from which the log can be read, ELSEWHERE,
-    or, if `is_damaged`, that it cannot be read at all.
+    There are no rows if the status is not GIVEN: OLDER has the oldest zxid from which the log can be read; ELSEWHERE;
+    or, with `is_damaged`, the log cannot be read.
     """
 
     status: PageStatus
@@ -209,9 +209,9 @@ class ChangesRead:
 
 @attrs.define
 class LookBackSlice:
-    """Read a little of which lists guarded paths up to this zxid, for at most so many paths; answer with `LookedBack`.
+    """Read a slice of the ACLs that paths had up to this zxid, for at most `count_max` paths; answer with `LookedBack`.
 
-    Asked again until all is read. Never beside a `ReadChanges`.
+    Asked again until all is read. Never at the same time as a `ReadChanges`.
     """
 
     upto: int
@@ -220,18 +220,18 @@ class LookBackSlice:
 
 @attrs.define
 class LookedBack:
-    """The answer to `LookBackSlice`: what was found once all is read, None before."""
+    """The answer to `LookBackSlice`: the ACLs once all is read, None before."""
 
     past: PastAcls | None
 
 
 @attrs.define
 class Waits:
-    """What the next turn waits for. Seen from any thread."""
+    """What the next turn waits for. Read by any thread."""
 
     for_durable: bool = True
-    """What became durable begins it; else it comes with whatever does."""
+    """Whether durability starts a turn; otherwise such answers wait for the next turn."""
 
 
 StorageAnswer: TypeAlias = Event | TreeInstalled | SnapshotTaken | SnapshotUnusable | StorageFailed
-"""What the storage answers."""
+"""The answers of the storage."""

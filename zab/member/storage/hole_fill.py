@@ -1,17 +1,17 @@
-"""What a member decides about a hole in its log, while it counts for nothing (C9 holes).
+"""Fills a hole in the log of a member, while it counts for nothing (C9 holes).
 
-    find(disk, recovered, filled)   at a start: the hole that others may fill; `filled` is what was filled before it
-    should_ask(peer)                some time after that, and again: whether the others are to be asked now
-    request(hole)                   what to ask each of them, as long as it has something
-    take(hole, data)                its answer
-    put(disk, hole)                 at the next start, once nothing is missing: into the files
+    find(disk, recovered, filled)   at a start: the hole that others may fill; `filled` is the one filled before
+    should_ask(peer)                some time after that, and repeatedly: whether to ask the other members now
+    request(hole)                   the request to each of them, repeated as long as it sends something
+    take(hole, data)                takes its answer
+    put(disk, hole)                 at the next start, once nothing is missing: writes the files
 
-Where there is a quorum without this member, a leader synchronizes it sooner than the others are asked. Else each answer
-goes on where the one before ended, whoever gave it. One that is not true is found out by the chain at the end; then all
-is dropped, and the next round begins with another member. A member whose hole is filled ends, and starts anew: recovery
-says what it is now.
+If there is a quorum without this member, a leader synchronizes it before the others are asked. Otherwise each answer
+continues where the one before ended, even if it was from another member. A wrong answer is detected by the chain at the
+end; then all is dropped, and the next round begins with another member. A member whose hole is filled ends and
+restarts: recovery decides what it is now.
 
-Not here: what a hole is, and what fills it (`datatree.recovery.holes`); who is asked, and over what.
+Not here: holes themselves (`datatree.recovery.holes`); the choice of members, and connections.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from zab.member.storage.snapshot_request import HistoryRequest
 from zab.protocol.states import LOOKING, State
 
 FILL_MS: Final = 2000
-"""Between two rounds, and before the first."""
+"""The time between two rounds, and before the first."""
 
 
 class Waiting(Protocol):
-    """What is looked at of this member, between two turns of it."""
+    """The state of this member that is read between two turns."""
 
     @property
     def amnesiac(self) -> bool:
@@ -43,7 +43,7 @@ class Waiting(Protocol):
 
 
 def find(disk: Disk, recovered: Recovered, filled: Hole | None) -> Hole | None:
-    """None too where the one that was just filled is still there. Raises OSError."""
+    """The hole to fill; None if there is none, or if the one that was just filled is still there. Raises OSError."""
     hole = find_hole(disk, recovered)
     if hole is None or (filled is not None and hole.after[0] <= filled.after[0]):
         return None
@@ -51,19 +51,19 @@ def find(disk: Disk, recovered: Recovered, filled: Hole | None) -> Hole | None:
 
 
 def should_ask(peer: Waiting) -> bool:
-    """While nobody leads: a leader that is there is about to fill this member in its own way."""
+    """Whether to ask other members: only while there is no leader, since a leader would synchronize this member."""
     return peer.amnesiac and peer.state is LOOKING
 
 
 def request(hole: Hole) -> HistoryRequest:
-    """For the batches that are missing next."""
+    """The request for the next missing batches."""
     assert hole.wanted is not None
     (zxid, chain), upto = hole.wanted
     return HistoryRequest(hole.lineage, zxid, chain, upto)
 
 
 def take(hole: Hole, data: bytes) -> bool:
-    """Whether anything came. Raises HoleError."""
+    """Take batches. False: there were none. Raises HoleError."""
     at = 0
     while at < len(data):
         try:
@@ -76,5 +76,6 @@ def take(hole: Hole, data: bytes) -> bool:
 
 
 def put(disk: Disk, hole: Hole) -> bool:
-    """Whether it was still there, and is filled: others may have filled this member meanwhile. Raises OSError."""
+    """Fill the hole in the files. False: it is gone, since a leader may have synchronized this member meanwhile. Raises
+    OSError."""
     return find_hole(disk, examine(disk)) == hole.anew() and fill(disk, hole)

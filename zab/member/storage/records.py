@@ -1,9 +1,9 @@
-"""The small records of a member as they were written last, so that one that goes bad on the disk can be written again.
+"""The small records of a member as they were last written, so that a damaged one can be written again.
 
-Only what was read or written by this process is known; a record that reads well is never touched, so that none is put
+Only records that this process has read or written are known; a readable record is never touched, so that none is set
 back to an older state.
 
-Not here: what they say (`datatree.log.epochs`, `datatree.log.session_keys`).
+Not here: their content (`datatree.log.epochs`, `datatree.log.session_keys`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datatree.log.session_keys import NamedKey, has_damaged_session_keys, load_s
 
 @attrs.define
 class Records:
-    """None: there is none, or it was damaged when this process began."""
+    """The records; None: it does not exist, or was damaged when this process began."""
 
     epochs: tuple[int, int] | None
     member: MemberRecord | None
@@ -25,12 +25,12 @@ class Records:
 
     @classmethod
     def of(cls, disk: Disk, lineage: bytes) -> Records:
-        """As they are on the disk."""
+        """Read the records from the disk."""
         keys = load_session_keys(disk, lineage)
         return cls(load_epochs(disk), load_member(disk), (lineage, keys) if keys else None)
 
     def repair(self, disk: Disk) -> None:
-        """Write those that cannot be read, durably. Raises OSError: final."""
+        """Write the unreadable records, durably. Raises OSError: final."""
         if self.epochs is not None:
             save_epochs(disk, *self.epochs)
         if self.member is not None and load_record(disk, MEMBER) is None:

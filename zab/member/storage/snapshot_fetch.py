@@ -1,21 +1,21 @@
-"""What a learner decides while it fetches a snapshot file: over a `Disk`, and connections that its host makes.
+"""Fetches a snapshot file for a learner, over a `Disk` and connections that the host makes.
 
-    open()            continues what an earlier transfer left of this very snapshot, and discards anything else
-    request()         what to say on a new connection: from which byte on
-    receive(payload)  takes what came on it; True once the file is whole and durable
-    broken(reason)    the connection broke, or none could be made: after which time to dial again
-    close()           at the end, whatever it is: what came is durable, or it is discarded
+    open()            continues what an earlier transfer left of this snapshot, and discards everything else
+    request()         the request on a new connection, with the first byte wanted
+    receive(payload)  takes received data; True once the file is complete and durable
+    broken(reason)    after the connection broke, or could not be made: how long to wait before the next dial
+    close()           at the end, in any case: received data is made durable, or discarded
 
-A broken connection is dialled again, and the transfer goes on after what was received. It fails when it makes no
-progress for the time that it was given (syncLimit), not when it is long, and at once when the other side refuses: then
-what is there is of no use, and goes.
+A broken connection is dialled again, and the transfer continues after the received data. It fails when it makes no
+progress for the given time (syncLimit), however long it is in all, and at once when the other side refuses: then the
+received data is useless, and removed.
 
-Every OSError of the own disk is final (C1 failed syncs): it passes through, the process ends, and nothing touches the
-file any more. What a failed sync left in it reads fine and may be gone with the next power cut, so it must not be
-continued: only what a transfer of this process has synced and closed is, since each start of a member removes what it
-finds (`datatree.recovery.recover`).
+Every OSError of this member's disk is final (C1 failed syncs): it passes through, the process ends, and the file is not
+touched again. Data after a failed sync can be read and may be gone after the next power cut, so it must not be
+continued. Only files that this process has synced and closed are, since each start of a member removes the others
+(`datatree.recovery.recover`).
 
-Times are milliseconds of any monotonic clock. All but `request`, `broken` and `deadline` take the disk's time.
+Times are milliseconds of any monotonic clock. All calls but `request`, `broken` and `deadline` use the disk.
 
 Not here: which snapshot (`zab.protocol.synchronization`, `tree_repair`), installing it (`storage`), sockets and tasks.
 """
@@ -36,11 +36,11 @@ REDIAL_MS: Final = 100
 
 
 class FetchError(Exception):
-    """The snapshot cannot be had from that member now; the reason is its text."""
+    """The snapshot cannot be fetched from that member now; the reason is its text."""
 
 
 class Fetch:
-    """One snapshot on its way into `fetch_path(zxid)`, or `tree_fetch_path(zxid)`."""
+    """The transfer of one snapshot to `fetch_path(zxid)` or `tree_fetch_path(zxid)`."""
 
     def __init__(self, disk: Disk, fetch: FetchSnapshot | FetchTree, stall_ms: int, now: int) -> None:
         self._disk = disk
@@ -50,18 +50,18 @@ class Fetch:
         self._path = (tree_fetch_path if isinstance(fetch, FetchTree) else fetch_path)(fetch.zxid)
         self._file: File | None = None
         self._size_bytes: int | None = None
-        """Of the whole file, as this connection's answer says."""
+        """The size of the whole file, from the answer on this connection."""
         self._unsynced_bytes = 0
         self._is_useless = False
-        """What is there is not continued by anybody."""
+        """Whether the received data is useless and will be removed."""
 
     @property
     def deadline(self) -> int:
-        """When the connection counts as broken unless something has come."""
+        """When the connection counts as broken unless something arrives."""
         return self._progress_at + self._stall_ms
 
     def open(self) -> None:
-        """Open the file after what is there of this very snapshot. A short part says nothing of itself."""
+        """Open the file to continue this snapshot. A part too short for a header is not identified."""
         for name in self._disk.list(DIRECTORY):
             path = f"{DIRECTORY}/{name}"
             if name.endswith(FETCH) and not (path == self._path and self._is_right()):
@@ -76,15 +76,15 @@ class Fetch:
         return header is not None and (header.lineage, header.chain) == (self._fetch.lineage, self._fetch.chain)
 
     def request(self) -> bytes:
-        """The first payload on a new connection."""
+        """The first payload to send on a new connection."""
         assert self._file is not None
         self._size_bytes = None
         fetch = self._fetch
         return REQUESTS.encode(SnapshotRequest(fetch.lineage, fetch.zxid, fetch.chain, self._file.size))
 
     def receive(self, now: int, payload: bytes) -> bool:
-        """Take what came on the connection: the answer first, then the pieces. True: the file is whole and durable, and
-        closed. Raises FetchError."""
+        """Take a received payload: the answer first, then the pieces. True: the file is complete, durable and closed.
+        Raises FetchError."""
         data = payload
         if self._size_bytes is None:
             self._size_bytes = self._answered(payload)
@@ -94,7 +94,7 @@ class Fetch:
         assert size_bytes is not None
         if file.size + len(data) > size_bytes:
             raise self._refusal(f"more than the {size_bytes} bytes that were announced")
-        # Until all of this has succeeded, there is no file that anybody may go on with.
+        # Until all of this has succeeded, the file must not be continued.
         self._file = None
         if data:
             self._progress_at = now
@@ -111,7 +111,7 @@ class Fetch:
         return is_whole
 
     def _answered(self, payload: bytes) -> int:
-        """The size of the file that follows. Raises FetchError."""
+        """Parse the answer; the size of the file. Raises FetchError."""
         try:
             answer = ANSWERS.decode(payload)
         except MessageError as error:
@@ -125,13 +125,13 @@ class Fetch:
         return FetchError(reason)
 
     def broken(self, now: int, reason: str) -> int:
-        """How long to wait until the next connection is made. Raises FetchError once nothing came for too long."""
+        """How long to wait before the next dial. Raises FetchError if nothing has come for too long."""
         if now >= self.deadline:
             raise FetchError(f"nothing came for {self._stall_ms} ms: {reason}")
         return REDIAL_MS
 
     def close(self) -> None:
-        """Nothing more will come. A later transfer may continue what is there."""
+        """End the transfer. A later one may continue the received data."""
         file, self._file = self._file, None
         if file is None:
             return

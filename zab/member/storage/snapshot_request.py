@@ -1,21 +1,20 @@
-"""What members ask each other for beside their links: a snapshot (H4 slow learners), or a part of the history
+"""Requests between members on connections of their own: for a snapshot (H4 slow learners), or a part of the history
 (C9 holes).
 
-Whoever needs it dials the quorum port of a member that may have it, for that purpose (`Purpose.SNAPSHOT`):
+A member that needs one dials the quorum port of another member, with `Purpose.SNAPSHOT`:
 
     asks        SnapshotRequest
     answers     SnapshotSize        then the bytes of the file from `offset` to its end, in pieces
                 SnapshotRefused     then nothing
 
     asks        HistoryRequest
-    answers     SnapshotSize        then the batches that are there, one after the other, in pieces; perhaps none
+    answers     SnapshotSize        then the available batches, one after the other, in pieces; perhaps none
 
 The messages are records; each of them, and each piece, is the payload of a frame. The bytes are those of
-`datatree.snapshot` and `datatree.log.batch`, unchanged: their checksums travel with them, and whoever installs the file
-or takes the batches verifies all of them, so nothing is verified here. A member of an earlier version does not know
-HistoryRequest, and closes the connection.
+`datatree.snapshot` and `datatree.log.batch`, unchanged: they include checksums, which the receiver verifies, so nothing
+is verified here. A member of an earlier version does not know HistoryRequest, and closes the connection.
 
-Not here: what is made of the answers (`snapshot_fetch`, `datatree.recovery.holes`), and how the frames travel.
+Not here: the use of the answers (`snapshot_fetch`, `datatree.recovery.holes`), and the connections.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from zab.wire.records import COUNT, Codec, checked, is_text
 
 PIECE_BYTES_MAX = 256 << 10
 HISTORY_BYTES = 4 << 20
-"""Of batches that are sent at once, unless one alone is more."""
+"""The most bytes of batches in an answer, unless a single batch is larger."""
 HISTORY_BYTES_MAX = HEADER_BYTES + BODY_BYTES_MAX
 REASON_CHARACTERS_MAX = 1000
-"""A reason is cut to this length: so many characters fit into an answer, whichever they are."""
+"""A reason is cut to this length, which fits into an answer for any characters."""
 
 
 class RefusedError(Exception):
@@ -46,7 +45,7 @@ class RefusedError(Exception):
 
 @attrs.frozen
 class SnapshotRequest:
-    """A learner asks for a snapshot, from this byte on."""
+    """Asks for a snapshot, from this byte on."""
 
     TYPE: ClassVar[int] = 200
     lineage: bytes = checked(CHAIN)
@@ -57,7 +56,7 @@ class SnapshotRequest:
 
 @attrs.frozen
 class SnapshotSize:
-    """The bytes of the file follow, of which there are so many in all."""
+    """The size of the whole file, whose bytes follow."""
 
     TYPE: ClassVar[int] = 201
     size_bytes: int = checked(COUNT)
@@ -65,7 +64,7 @@ class SnapshotSize:
 
 @attrs.frozen
 class SnapshotRefused:
-    """Why nothing follows, in words."""
+    """The reason why nothing follows."""
 
     TYPE: ClassVar[int] = 202
     reason: str = checked(is_text(REASON_CHARACTERS_MAX))
@@ -73,7 +72,7 @@ class SnapshotRefused:
 
 @attrs.frozen
 class HistoryRequest:
-    """A member asks for batches that it cannot read any more: those after this position, up to a zxid."""
+    """Asks for batches that the member can no longer read: those after this position, up to a zxid."""
 
     TYPE: ClassVar[int] = 203
     lineage: bytes = checked(CHAIN)
@@ -97,7 +96,7 @@ def refused(reason: str) -> bytes:
 
 
 def size_of(disk: Disk, request: SnapshotRequest) -> int:
-    """The size in bytes of the file that is asked for. Reads its header. Raises RefusedError."""
+    """The size in bytes of the requested file. Reads its header. Raises RefusedError."""
     path = snapshot_path(request.zxid)
     try:
         header = read_snapshot_header(disk, path)
@@ -107,14 +106,14 @@ def size_of(disk: Disk, request: SnapshotRequest) -> int:
     except OSError as error:
         raise RefusedError(f"{path} cannot be read: {error}") from error
     if header is None or (header.lineage, header.chain) != (request.lineage, request.chain):
-        raise RefusedError(f"{path} is of another history")
+        raise RefusedError(f"{path} belongs to another history")
     if request.offset > size_bytes:
         raise RefusedError(f"{path} has {size_bytes} bytes, not {request.offset}")
     return size_bytes
 
 
 def history_of(disk: Disk, request: HistoryRequest) -> bytes:
-    """The batches that are asked for, as many as are sent at once. Raises RefusedError."""
+    """The requested batches, as many as fit into an answer. Raises RefusedError."""
     after = request.zxid, request.chain
     try:
         batches = read_history(disk, request.lineage, after, request.upto, HISTORY_BYTES)
@@ -124,7 +123,7 @@ def history_of(disk: Disk, request: HistoryRequest) -> bytes:
 
 
 def read_piece(disk: Disk, path: str, offset: int, bytes_max: int) -> bytes:
-    """The next bytes of a file that is being sent, one at least. Raises OSError, and EOFError where it is cut."""
+    """The next bytes of a file, at least one. Raises OSError, and EOFError at its end."""
     piece = disk.read(path, offset, bytes_max)
     if not piece:
         raise EOFError(f"{path} ends at {offset} bytes")

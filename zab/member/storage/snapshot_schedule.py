@@ -1,10 +1,10 @@
-"""When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots). Beside
-these a leader takes one for a learner that no other way leads anywhere.
+"""When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots). A leader
+also takes one for a learner that it cannot synchronize otherwise.
 
-Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there. While
-one is being written, the next one waits, and is then one of the tree as it is by then.
+Every member counts what it applied since the last flagged batch, so that the next leader continues from there. While a
+snapshot is being written, the next one waits, and then has the tree of that time.
 
-Not here: taking the snapshot, which is a matter of the tree and of the host (`member`).
+Not here: taking the snapshot, which is up to the tree and the host (`snapshots`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datatree.log.batch import SNAPSHOT, Batch
 
 
 class SnapshotSchedule:
-    """Counts transactions and bytes up to the next snapshot; both limits are those of the configuration."""
+    """Counts transactions and bytes up to the next snapshot; both limits come from the configuration."""
 
     def __init__(self, *, count_max: int, bytes_max: int) -> None:
         assert count_max > 0
@@ -26,13 +26,13 @@ class SnapshotSchedule:
         self.writing: int | None = None
         """The zxid of the snapshot that is being written."""
         self.is_late = False
-        """One became due that could not be taken yet."""
+        """Whether a snapshot is due that could not be taken yet."""
         self._proposed_count = 0
         self._proposed_bytes = 0
         self._flag_in_flight = False
 
     def flags_of(self, count: int, size_bytes: int) -> int:
-        """The leader proposes a batch of this many transactions and bytes: its flags."""
+        """The flags of a batch of this many transactions and bytes, which the leader proposes."""
         self._proposed_count += count
         self._proposed_bytes += size_bytes
         due = (
@@ -44,7 +44,7 @@ class SnapshotSchedule:
         return SNAPSHOT
 
     def applied(self, batch: Batch) -> bool:
-        """A batch is applied; True: a snapshot is due, or one is late."""
+        """Count an applied batch. True: a snapshot is due, or late."""
         self._proposed_count = max(0, self._proposed_count - batch.count)
         self._proposed_bytes = max(0, self._proposed_bytes - len(batch.raw))
         if batch.flags & SNAPSHOT:
@@ -56,7 +56,7 @@ class SnapshotSchedule:
         return self.is_late
 
     def begin(self, zxid: int) -> bool:
-        """A snapshot is due here. True: it is to be taken now; False: when the one before has ended."""
+        """Begin a due snapshot. True: take it now; False: when the one before has ended."""
         self.is_late = self.writing is not None
         if self.is_late:
             return False
@@ -64,15 +64,15 @@ class SnapshotSchedule:
         return True
 
     def ended(self) -> bool:
-        """The snapshot is written, or given up; True: another one is late."""
+        """Note that the snapshot is written, or given up. True: another one is late."""
         self.writing = None
         return self.is_late
 
     def replaced(self) -> None:
-        """Another tree takes the place of the one of which a snapshot was due."""
+        """Forget the due snapshot, since the tree was replaced."""
         self.is_late = False
 
     def drop_role(self) -> None:
-        """Forget what was proposed and not committed: it may never be committed."""
+        """Forget proposals that are not committed: they may never be."""
         self._proposed_count = self._proposed_bytes = 0
         self._flag_in_flight = False

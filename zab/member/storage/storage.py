@@ -1,24 +1,24 @@
 """Carries out storage effects over a `Disk`, and answers each with its event. Synchronous; no thread, socket or clock.
 
-The server calls it in the log thread, the simulator inline: what is durable when is the same in both.
+The server calls it in the log thread, the simulator inline: durability is the same in both.
 
-    perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log;
-                            what is to be sent when they are durable is sent at once
-    mark, idle              the high-water mark is written down lazily, with the frame that an idle log gets
-    purge                   what retention lets go is removed
+    perform(effects)        carries out effects in order, durably, and returns the answers. Consecutive appends are one
+    append of the log; messages that wait for them are sent at once mark, idle              the high-water mark is
+    written lazily, with the frame that an idle log gets purge                   removes the files that retention does
+    not need
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
-file that is not usable changes nothing), then the member record goes unless it may stay, then the file gets its name,
-then the log is reset: a crash anywhere leaves the old history, or the snapshot, or a member that does not count (B1
-member record).
+file that is not usable changes nothing), then the member record is removed unless it may stay, then the file gets its
+name, then the log is reset: a crash anywhere leaves the old history, or the snapshot, or a member that does not count
+(B1 member record).
 
-Any OSError is final (C1 failed syncs), a damaged log that is to be cut among them: it passes through, and its caller
+Any OSError is final (C1 failed syncs), including a damaged log that has to be cut: it passes through, and the caller
 ends the process. `SnapshotError` is not: the fetched file is removed and the answer says so.
 
 Reading (`read_log`, `read_for_changes`, `offer_snapshot`, `choose_snapshot`) and `purge` may happen in other threads; a
 lock, handed in, keeps them apart from cuts.
 
-Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history
+Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), which history a member may have
 (`zab.protocol.peer`).
 """
 
@@ -105,7 +105,7 @@ from zab.quorum.ids import Link
 
 
 class Report(Protocol):
-    """Takes what the operator has to know: a sentence, and its reason. From any thread."""
+    """Reports something to the operator: a sentence, and its reason. Called from any thread."""
 
     def __call__(self, sentence: str, reason: str) -> None: ...
 
@@ -128,14 +128,14 @@ class Storage:
         *,
         send: Callable[[Link, Message], None] = _to_nobody,
     ) -> None:
-        """`cutting` is a lock, where other threads read; it is entered many times. Without `space` there is always
-        room. `send` sends a message on a link, from the thread that calls `perform`."""
+        """`cutting` is a reentrant lock, needed if other threads read. Without `space` the disk is never full. `send`
+        sends a message on a link, from the thread that calls `perform`."""
         self.disk = disk
         self.log = log
         self._server_id = server_id
         self._report = report
         self.mark = log.mark
-        """The high-water mark; it is written down when the log is idle. Set from any thread."""
+        """The high-water mark, which is written when the log is idle. Set by any thread."""
         self.waits = Waits()
         self.send = send
         self._cutting = nullcontext() if cutting is None else cutting
@@ -146,8 +146,8 @@ class Storage:
     # ----------------------------------------------------------------------------------------------------- carrying out
 
     def perform(self, effects: Sequence[StorageEffect]) -> list[StorageAnswer]:
-        """Carry out effects in order; appends of one generation that follow each other have one answer, an installed
-        snapshot has two, a roll none. Raises OSError: final."""
+        """Carry out effects in order. Consecutive appends of one generation have one answer, an installed snapshot has
+        two, a roll none. Raises OSError: final."""
         answers: list[StorageAnswer] = []
         for generation, group in groupby(effects, key=_append_generation):
             if generation is not None:
@@ -171,7 +171,7 @@ class Storage:
         return answers
 
     def is_awaited(self, answer: StorageAnswer) -> bool:
-        """Whether this answer begins a turn; else it may wait for the next one."""
+        """Whether this answer starts a turn; otherwise it may wait for the next one."""
         return self.waits.for_durable or type(answer) is not Durable
 
     def _perform(self, effect: StorageEffect) -> list[StorageAnswer]:
@@ -242,13 +242,13 @@ class Storage:
     # ------------------------------------------------------------------------------------------------------------- idle
 
     def idle(self) -> None:
-        """Nothing was appended for a while: write down the mark (A8 idle mark). Raises OSError: final."""
+        """Write the mark, since nothing was appended for a while (A8 idle mark). Raises OSError: final."""
         if self.log.lineage:
             self.log.set_mark(self.mark)
             self.log.idle()
 
     def close(self) -> None:
-        """A clean stop: the next start has nothing to copy. Raises OSError."""
+        """Stop cleanly: the next start has nothing to copy. Raises OSError."""
         self.idle()
         if self.log.lineage:
             self.log.close()
@@ -256,7 +256,7 @@ class Storage:
     # ---------------------------------------------------------------------------------------------------------- reading
 
     def read_log(self, effect: ReadLog) -> LogRead:
-        """Batches from the files, for a learner. Damage is reported and answered like a log that is too short."""
+        """Read batches for a learner. Damage is reported, and answered like a log that is too short."""
         with self._cutting:
             try:
                 position, batches = self.log.read_from(effect.zxid, effect.bytes_max)
@@ -266,18 +266,18 @@ class Storage:
         return LogRead(effect.link, position, batches)
 
     def read_committed(self, after: int, upto: int, bytes_max: int) -> tuple[Position | None, list[Batch]]:
-        """The last batch end at or below `after`, and the batches behind it up to `upto`, as many as fit, one at least;
-        None: the log begins later. For who keeps a copy of it. Raises OSError."""
+        """The last batch end at or below `after`, and the batches after it up to `upto`, as many as fit, at least one;
+        None: the log begins later. For a copy of the log. Raises OSError."""
         with self._cutting:
             position, batches = self.log.read_from(after, bytes_max)
         return position, [batch for batch in batches if batch.zxid <= upto]
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> ChangesRead | LookedBack:
-        """What the feed of changes needs of the files, or of a worker."""
+        """Do the work of the change feed that needs files or a worker."""
         return self.look_back(effect) if isinstance(effect, LookBackSlice) else self.read_changes(effect)
 
     def look_back(self, effect: LookBackSlice) -> LookedBack:
-        """A little more of what guarded paths before; nothing is found where files are damaged."""
+        """Read a slice of the older ACLs of paths; finds nothing if files are damaged."""
         reader = self._look_back
         if reader is None or reader.upto != effect.upto:
             reader = LookBack(self.disk, self.log, effect.upto, effect.count_max, self._cutting)
@@ -287,13 +287,13 @@ class Storage:
                 return LookedBack(None)
             past = reader.past
         except OSError as error:
-            self._report("log is damaged -> tell no changes out of it", str(error))
+            self._report("log is damaged -> tell no changes from it", str(error))
             past = PastAcls(effect.upto)
         self._look_back = None
         return LookedBack(past)
 
     def read_changes(self, effect: ReadChanges) -> ChangesRead:
-        """Changes for a client; decoding them is most of the work. Damage is reported and said."""
+        """Read changes for a client; decoding them is most of the work. Damage is reported and answered."""
         try:
             batches = effect.batches
             if not batches:
@@ -308,20 +308,20 @@ class Storage:
             found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
             return ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
         except (RecordError, OSError) as error:
-            self._report("log is damaged -> tell no changes out of it", str(error))
+            self._report("log is damaged -> tell no changes from it", str(error))
             return ChangesRead(PageStatus.GIVEN, is_damaged=True)
 
     def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | NothingToOffer:
-        """What a learner is synchronized with whose part of the log is not there."""
+        """Offer a snapshot for a learner whose part of the log is gone."""
         chosen = self._newest_snapshot(effect.above)
         return NothingToOffer(effect.link, effect.above) if chosen is None else SnapshotOffered(effect.link, *chosen)
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> SnapshotChosen:
-        """What a learner makes its tree of."""
+        """Choose the snapshot from which a learner makes its tree."""
         return SnapshotChosen(effect.link, effect.above, self._newest_snapshot(effect.above))
 
     def _newest_snapshot(self, above: Zxid) -> Position | None:
-        """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
+        """The newest snapshot whose checksums all match and that the log continues; None if there is none."""
         for zxid in reversed(snapshot_files(self.disk)):
             if zxid <= above:
                 break
@@ -336,7 +336,7 @@ class Storage:
         return None
 
     def scrub_step(self, scrub: Scrub) -> tuple[bool, list[DamageFound]]:
-        """Read a little further through the files: whether that was all, and what was found. Raises OSError."""
+        """Check a little more of the files: whether that was all, and the damage found. Raises OSError."""
         with self._cutting:
             is_over = scrub.step()
         return is_over, [DamageFound(str(found), found.needs, found.is_record) for found in scrub.take()]
@@ -346,8 +346,8 @@ class Storage:
     def purge(
         self, offered: Mapping[Link, Zxid], being_read: Collection[int], keep_count: int, pinned_bytes_max: int
     ) -> tuple[int, list[SnapshotWithdrawn]]:
-        """Remove what retention lets go: how many files, and the offers that are given up for it. Takes its time.
-        Raises OSError, which harms nobody."""
+        """Remove the files that retention does not need; how many, and the offers that are given up for it. May take
+        long. Raises OSError, which is harmless."""
         known_valid = valid_snapshots(self.disk)
         with self._cutting:
             purged = purge(

@@ -1,6 +1,6 @@
-"""The storage of a member, worked by a log thread: the port `StorageQueue`, in the server and in the simulator.
+"""The storage of a member with a log thread: the port `StorageQueue`, in the server and in the simulator.
 
-Not here: the thread (`zab.host.storage.log_thread`, `zab.simulator.world.log_thread`) and what the storage does
+Not here: the thread (`zab.host.storage.log_thread`, `zab.simulator.world.log_thread`), and the storage itself
 (`storage`).
 """
 
@@ -14,11 +14,11 @@ from zab.member.storage.storage import Storage
 
 
 class LogThread(Protocol):
-    """Carries out storage effects in order, and tells the storage when it is idle."""
+    """Carries out storage effects in order, and calls the storage when it is idle."""
 
     @property
     def is_parked(self) -> bool:
-        """Whether `nudge` does something."""
+        """Whether the thread sleeps, so that `nudge` has an effect."""
         ...
 
     def put(self, effect: StorageEffect) -> None:
@@ -26,12 +26,12 @@ class LogThread(Protocol):
         ...
 
     def nudge(self) -> None:
-        """Something changed that is written down when the log is idle."""
+        """Wake the thread, since something has to be written when the log is idle."""
         ...
 
 
 class ThreadedStorage:
-    """See `zab.member.ports.StorageQueue`."""
+    """The port `zab.member.ports.StorageQueue` over a log thread."""
 
     def __init__(self, storage: Storage, log_thread: LogThread) -> None:
         self._storage = storage
@@ -41,6 +41,6 @@ class ThreadedStorage:
 
     def mark_moved(self, zxid: Zxid) -> None:
         self._storage.mark = zxid
-        # After the mark: a storage that is about to be told that it is idle sees it.
+        # After the mark is set: a storage that is about to write when idle sees it.
         if self._log_thread.is_parked:
             self._log_thread.nudge()

@@ -1,15 +1,15 @@
-"""Which containers and TTL znodes may go, found a little at a time by the leader.
+"""Finds containers and TTL znodes to delete, a few at a time, on the leader.
 
-Candidates, looked for every `container_check_interval_ms`; the deletion checks again that nothing is below them:
+It looks for candidates every `container_check_interval_ms`; the deletion checks again that they have no children:
 
-    container     without children, and it had some once, or it never had any for `container_never_used_ms` (0: never)
+    container     without children, if it once had some, or has never had any for `container_never_used_ms` (0: never)
     TTL znode     without children, and not written for longer than its TTL
 
-Age is what this leader has measured since it began to lead (`ages`): a wall clock that jumps neither deletes a znode
-too early nor keeps one for ever, and with a new leader every age begins anew.
+Ages are measured by this leader since it began to lead (`elapsed`): a jump of the wall clock neither deletes a znode
+too early nor keeps one for ever. With a new leader, all ages start again.
 
-Limits: `container_max_per_minute` deletions are asked for in a minute, and `EXAMINED_COUNT` candidates are looked at in
-a turn, so that a large clean-up never holds up a turn.
+Limits: `container_max_per_minute` deletions per minute, and `EXAMINED_COUNT` candidates per turn, so that a large
+clean-up never delays a turn.
 
 Not here: the deletion, a transaction like any other (`datatree.prepare`).
 """
@@ -39,10 +39,10 @@ class Cleanup:
         self._left_count = config.tree.container_max_per_minute
         self.next_deadline = now + config.tree.container_check_interval_ms
         self.next_turn = now
-        """Before that no turn needs to ask."""
+        """When to call `due` next."""
 
     def due(self, tree: DataTree, now: int) -> list[bytes]:
-        """The paths to be deleted now. To be asked in every turn from `next_turn` on, so that ages are known."""
+        """The paths to delete now. To be called in every turn from `next_turn` on, so that ages are known."""
         self._ages.note(tree.applied, now)
         found = self._find(tree, now) if now >= self.next_deadline else []
         self.next_turn = min(self._ages.next_note, self.next_deadline)

@@ -1,4 +1,4 @@
-"""What a member wants done so that it has the right tree, and the answers."""
+"""Effects that give a member the right tree, and their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zab.member.storage.events import ChooseSnapshot, FetchTree, TakeSnapshot
 
 @attrs.define
 class TreeRebuilt:
-    """`RebuildTree` is done: the tree at its end, and the digest that it had at the position asked for."""
+    """`RebuildTree` is done: the tree at its end, and its digest at the requested position."""
 
     rebuild: RebuildTree
     tree: DataTree
@@ -24,7 +24,7 @@ class TreeRebuilt:
 
 @attrs.define
 class RebuildFailed:
-    """No file leads to such a tree; why each one does not."""
+    """No file leads to the requested tree; the reason for each."""
 
     rebuild: RebuildTree
     reason: str
@@ -32,8 +32,8 @@ class RebuildFailed:
 
 @attrs.define
 class RebuildTree:
-    """Make the tree at `until` anew, from `start`, or from this member's own files, so that it had this digest at
-    `zxid`; None: whatever it had (`datatree.recovery.rebuild`). Answer with `TreeRebuilt` or `RebuildFailed`.
+    """Make the tree at `until` again, from `start`, or from this member's own files, so that it had this digest at
+    `zxid`; None: any digest (`datatree.recovery.rebuild`). Answer with `TreeRebuilt` or `RebuildFailed`.
 
     Snapshots that lead to another digest are set aside.
     """
@@ -46,10 +46,10 @@ class RebuildTree:
 
 @attrs.define
 class KeepSnapshot:
-    """What `FetchTree` brought leads to the right tree: it is a snapshot of this member's now. Has no answer."""
+    """Keep the file of `FetchTree` as a snapshot of this member, since it leads to the right tree. Has no answer."""
 
     header: SnapshotHeader
 
 
 TreeEffect: TypeAlias = RebuildTree | KeepSnapshot | FetchTree | ChooseSnapshot | TakeSnapshot
-"""All that is wanted for trees."""
+"""All effects for trees."""

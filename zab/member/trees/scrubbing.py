@@ -1,14 +1,14 @@
-"""What a running member does about damage that is found while its files are read through (C7 scrubbing).
+"""Handles damage that scrubbing finds in the files of a running member (C7 scrubbing).
 
-    a record        is written again, of what the storage knows of it (`storage`)
-    a snapshot      is set aside; if it was the newest, one of the tree as it is takes its place
-    the log         if a snapshot above it is there, nothing depends on it. Else one of the tree as it is is taken:
-                    after a restart it is where the history begins, and the damage lies wholly below it
+    a record        is written again, as the storage knows it (`storage`)
+    a snapshot      is set aside; if it was the newest, a snapshot of the current tree replaces it
+    the log         if there is a snapshot above the damage, nothing depends on it. Otherwise a snapshot of the current
+    tree is taken: after a restart the history begins there, above the damage
 
-Where none can be taken now, since one is being written, the tree is disputed, or the batch is not applied yet, the next
-round finds the same again: it comes after `AGAIN_SECONDS`.
+If no snapshot can be taken now, since one is being written, the tree is disputed, or the batch is not applied yet, the
+next round, after `AGAIN_SECONDS`, finds the same damage again.
 
-Not here: reading (`datatree.recovery.scrub`), and how quickly (`zab.server.scrubber`).
+Not here: reading (`datatree.recovery.scrub`), and its speed (`zab.server.scrubber`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGAIN_SECONDS: Final = 60
 
 
 def on_damage_found(snapshots: Snapshots, metrics: Metrics, event: DamageFound) -> None:
-    """Count it; and take a snapshot, if one is needed and can be taken now."""
+    """Count the damage, and take a snapshot if one is needed and possible now."""
     metrics.damage_found += 1
     if event.needs:
         snapshots.take_of_damaged(event.needs)

@@ -1,13 +1,13 @@
 """When a member takes a snapshot of its tree.
 
-    the log has grown       with the batch that the leader marked: all members take the same ones (E3 same snapshots)
-    a learner needs one     no file of this leader helps it
-    the operator asks       of the tree as it is then
-    one is late             it was due while the one before was being written: of the tree as it is then
+    the log has grown       at the batch that the leader flagged: all members take the same ones (E3 same snapshots)
+    a learner needs one     no file of this leader can synchronize it
+    the operator asks       with the tree at that time
+    one is late             it was due while another one was being written: with the tree at that time
 
-None is taken of a tree that is disputed, since recovery would begin with it, and none between two states.
+No snapshot is taken of a disputed tree, since recovery would begin with it, nor between two states.
 
-Not here: how many transactions or bytes make one due (`snapshot_schedule`), and writing it.
+Not here: when a snapshot is due (`snapshot_schedule`), and writing it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zab.protocol import events as ev
 
 
 class Snapshots:
-    """When one member takes a snapshot."""
+    """Takes the snapshots of one member."""
 
     def __init__(
         self,
@@ -47,28 +47,29 @@ class Snapshots:
         self.check = repair.check
 
     def take_wanted(self, above: Zxid) -> None:
-        """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
+        """Take a snapshot above that zxid, which a learner needs since no file of this leader can synchronize it."""
         is_writing = self.schedule.writing is not None
         if self._applier.applied > above and not is_writing and self._repair.under_way is None:
             self._trace(f"a learner needs a snapshot above {above:#x}; the tree is at {self._applier.applied:#x}")
             self.take_here()
 
     def take_of_damaged(self, needed: Zxid) -> None:
-        """Files up to there are damaged: the tree is to be read from a later one (`scrubbing`)."""
+        """Take a snapshot since files up to that zxid are damaged (`scrubbing`)."""
         is_writing = self.schedule.writing is not None
         if self._applier.applied >= needed and not is_writing and self._repair.under_way is None:
             self._trace(f"damaged files up to {needed:#x} -> a snapshot of the tree at {self._applier.applied:#x}")
             self.take_here()
 
     def take_asked(self, _event: SnapshotAsked) -> None:
-        """The operator asks for one. Where one is being written, or the tree is between two states, he asks again."""
+        """Take a snapshot that the operator asked for, unless one is being written, or the tree is between two
+        states."""
         if self.schedule.writing is None and self._repair.under_way is None:
             self.take_here()
 
     def take(self, position: Position) -> None:
-        """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
+        """Take a snapshot now, or, if one is being written, after it (E3 same snapshots)."""
         if self.check.is_disputed:
-            return  # it may be wrong, and recovery would begin with it
+            return  # the tree may be wrong, and recovery would begin with it
         if self._peer.is_low:
             self._trace(f"no snapshot is taken at {position[0]:#x}: the disk is nearly full")
             return
@@ -99,8 +100,9 @@ class Snapshots:
             self.take_here()
 
     def take_here(self) -> None:
-        """Where the tree is now. Between two states the end of the batch takes it, if one is late; learners ask again.
-        Once a batch is left to the log files, its chain is not known any more: then the next one tells it."""
+        """Take a snapshot of the current tree. Between two states, the end of the batch takes it if one is late, and
+        learners ask again. The chain of a batch is known only while it is in memory: otherwise the next batch takes
+        it."""
         chain = self._peer.history.chain_at(Zxid(self._applier.applied))
         if chain is not None and not self._applier.is_between_states:
             self.take((Zxid(self._applier.applied), chain))

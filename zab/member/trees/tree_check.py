@@ -1,24 +1,25 @@
-"""Whose tree is wrong, when the trees of two members differ; pure state, of every member, and of the leader besides.
+"""Finds out which tree is wrong when the trees of two members differ; state of every member, and of the leader.
 
     a learner's digest is not the one in a batch    SUSPECT z, its digest
-    that; or a learner's digest, told with a ping,
+    that; or a learner's digest, sent with a ping,
     is not the leader's                             COMPARE z, to all; each answers COMPARED z, its digest
     a quorum of voters has one digest at z          VERDICT z, that digest, to all
-        a member that has it        its tree is right; what a batch says of another digest is known to be wrong
-        a member with another one   its tree is wrong: made anew from its own files, else from the leader's
+        a member that has it        its tree is right; a batch with another digest is known to be wrong
+        a member with another one   its tree is wrong: it is made again from its own files, or from the leader's
                                     snapshot and its own log, before it serves again
-    all have answered, and no quorum has one        COMPARE z with `replay`: each makes the tree of z from its own files
-        still none                                  nobody knows who is right: writes are refused, and the leader
+    all have answered, and no quorum agrees         COMPARE z with `replay`: each makes the tree of z from its own files
+        still no quorum                             nobody knows which tree is right: writes are refused, and the leader
                                                     writes no snapshots; it leaves its role if the files of more voters
-                                                    say something else
+                                                    give another digest
 
-A suspect serves no clients and writes no snapshots. It goes on logging, acknowledging, voting and applying: its log is
-good, and the tree may be. Who is proven wrong does not lead, either, and applies nothing until it has its tree.
+A suspect serves no clients and writes no snapshots. It continues to log, acknowledge, vote and apply: its log is good,
+and the tree may be. A member whose tree is proven wrong does not lead either, and applies nothing until it has a new
+tree.
 
-Invariants: a verdict needs a quorum of voters; one repair for a zxid, so that a tree that is made wrong again and again
-ends the member; comparisons are one at a time.
+Invariants: a verdict needs a quorum of voters; there is one repair per zxid, so that a member whose tree becomes wrong
+again ends; there is one comparison at a time.
 
-Not here: the digests (`digests`), messages and effects (`wrong_trees`), making a tree anew (`tree_repair`).
+Not here: the digests (`digests`), messages and effects (`wrong_trees`), the repair of a tree (`tree_repair`).
 """
 
 from __future__ import annotations
@@ -35,33 +36,34 @@ from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Quorum
 
 SETTLED_COUNT_MAX = 1024
-"""Positions that are known to be right here although a batch says something else; the oldest are forgotten."""
+"""How many positions are remembered as right here although a batch has another digest; the oldest are forgotten."""
 
 
 class Finding(Enum):
-    """What a verdict says of a member's own tree."""
+    """What a verdict says about a member's own tree."""
 
     RIGHT = "right"
     WRONG = "wrong"
     WRONG_AGAIN = "wrong again"
     UNKNOWN = "unknown"
-    """It does not remember that position; or it is known to be wrong, and is being made anew."""
+    """The member does not remember that position, or its tree is known to be wrong and is being repaired."""
 
 
 @attrs.define
 class Comparison:
-    """The leader asks everybody for the digest at one batch end."""
+    """A comparison: the leader asks all members for their digest at one batch end."""
 
     zxid: Zxid
     is_replay: bool = False
-    """Of a tree made anew from each one's own files."""
+    """Whether each member makes the tree again from its own files."""
     asked: dict[ServerId, Link] = attrs.Factory(dict)
-    """Over which link; a question goes with its link."""
+    """The link on which each member was asked; if the link is lost, so is the question."""
     told: dict[ServerId, int | None] = attrs.Factory(dict)
-    """None: it does not know."""
+    """The digest of each member; None: it does not know."""
 
     def ask(self, learners: Mapping[Link, ServerId]) -> list[Link]:
-        """The links of these learners that were not asked yet; those that are not there are waited for no longer."""
+        """Begin to ask the learners that were not asked yet; returns their links. Learners that are gone are no longer
+        waited for."""
         sids = set(learners.values())
         self.asked = {sid: link for sid, link in self.asked.items() if sid in sids}
         new: list[Link] = []
@@ -79,7 +81,7 @@ class Comparison:
         return None
 
     def is_outnumbered(self, sid: ServerId, quorum: Quorum) -> bool:
-        """Whether some digest is that of more voters than this one's."""
+        """Whether more voters have some other digest than have that of `sid`."""
         known = {other: digest for other, digest in self.told.items() if other in quorum.voters and digest is not None}
         counts: Counter[int | None] = Counter(known.values())
         return max(counts.values(), default=0) > counts[self.told[sid]]
@@ -95,32 +97,32 @@ class Comparison:
 
 
 class TreeCheck:
-    """What a member knows of its own tree, and, while it leads, of the others'."""
+    """What a member knows about its own tree and, while it leads, about those of the others."""
 
     def __init__(self, quorum: Quorum) -> None:
         self.quorum = quorum
-        """Of this moment."""
+        """The current quorum rule."""
         self.asks = False
-        """In this turn the leader is asked whose tree is right, should this member have to know."""
+        """Whether this turn asks the leader which tree is right, if this member needs to know."""
         self.suspicion: Difference | None = None
         """The first difference from a leader's tree that no verdict has settled."""
         self.wrong: Difference | None = None
-        """A verdict says that this tree is wrong, until it is made anew."""
+        """The verdict that this tree is wrong, until it is repaired."""
         self.comparison: Comparison | None = None
-        """The leader's."""
+        """The leader's current comparison."""
         self.undecided: Comparison | None = None
-        """The leader's, when everybody has made its tree anew and no quorum agrees."""
+        """The leader's comparison after all have made their trees again and still no quorum agrees."""
         self.mending: set[ServerId] = set()
-        """The leader's: members whose trees are known to be wrong, until one of their digests is right again."""
+        """On the leader: members whose trees are known to be wrong, until one of their digests is right again."""
         self._settled: deque[Zxid] = deque(maxlen=SETTLED_COUNT_MAX)
         self.repaired: set[Zxid] = set()
-        """Where this tree was wrong, and was made anew: wrong there once more, it ends the member."""
+        """Positions at which this tree was wrong and repaired: if it is wrong there again, the member ends."""
 
     def quorum_changed(self, quorum: Quorum) -> None:
         self.quorum = quorum
 
     def ask_leader(self, *, wanted: bool = True) -> None:
-        """Ask at the end of what this turn brings."""
+        """Ask the leader at the end of this turn."""
         self.asks = wanted
 
     @property
@@ -130,13 +132,13 @@ class TreeCheck:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether nobody knows that this tree is right, though it may be shown: no snapshot is taken of it, so that
-        the files that tell stay, and no others are there."""
+        """Whether it is unknown if this tree is right, though clients may see it. No snapshot is taken of it, so that
+        the files that can decide remain, and wrong ones are not added."""
         is_replayed = self.comparison is not None and self.comparison.is_replay
         return self.is_doubtful or is_replayed or self.undecided is not None
 
     def suspect(self, difference: Difference) -> bool:
-        """This tree differs from what a batch says. False: that is known, and the batch is wrong."""
+        """Suspect this tree, since its digest differs from that in a batch. False: the batch is known to be wrong."""
         if difference.zxid in self._settled:
             return False
         if self.suspicion is None:
@@ -144,7 +146,8 @@ class TreeCheck:
         return True
 
     def judge(self, zxid: Zxid, own: int | None, digest: int) -> Finding:
-        """A quorum has this digest at a batch end, where this tree's was `own`, None if that is not remembered."""
+        """Judge this tree by the digest of a quorum at a batch end, where its own was `own`; None if it is not
+        remembered."""
         if own is None or self.wrong is not None:
             return Finding.UNKNOWN
         if own == digest:
@@ -159,17 +162,17 @@ class TreeCheck:
         return Finding.WRONG
 
     def rebuilt(self) -> None:
-        """The tree that a verdict called wrong is made anew."""
+        """Note that the wrong tree is repaired."""
         assert self.wrong is not None
         self.repaired.add(self.wrong.zxid)
         self.wrong = None
 
     def unproven(self, zxid: Zxid, digest: int) -> None:
-        """This tree was made of what another member has: a quorum has to say that it is right."""
+        """Suspect this tree, since it was made from a snapshot of another member: a quorum has to confirm it."""
         self.suspicion = Difference(zxid, digest, digest)
 
     def replaced(self) -> None:
-        """Another tree has taken the place of this one."""
+        """Forget all suspicion, since the tree was replaced."""
         self.suspicion = self.wrong = None
 
     # ------------------------------------------------------------------------------------------------------- the leader
@@ -182,16 +185,16 @@ class TreeCheck:
         return self.comparison
 
     def end_comparison(self) -> None:
-        """It came to nothing."""
+        """End the comparison without a result."""
         self.comparison = None
 
     def told(self, sid: ServerId, zxid: Zxid, digest: int | None, *, is_replay: bool) -> int | None:
-        """A member, this one included, has this digest there, or does not know; the digest that a quorum has, if one
-        does now."""
+        """Note the digest of a member, perhaps of this one; None: it does not know. Returns the digest of a quorum, if
+        there is one now."""
         comparison = self.comparison
         if comparison is None or (zxid, is_replay) != (comparison.zxid, comparison.is_replay):
             return None
-        if digest is not None or sid not in comparison.told:  # what it knew before it was started again is as true
+        if digest is not None or sid not in comparison.told:  # a digest from before its restart is still valid
             comparison.told[sid] = digest
         agreed = comparison.agreed(self.quorum)
         if agreed is not None:
@@ -200,20 +203,20 @@ class TreeCheck:
         return agreed
 
     def replay(self) -> Comparison:
-        """Everybody has answered, and no quorum agrees: all make their trees anew, and answer once more."""
+        """Ask all again, to make their trees again from their files, since all have answered and no quorum agrees."""
         assert self.comparison is not None
         self.comparison = Comparison(self.comparison.zxid, is_replay=True)
         return self.comparison
 
     def has_asked_all_to_replay(self, comparison: Comparison) -> bool:
-        """Whether all who have answered now have made their trees anew before, and that did not help."""
+        """Whether all members that have answered had already made their trees again, without a result."""
         return self.undecided is not None and comparison.told.keys() <= self.undecided.told.keys()
 
     def give_up(self) -> None:
-        """That did not help: nobody knows who is right."""
+        """Give up the comparison: nobody knows which tree is right."""
         self.undecided, self.comparison = self.comparison, None
 
     def drop_role(self) -> None:
-        """Comparisons are one leader's."""
+        """Drop the comparisons of this leader."""
         self.comparison = self.undecided = None
         self.mending.clear()

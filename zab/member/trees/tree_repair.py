@@ -1,19 +1,19 @@
-"""A tree that is made anew beside a member's turns, and the committed batches that wait for it (E6 wrong trees).
+"""Repairs the tree of a member beside its turns, while committed batches wait for it (E6 wrong trees).
 
-    MEND        a quorum has another digest: the tree is made from the own files, and takes the place of this one
-    REPLAY      the leader asks what the own files say: if they say something else than this tree, the same
-    CATCH_UP    what was dropped meanwhile is read from the own log
+    MEND        a quorum has another digest: the tree is made from the member's files, and replaces this one
+    REPLAY      the leader asks for the digest by the member's files: if it differs, the new tree also replaces this one
+    CATCH_UP    batches that were dropped meanwhile are read from the member's log
 
-A tree that the own files do not lead to is made from a snapshot of the leader's and the own log, which stays as it is:
+If the member's files do not lead to the right tree, it is made from a snapshot of the leader and the member's log:
 
-    TREEWANTED  ->  the leader chooses one        with each ping, until there is one that was not tried
-    TREEOFFERED <-  it is fetched, and the tree made of it is unproven, until a quorum has its digest; then the file is
-                    this member's own snapshot, so that it begins with it after its next start
+    TREEWANTED  ->  the leader chooses a snapshot   with each ping, until there is one that was not tried
+    TREEOFFERED <-  it is fetched, and the tree made from it is unproven until a quorum has its digest; then the file
+    becomes a snapshot of this member, which its next start uses
 
-Nothing is applied until the tree is there. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
-them, since its log has them, and a leader proposes nothing, since its clients wait for what is applied.
+Nothing is applied until the tree is made. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
+them, since its log has them, and a leader proposes nothing, since its clients wait for applied batches.
 
-Not here: whose tree is wrong (`tree_check`, `wrong_trees`), and reading the files (`datatree.recovery.rebuild`).
+Not here: which tree is wrong (`tree_check`, `wrong_trees`), and reading the files (`datatree.recovery.rebuild`).
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from zab.protocol.states import LEADING
 from zab.quorum.ids import Link, ServerId
 
 HELD_BYTES_MAX: Final = 64 << 20
-"""Committed batches that wait in memory while a tree is made anew."""
+"""The most bytes of committed batches that wait in memory during a repair."""
 
-_MENDED: Final = "the tree is made anew"
+_MENDED: Final = "the tree is repaired"
 
 
 class Purpose(Enum):
-    """See the module."""
+    """Why the tree is made again."""
 
     MEND = "mend"
     REPLAY = "replay"
@@ -58,22 +58,22 @@ class Purpose(Enum):
 
 @attrs.define
 class Repair:
-    """What is made, and what waits for it."""
+    """A repair under way."""
 
     purpose: Purpose
     effect: RebuildTree
     held_bytes: int = 0
     dropped_to: Zxid = Zxid(0)
-    """Committed batches up to here were dropped: the log has them."""
+    """Committed batches up to this zxid were dropped, since the log has them."""
     is_stuck: bool = False
-    """The own files do not lead to the tree."""
+    """Whether the member's files do not lead to the tree."""
     fetching: FetchTree | None = None
     tried: Zxid = Zxid(0)
-    """Snapshots of other members up to this one are of no use."""
+    """Snapshots of the leader up to this zxid do not help."""
 
 
 class TreeRepair:
-    """Makes the tree of one member again. Everything without an underscore may be looked at."""
+    """Repairs the tree of one member. Attributes without an underscore may be read."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class TreeRepair:
         check: TreeCheck,
         replayed: Callable[[Zxid, int | None], None],
     ) -> None:
-        """`replayed`: what the tree that the leader asked for has there; None if that is not known."""
+        """`replayed` is called with the digest of the tree that the leader asked for; None if it is not known."""
         self._driver = driver
         self._peer = driver.peer
         self._outbox = outbox
@@ -94,14 +94,14 @@ class TreeRepair:
         self.check = check
         self._told_replayed = replayed
         self.under_way: Repair | None = None
-        """The tree is being made again: nothing is applied meanwhile."""
+        """The repair under way, if any: nothing is applied meanwhile."""
         self.is_full = False
-        """More waits for the tree than may: a leader proposes nothing."""
+        """Whether too many batches wait for the tree: then a leader proposes nothing."""
         self._borrowed: SnapshotHeader | None = None
-        """The snapshot of another member that this tree was made of, until a quorum says that it is right."""
+        """The snapshot of the leader that this tree was made from, until a quorum confirms the tree."""
 
     def drop(self) -> None:
-        """Another tree takes the place of this one: there is nothing to repair."""
+        """End the repair, since the tree was replaced."""
         self._borrowed = None
         self._end()
 
@@ -111,7 +111,7 @@ class TreeRepair:
         self._applier.release()
 
     def mend(self, zxid: Zxid, digest: int) -> None:
-        """This tree is wrong: a quorum has that digest there. It is made anew, and nobody is served until then."""
+        """Repair this tree, since a quorum has another digest. No client is served until then."""
         self._serving.stop()
         borrowed, self._borrowed = self._borrowed, None
         repair = self._begin(Purpose.MEND, RebuildTree(zxid, digest, Zxid(self._applier.applied)))
@@ -119,8 +119,8 @@ class TreeRepair:
             repair.tried = Zxid(borrowed.zxid)
 
     def replay(self, zxid: Zxid) -> None:
-        """Make the tree of that position from the own files, whatever its digest. A learner serves nobody meanwhile; a
-        leader does, since whoever forwards to it would wait for ever."""
+        """Make the tree of that position from the member's files, with any digest. A learner serves nobody meanwhile; a
+        leader does, since members that forward to it would wait for ever."""
         if self.under_way is not None:
             self._told_replayed(zxid, None)
             return
@@ -129,7 +129,7 @@ class TreeRepair:
         self._begin(Purpose.REPLAY, RebuildTree(zxid, None, Zxid(self._applier.applied)))
 
     def _begin(self, purpose: Purpose, effect: RebuildTree) -> Repair:
-        """In place of the repair that is under way, if one is: what that one has dropped is still to be read."""
+        """Begin a repair. It replaces one that is under way, whose dropped batches still have to be read."""
         before = self.under_way
         if before is None:
             self._applier.deliver_rest()
@@ -144,7 +144,7 @@ class TreeRepair:
     # ----------------------------------------------------------------------------------------------------- what waits
 
     def keep_waiting(self, batches: Iterable[Batch]) -> None:
-        """These batches, which are among the committed ones, wait for the tree."""
+        """Keep these committed batches until the tree is made."""
         repair = self.under_way
         assert repair is not None
         repair.held_bytes += sum(len(batch.raw) for batch in batches)
@@ -157,7 +157,7 @@ class TreeRepair:
     # -------------------------------------------------------------------------------------------------------- answers
 
     def on_rebuilt(self, event: TreeRebuilt) -> None:
-        """The own files have led to a tree."""
+        """Handle a tree that was made."""
         repair = self.under_way
         if repair is None or repair.effect is not event.rebuild:
             return
@@ -173,19 +173,20 @@ class TreeRepair:
             self._borrowed = event.rebuild.start
             self.check.unproven(zxid, event.digest)
             self.check.ask_leader()
-            self._trace(f"the tree is made of the leader's snapshot {zxid:#x} -> ask whether a quorum has its digest")
+            self._trace(f"the tree is made from the leader's snapshot {zxid:#x} -> ask whether a quorum has its digest")
         else:
-            self._trace(f"the tree is made anew, with the digest of a quorum at {zxid:#x} -> serve clients again")
+            self._trace(f"the tree is repaired, with the digest of a quorum at {zxid:#x} -> serve clients again")
             self._driver.tell(ev.Doubted(False, _MENDED))
 
     def _on_replayed(self, zxid: Zxid, event: TreeRebuilt) -> None:
-        """If the own files say something else than this tree, the tree is wrong: they only hold what happened."""
+        """Compare the replayed tree with this one. If they differ, this tree is wrong: the files have only what
+        happened."""
         own = self._applier.digests.find(zxid)
         if own == event.digest:
             self._go_on()
         else:
-            reason = f"the own files give digest {event.digest:016x} at {zxid:#x}, this tree has {own or 0:016x}"
-            self._trace(f"ALARM: {reason} -> go on with the tree of the files")
+            reason = f"this member's files give digest {event.digest:016x} at {zxid:#x}, its tree has {own or 0:016x}"
+            self._trace(f"ALARM: {reason} -> continue with the tree of the files")
             self._driver.tell(ev.Doubted(True, reason))
             self._serving.stop()
             self._go_on(event)
@@ -193,7 +194,7 @@ class TreeRepair:
         self._told_replayed(zxid, event.digest)
 
     def proven(self) -> None:
-        """A quorum has the digest of this tree."""
+        """Note that a quorum has the digest of this tree."""
         borrowed, self._borrowed = self._borrowed, None
         if borrowed is not None:
             self._outbox.want(KeepSnapshot(borrowed))
@@ -201,27 +202,27 @@ class TreeRepair:
             self._driver.tell(ev.Doubted(False, "a quorum has its digest"))
 
     def on_rebuild_failed(self, event: RebuildFailed) -> None:
-        """No own file leads there."""
+        """Handle a repair that failed: no file leads to the tree."""
         repair = self.under_way
         if repair is None or repair.effect is not event.rebuild:
             return
         if repair.purpose is Purpose.CATCH_UP:
-            self._serving.halt(f"committed batches cannot be read from the own log: {event.reason}")
+            self._serving.halt(f"committed batches cannot be read from this member's log: {event.reason}")
         elif repair.purpose is Purpose.REPLAY:
             self._go_on()
             self._told_replayed(event.rebuild.zxid, None)
         elif isinstance(event.rebuild.start, SnapshotHeader):
             repair.is_stuck = True
-            self._trace(f"the leader's snapshot {event.rebuild.zxid:#x} is of no use: {event.reason}")
+            self._trace(f"the leader's snapshot {event.rebuild.zxid:#x} does not help: {event.reason}")
         else:
             repair.is_stuck = True
             self.check.ask_leader()
             self._trace(
-                f"ALARM: the tree cannot be made anew from the own files: {event.reason} -> ask the leader for it"
+                f"ALARM: the tree cannot be repaired from this member's files: {event.reason} -> ask the leader for it"
             )
 
     def _go_on(self, event: TreeRebuilt | None = None) -> None:
-        """With the tree that was made, or the present one; with what was dropped first."""
+        """Apply batches again, with the new tree or the present one; first those that were dropped."""
         repair = self.under_way
         assert repair is not None
         if event is not None:
@@ -235,7 +236,7 @@ class TreeRepair:
     # ----------------------------------------------------------------------------------------- the tree of another one
 
     def ask(self) -> None:
-        """The leader for a snapshot, if there is no other way to the tree."""
+        """Ask the leader for a snapshot, if there is no other way to the tree."""
         repair, link = self.under_way, self._peer.link_to_leader
         if repair is None or not repair.is_stuck or repair.fetching is not None:
             return
@@ -243,7 +244,7 @@ class TreeRepair:
             self._outbox.send(link, mmsg.TreeWanted(repair.tried))
 
     def _delivered(self, repair: Repair) -> Zxid:
-        """Up to where the own log is known to be committed."""
+        """The zxid up to which this member's log is known to be committed."""
         return (
             self._applier.committed[-1].zxid
             if self._applier.committed
@@ -251,7 +252,7 @@ class TreeRepair:
         )
 
     def on_offered(self, _link: Link, sid: ServerId, message: mmsg.TreeOffered) -> None:
-        """The leader has a snapshot."""
+        """Fetch a snapshot that the leader offers."""
         repair = self.under_way
         if repair is None or not repair.is_stuck or repair.fetching is not None:
             return
@@ -260,7 +261,7 @@ class TreeRepair:
             self._outbox.want(repair.fetching)
 
     def on_fetched(self, event: SnapshotFetched) -> None:
-        """It is here. All that waited is read from the log behind it."""
+        """Make the tree from the fetched snapshot. Batches that waited are read from the log after it."""
         repair, fetch = self.under_way, event.fetch
         if repair is None or repair.fetching is not fetch or not isinstance(fetch, FetchTree):
             return
@@ -269,14 +270,14 @@ class TreeRepair:
         self._begin(Purpose.MEND, RebuildTree(fetch.zxid, None, until, fetch.header)).tried = fetch.zxid
 
     def on_fetch_failed(self, event: FetchFailed) -> None:
-        """It is asked for again."""
+        """Ask for a snapshot again."""
         repair = self.under_way
         if repair is not None and repair.fetching is event.fetch:
             repair.fetching = None
             self._trace(f"snapshot {event.fetch.zxid:#x} cannot be fetched: {event.reason}")
 
     def drop_role(self) -> None:
-        """The next leader is asked again."""
+        """Give up the transfer: the next leader is asked again."""
         if self.under_way is not None:
             self.under_way.fetching = None
 
@@ -285,12 +286,12 @@ class TreeRepair:
 
 
 def begin(effect: RebuildTree, disk: Disk, log: TransactionLog) -> Rebuild:
-    """The work of `RebuildTree`, to be done a step at a time beside the turns."""
+    """Begin the work of `RebuildTree`, which is done a step at a time beside the turns."""
     return Rebuild(disk, log, effect.zxid, effect.digest, effect.until, effect.start)
 
 
 def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed:
-    """What it has come to. Raises OSError when a wrong snapshot cannot be set aside."""
+    """The answer to `RebuildTree`. Raises OSError if a wrong snapshot cannot be set aside."""
     rebuild.set_refused_aside()
     if rebuild.tree is None:
         return RebuildFailed(effect, "; ".join(rebuild.problems))
@@ -299,5 +300,5 @@ def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed
 
 
 def keep(effect: KeepSnapshot, disk: Disk) -> None:
-    """The work of `KeepSnapshot`. Raises OSError or SnapshotError: it is not kept, which harms nobody."""
+    """Do the work of `KeepSnapshot`. Raises OSError or SnapshotError if it is not kept, which is harmless."""
     install_snapshot(disk, tree_fetch_path(effect.header.zxid), effect.header)

@@ -1,1 +1,1 @@
-"""What a member says of itself: four-letter words, commands, figures."""
+"""How a member reports on itself: four-letter words, admin commands, figures."""

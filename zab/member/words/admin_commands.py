@@ -1,14 +1,12 @@
-"""The commands of the admin server: what each of them says of a member, as ZooKeeper's JSON has it. `COMMANDS` is the
-table of them.
+"""The commands of the admin server: the answer of each, in the form of ZooKeeper's JSON. `COMMANDS` is their table.
 
-Each is a function from the member and the parameters of the request to what is in the answer beside `command` and
-`error`, made slice by slice: between two slices others have their turn. What is listed is what there was when its turn
-came.
+Each is a function from the member and the parameters of the request to the answer without `command` and `error`, made
+in slices: clients are served between two slices. A list has the state at the time of each slice.
 
-    a key that ZooKeeper has and that has no counterpart here    the value that says so there: -1, 0, an empty list
+    a key of ZooKeeper that has no counterpart here              the value that means so: -1, 0, an empty list
     a number that is a session                                   signed, as ZooKeeper writes it
 
-Not here: HTTP, who may ask, and `snapshot` and `restore`, which do more than tell (`zab.server.admin`).
+Not here: HTTP, permissions, and `snapshot` and `restore`, which do more than report (`zab.server.admin`).
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ Told: TypeAlias = Generator[None, None, dict[str, Any]]
 
 
 class CommandError(Exception):
-    """The command says this in place of an answer."""
+    """The error text of a command."""
 
 
 def _nothing(_member: MemberView, _parameters: Parameters) -> Told:
@@ -129,7 +127,7 @@ def _environment(member: MemberView, _parameters: Parameters) -> Told:
 
 
 def _system_properties(member: MemberView, _parameters: Parameters) -> Told:
-    """Of the process. None of the configuration: it has passwords in it."""
+    """Properties of the process; not of the configuration, which may have passwords."""
     yield from ()
     return dict(member.surroundings.properties)
 
@@ -215,7 +213,7 @@ def _server_stats(member: MemberView, _parameters: Parameters) -> Told:
     yield from ()
     metrics = member.metrics
     latency = metrics.latency()
-    # Sizes of answers are not kept.
+    # Sizes of answers are not recorded.
     sizes = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
     told: dict[str, Any] = {
         "version": shown(),
@@ -358,11 +356,11 @@ class Command:
     tell: Callable[[MemberView, Parameters], Told]
     aliases: tuple[str, ...] = ()
     always: bool = False
-    """Also while no client is served."""
+    """Whether it is answered even while no client is served."""
     asks_who: bool = False
-    """It names znodes, sessions or clients, or changes something: only who has proven himself may have it."""
+    """Whether it needs authentication, since it names znodes, sessions or clients, or changes something."""
     hidden: tuple[str, ...] = ()
-    """What others than these are not told: it names a znode."""
+    """Keys that only authenticated clients get, since they name a znode."""
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -393,9 +391,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "watches_by_path": Command(_watches_by_path, ("wchp",), asks_who=True),
     "zabstate": Command(_zabstate, always=True),
 }
-"""Those that only tell, or reset what is told; by their first name."""
+"""The commands that only report, or reset figures, by their first name."""
 
 NAMES_OF: Final[Mapping[str, str]] = {
     alias: name for name, command in COMMANDS.items() for alias in (name, *command.aliases)
 }
-"""The first name of each, by all of its names."""
+"""The first name of each command, by all of its names."""

@@ -1,13 +1,13 @@
-"""Who may have which command of the admin server.
+"""Permissions on the commands of the admin server.
 
-    Authorization: digest user:password    the identity that the password proves; the superuser, if it is his
+    Authorization: digest user:password    the identity that the password proves, perhaps the superuser
 
-The superuser may have everything. Anybody else needs all permissions on `/` from entries that name him, in a list that
-nobody can change without a proof of who he is. A password that was made up proves an identity, too, so `world:anyone`
-gives nobody anything here; and where `world` or `ip` has ADMIN on `/`, or ACLs are switched off, anybody can add an
-entry that names himself, so only the superuser is left.
+The superuser may use all commands. Another user needs all permissions on `/` from entries for that user, in an ACL that
+cannot be changed without authentication. A made-up password also proves an identity, so `world:anyone` grants nothing
+here; and if `world` or `ip` has ADMIN on `/`, or ACLs are switched off, anybody can add an entry for themselves,
+so only the superuser is accepted.
 
-Not here: HTTP (`zab.server.admin`), and which commands ask (`admin_commands`).
+Not here: HTTP (`zab.server.admin`), and which commands need permission (`admin_commands`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NOT_AUTHORIZED: Final = (
     "of the ACL of / gives all permissions, while world:anyone and ip entries have no ADMIN there"
 )
 _UNPROVEN: Final = frozenset({b"world", b"ip"})
-"""Schemes whose entries hold for somebody who has proven nothing."""
+"""Schemes whose entries apply without authentication."""
 _BITS: Final = tuple(1 << number for number in range(ALL.bit_length()) if ALL & 1 << number)
 
 
 def identities_of(authorization: str, config: Config) -> tuple[Identity, ...]:
-    """What the header proves; empty: nothing."""
+    """The identities that the header proves; empty if none."""
     scheme, *proofs = authorization.split(" ")
     if len(proofs) != 1 or scheme != "digest" or not config.access.digest_enabled:
         return ()
@@ -38,12 +38,12 @@ def identities_of(authorization: str, config: Config) -> tuple[Identity, ...]:
 
 
 def may_have_all(root: AclList, identities: Collection[Identity], *, skip_acl: bool) -> bool:
-    """Whether somebody is the superuser, or named by a list of `/` that only named ones can change."""
+    """Whether a client is the superuser, or has all permissions by an ACL of `/` that only named users can change."""
     if SUPER in identities:
         return True
     entries = explicit(root)
     if skip_acl or any(granted & ADMIN and scheme in _UNPROVEN for granted, scheme, _ in entries):
         return False
     naming = tuple(entry for entry in entries if entry[1] not in _UNPROVEN)
-    # One bit after the other: an entry that grants any of several would do for all of them.
+    # Bit by bit: with a mask of several bits, an entry that grants one of them would be enough.
     return bool(naming) and all(permits(naming, bit, identities) for bit in _BITS)

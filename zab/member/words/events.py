@@ -1,4 +1,4 @@
-"""What the words of a member tell of the machine around it, and how it is asked for."""
+"""The effect that looks at the machine around a member, and its answer."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class LookedAround:
 
 @attrs.define
 class LookAround:
-    """Look at what is around this member; answered with `LookedAround`. One at a time."""
+    """Look at the surroundings of this member; answered with `LookedAround`. One at a time."""

@@ -65,7 +65,7 @@ class MemberView:
     surroundings: Surroundings = attrs.Factory(Surroundings)
 
     def around(self, surroundings: Surroundings) -> MemberView:
-        """The same member, with these around its process."""
+        """This view with other surroundings."""
         return attrs.evolve(self, surroundings=surroundings)
 
     @property
@@ -109,7 +109,7 @@ def mode(member: MemberView) -> str:
 
 
 def peer_state(member: MemberView) -> str:
-    """As ZooKeeper spells it: `leading - broadcast`."""
+    """The state in ZooKeeper's spelling: `leading - broadcast`."""
     if member.peer.state == LOOKING:
         return "looking"
     phase = "broadcast" if member.peer.phase is BROADCAST else member.peer.phase.name.lower()
@@ -117,7 +117,7 @@ def peer_state(member: MemberView) -> str:
 
 
 def figures(member: MemberView) -> Iterator[Figure]:
-    """All of them. Between two states those of the tree are of neither; nobody shows them then."""
+    """All figures. Not used between two states, when the figures of the tree belong to neither."""
     yield Figure(Kind.TEXT, "version", shown())
     yield Figure(Kind.TEXT, "server_state", mode(member))
     if not member.config.is_standalone:
@@ -193,13 +193,13 @@ def _gauges(member: MemberView) -> Iterator[tuple[str, int | float]]:
     yield "outstanding_tls_handshake", surroundings.tls_handshakes
     yield "auth_failed_count", metrics.auth_failed_count
     yield "max_turn_us", metrics.longest_turn_ns // 1000
-    # How near the limits are; ours.
+    # How near the limits are; zab only.
     yield "connection_limit", member.config.limits.max_connections
     yield "watch_limit", member.config.requests.max_watches_per_connection
     yield "most_watches", metrics.most_watches
     throttle = member.sessions.throttle
     yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability
-    # Full disks (`zab.protocol.disk_space`); ours.
+    # Full disks (`zab.protocol.disk_space`); zab only.
     yield "disk_space", int(member.peer.space)
     yield "disk_reserve_given_up", int(member.peer.is_low)
     yield "writes_refused_for_room", int(member.peer.is_short)
@@ -222,7 +222,7 @@ def _leader_gauges(member: MemberView) -> Iterator[tuple[str, int]]:
 
 
 def _learner_gauges(member: MemberView) -> Iterator[tuple[str, int]]:
-    """Of observers and their masters."""
+    """The gauges of observers and their masters."""
     following = member.peer.following
     if member.peer.state == OBSERVING and following is not None:
         yield "observer_master_id", following.source if following.link is not None else -1
@@ -231,8 +231,8 @@ def _learner_gauges(member: MemberView) -> Iterator[tuple[str, int]]:
 
 
 def marks(member: MemberView) -> Iterator[Figure]:
-    """Ours: the zxids up to which this member knows that the history is committed, has it on disk, and has applied it;
-    on a leader, or a master of observers, how many transactions each learner has not acknowledged."""
+    """zab only: the zxids up to which the history is known to be committed, is on disk, and is applied; on a leader, or
+    a master of observers, how many transactions each learner has not acknowledged."""
     peer = member.peer
     yield Figure(Kind.GAUGE, "committed_zxid", int(peer.committed))
     yield Figure(Kind.GAUGE, "durable_zxid", int(peer.durable))
@@ -277,7 +277,7 @@ _OPERATIONS: Final[Mapping[str, tuple[OpCode, ...]]] = {
     "sync": (OpCode.SYNC,),
     "who_am_i": (OpCode.WHO_AM_I,),
 }
-"""ZooKeeper's names of its per-operation counters, and ours of what it does not count."""
+"""ZooKeeper's names of its per-operation counters, and zab's names of operations that it does not count."""
 
 
 def operations(metrics: Metrics) -> dict[str, int]:
@@ -287,7 +287,7 @@ def operations(metrics: Metrics) -> dict[str, int]:
 
 
 def last_operation(connection: ClientConnection) -> str:
-    """ZooKeeper's tag of what was answered last; NA if nothing was."""
+    """ZooKeeper's tag of the last answered operation; NA if there was none."""
     opcode, _, _, answered_at, _ = connection.last_answer
     return _TAGS.get(opcode, "NA") if answered_at else "NA"
 
@@ -325,8 +325,8 @@ _TAGS: Final[Mapping[int, str]] = {
 
 @attrs.frozen
 class ConnectionFigures:
-    """Of one connection, under the names that ZooKeeper's `/commands/connections` has for them. Times are ms; those
-    after `session_id` are of a session, and None without one."""
+    """The figures of one connection, with the names of ZooKeeper's `/commands/connections`. Times are ms. Fields after
+    `session_id` belong to a session, and are None without one."""
 
     remote_socket_address: str
     interest_ops: int
@@ -336,12 +336,12 @@ class ConnectionFigures:
     session_id: int | None = None
     last_operation: str | None = None
     established: int | None = None
-    """By the wall clock."""
+    """Wall clock."""
     session_timeout: int | None = None
     last_cxid: int | None = None
     last_zxid: int | None = None
     last_response_time: int | None = None
-    """By the monotonic clock."""
+    """Monotonic clock."""
     last_latency: int | None = None
     min_latency: int | None = None
     avg_latency: int | None = None
@@ -349,7 +349,7 @@ class ConnectionFigures:
 
 
 def connection_figures(connection: ClientConnection) -> ConnectionFigures:
-    """See `ConnectionFigures`."""
+    """The figures of a connection."""
     waits = connection.paused or (connection.stage is Stage.GREETING and connection.answering is not None)
     brief = (
         f"{connection.host}:{connection.port}",

@@ -1,12 +1,12 @@
-"""Four-letter words: what a member says about itself, in plain text, on the client port. `WORDS` is the table of them.
+"""Four-letter words: commands on the client port that are answered in plain text. `WORDS` is their table.
 
-A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
-those of ZooKeeper 3.9, so that what parses its answers parses these.
+A word that `4lw.commands.whitelist` does not list is refused with a message; by default it lists only `srvr`. Answers
+have the format of ZooKeeper 3.9, so that existing parsers work.
 
-A word comes instead of a connection's first frame: read as the length of a frame it is one that no frame has. What may
-come after it is passed over, but for the eight bytes that `stmk` asks for.
+A word comes instead of a connection's first frame: read as a length, it is larger than any frame. Bytes after it are
+ignored, except for the eight bytes that `stmk` needs.
 
-Pure: the text is made of the member's figures, and of its surroundings, which are looked at before some words.
+Pure: the text is made from the member's figures and its surroundings, which some words have looked at first.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from zab.wire.visible import in_line
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-"""Of the summaries that have them, as `mntr` names them."""
+"""The names of quantiles in `mntr`."""
 
 _STMK: Final = b"stmk"
 _MASK: Final = Struct(">q")
 
 _PATHS_A_LINE: Final = 8
-"""So many paths that are put together and not shown take as long as a line."""
+"""How many paths, collected but not shown, take as long as a line."""
 
 Lines: TypeAlias = Iterator[str]
-"""The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
+"""The text of an answer, line by line or in larger pieces. A list has the state at the time of each piece."""
 
 
 class FourLetterWords:
-    """The answers of one member to words."""
+    """Answers the words for one member."""
 
     def __init__(self, view: MemberView, outbox: Outbox[LookAround]) -> None:
         self._view = view
         self._outbox = outbox
 
     def on_word(self, connection: ClientConnection, word: bytes) -> bool:
-        """Begin to answer what a connection began with; False: it is none of the words."""
+        """Begin to answer the first bytes of a connection. False: they are no word."""
         found = WORDS.get(word)
         if found is None:
             return False
         rest = connection.frames.rest()[len(word) :]
         if word == _STMK and len(rest) < _MASK.size:
-            return True  # the rest of it comes
+            return True  # the mask is still to come
         member = self._view
         member.metrics.packets_received += 1
         connection.received_count += 1
@@ -86,7 +86,7 @@ class FourLetterWords:
         return True
 
     def on_looked_around(self, event: LookedAround) -> None:
-        """Begin what has waited for that."""
+        """Answer the words that waited for the surroundings."""
         member = self._view = self._view.around(event.surroundings)
         for connection in member.clients.waiting_words:
             if connection.answering is not None and not connection.closing:
@@ -94,7 +94,7 @@ class FourLetterWords:
         member.clients.waiting_words.clear()
 
     def _said(self, text: Callable[[MemberView], Lines]) -> Steps:
-        """The text of what there is when its turn has come."""
+        """The answer, in slices."""
         said: list[str] = []
         for line in text(self._view):
             said.append(line)
@@ -104,29 +104,29 @@ class FourLetterWords:
 
 
 def _only(*lines_and_member: Any) -> Lines:
-    """These lines, whatever there is."""
+    """These lines, for any member."""
     yield from lines_and_member[:-1]
 
 
 def _ruok(_member: MemberView) -> Lines:
-    """Are you OK?"""
+    """`imok`, the answer to "are you OK?"."""
     yield "imok"
 
 
 def _isro(member: MemberView) -> Lines:
-    """Are you read-only? `null` while no client is served."""
+    """Whether the member is read-only; `null` while no client is served."""
     yield "ro" if member.read_only.is_on else "rw" if member.takes_clients else "null"
 
 
 def _envi(member: MemberView) -> Lines:
-    """The version, which some clients look for here, and the machine."""
+    """The version, which some clients look for here, and properties of the machine."""
     yield f"Environment:\nzookeeper.version={shown()}\n"
     for name, value in member.surroundings.properties.items():
         yield f"{name}={value}\n"
 
 
 def _dirs(member: MemberView) -> Lines:
-    """How large the two directories are."""
+    """The sizes of the two directories."""
     yield f"datadir_size: {member.surroundings.data_bytes}\nlogdir_size: {member.surroundings.log_bytes}\n"
 
 
@@ -137,19 +137,19 @@ def _hash(member: MemberView) -> Lines:
 
 
 def _mask(member: MemberView) -> Lines:
-    """The trace mask, which traces nothing."""
+    """The trace mask, which has no effect."""
     yield str(member.metrics.trace_mask)
 
 
 def _srvr(member: MemberView) -> Lines:
-    """Version, latencies, counts, zxid, mode, number of znodes; in read-only mode, why it is in it."""
+    """Version, latencies, counts, zxid, mode, number of znodes; in read-only mode also the reason."""
     yield _version(member) + _numbers(member)
     if member.read_only.is_on:
         yield f"{why_not_serving(member.peer, reads=True)}\n"
 
 
 def _stat(member: MemberView) -> Lines:
-    """As `srvr`, with a line for each connection."""
+    """The lines of `srvr`, and a line for each connection."""
     yield f"{_version(member)}Clients:\n"
     for connection in list(member.clients.all):
         yield f" {_brief(connection)})\n"
@@ -190,7 +190,7 @@ def _brief(connection: ClientConnection) -> str:
 
 
 def _cons(member: MemberView) -> Lines:
-    """A line for each connection, with its session and what it did last."""
+    """A line for each connection, with its session and its last operation."""
     for connection in list(member.clients.all):
         text = _brief(connection)
         shown = connection_figures(connection)
@@ -220,7 +220,7 @@ def _srst(member: MemberView) -> Lines:
 
 
 def _wchs(member: MemberView) -> Lines:
-    """How many watches of data there are. A path that a connection watches in several ways is watched once."""
+    """The number of data watches. A path that a connection watches in several ways counts once."""
     watches = member.state.watches
     connections = watches_count = paths_count = 0
     for connection in watches.holders():
@@ -303,7 +303,7 @@ def _dump_connections(member: MemberView) -> Lines:
 
 
 def silent_until(member: MemberView, connection: ClientConnection) -> int:
-    """When a connection is closed if nothing comes until then (monotonic ms, a multiple of the tick)."""
+    """When a connection is closed if it stays silent (monotonic ms, a multiple of the tick)."""
     config = member.config
     is_served = connection.stage is Stage.SERVED
     limit_ms = connection.timeout_ms if is_served else config.sessions.sessionless_timeout_ms
@@ -319,7 +319,7 @@ def date(member: MemberView, when: int) -> str:
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-"""Java's, whatever the language of this process."""
+"""Java's English names, for any locale."""
 
 
 def _conf(member: MemberView) -> Lines:
@@ -366,7 +366,7 @@ def _mntr(member: MemberView) -> Lines:
 
 
 def parts_of(summary: Summary, kind: Kind) -> dict[str, int | float]:
-    """What is shown of a summary, in ZooKeeper's order."""
+    """The shown parts of a summary, in ZooKeeper's order."""
     parts: dict[str, int | float] = {
         "avg": round(summary.average, 4),
         "min": summary.least,
@@ -380,24 +380,24 @@ def parts_of(summary: Summary, kind: Kind) -> dict[str, int | float]:
 
 
 def _double(value: str | float) -> str:
-    """As Java prints it: an average has up to four decimals, and at least one."""
+    """A number as Java prints it: an average has one to four decimals."""
     return str(round(value, 4)) if isinstance(value, float) else str(value)
 
 
 def _text(path: bytes) -> str:
-    """As it stands in a line: nothing in it ends that, or is a command to a terminal."""
+    """A path that cannot end a line or control a terminal."""
     return in_line(path.decode("utf-8", "replace"))
 
 
 @attrs.frozen
 class Word:
-    """How a word is answered."""
+    """A word and its answer."""
 
     text: Callable[[MemberView], Lines]
     always: bool = False
     """Also while no client is served."""
     looks_around: bool = False
-    """It tells of the member's surroundings."""
+    """Whether the answer needs the member's surroundings."""
 
 
 WORDS: dict[bytes, Word] = {

@@ -436,7 +436,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
 _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",
-    "the tree is made anew": "wrong trees made anew",
+    "the tree is repaired": "wrong trees made anew",
     "history is cut": "histories cut",
     "a quorum of marked, empty voters": "ensembles begun by markers",
     "is given up: the log after it has grown too long": "offered snapshots given up",
