@@ -18,10 +18,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from datatree.log.zxid import Epoch, Zxid
-from tests.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.host.loop.link_server import Server as LinkServer
 from tests.host.loop.service import Server as ClientService
 from tests.host.loop.service import give, running
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from zab.host.http.exposition import FigureCollector
 from zab.member.storage.storage import Storage
 from zab.member.turn import Turn
@@ -31,7 +31,7 @@ from zab.protocol.message import Ack, Commit
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
-RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/direct", "zab/simulator"))
+RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/rigs/direct", "zab/simulator"))
 GENERATED = "<attrs generated"
 
 ON_LEADER, ON_FOLLOWER, FOLLOWS = 97, 84, 51

@@ -14,7 +14,7 @@ import attrs
 import pytest
 import yaml
 
-from tests.direct.members import SURROUNDINGS, Ensemble, Server
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from tests.tidy.sources import ROOT
 from zab.host.http.exposition import FigureCollector, registry_of
 from zab.member.words.figures import figures

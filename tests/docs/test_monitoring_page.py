@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.direct.members import Ensemble
 from tests.docs.page_steps import steps
+from tests.rigs.direct.members import Ensemble
 from tests.server.admin_facts import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble

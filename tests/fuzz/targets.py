@@ -40,9 +40,9 @@ from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.request_table import TABLE as REQUESTS_TABLE
-from tests.direct.members import Ensemble
 from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
+from tests.rigs.direct.members import Ensemble
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.jute.change_pages import read_page
 from zab.jute.framing import request_frame

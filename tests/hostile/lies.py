@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from datatree.opcodes import OpCode
-from tests.direct.members import Ensemble, Server
 from tests.protocol.example_messages import EXAMPLES
+from tests.rigs.direct.members import Ensemble, Server
 from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg
 from zab.wire.records import MessageError

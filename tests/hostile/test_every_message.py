@@ -17,10 +17,10 @@ import pytest
 from datatree.log import batch as codec
 from datatree.log.zxid import COUNTER_MAX, EPOCH_MAX, Epoch, Zxid, make_zxid
 from datatree.opcodes import OpCode
-from tests.direct.members import Ensemble, Server
 from tests.hostile.places import PLACES, Kept, Place
 from tests.protocol.alone import HISTORY, LINEAGE, OTHER_LINEAGE
 from tests.protocol.example_messages import EXAMPLES
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.settings.zoo_cfg import Config, parse
 from zab.protocol import effects as fx
 from zab.protocol import events as ev

@@ -9,8 +9,8 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import CreateSession
-from tests.direct.members import Ensemble, Server
 from tests.hostile.lies import lie, session_of
+from tests.rigs.direct.members import Ensemble, Server
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg

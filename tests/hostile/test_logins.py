@@ -9,7 +9,8 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, Sasl
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.clients.events import UsersRead
 from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, key_of, respond
 

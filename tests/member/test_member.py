@@ -13,8 +13,8 @@ from datatree.requests import OPEN_ACL, Create, PathOnly
 from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
 from session.identity import NO_SESSION
-from tests.direct.members import TICK_MS, WALL, Ensemble, Server
 from tests.member.batches import CONFIG, batch_of
+from tests.rigs.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.requests.proposing import TIME_AHEAD_MS_MAX

@@ -19,9 +19,10 @@ from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_AT, STAT_LAYOUT
 from session.identity import SessionId
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
-from tests.direct.members import TICK_MS, WALL, Client, Ensemble, Server
 from tests.member.batches import CONFIG, batch_of
 from tests.member.storage.storage_setup import say_nothing
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab.member.member import Member
 from zab.member.membership.restore import tree_of
 from zab.member.storage.events import InstallSnapshot, TreeInstalled

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 

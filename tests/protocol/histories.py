@@ -1,6 +1,6 @@
 """Peers with histories of their own."""
 
-from tests.direct.peers import Ensemble
+from tests.rigs.direct.peers import Ensemble
 
 
 def established(size: int = 3, **settings: int) -> tuple[Ensemble, int]:

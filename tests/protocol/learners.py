@@ -6,8 +6,8 @@ from datatree.log.batch import Batch, build, genesis
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.log.zxid import make_zxid
-from tests.direct.lone_peer import Server, transactions
-from tests.direct.peers import Ensemble
+from tests.rigs.direct.lone_peer import Server, transactions
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 
 LINEAGE = b"lineage of tests"

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.direct.peers import Ensemble, histories
+from tests.rigs.direct.peers import Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.roles import Stage

@@ -6,7 +6,7 @@ from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
 from datatree.record import Txn, encode
-from tests.direct.peers import Ensemble
+from tests.rigs.direct.peers import Ensemble
 from zab.configuration.dynamic import Ensemble as Configuration
 from zab.configuration.dynamic import Role, ServerLine
 from zab.member.membership.reconfiguring import READER

@@ -10,9 +10,9 @@ import pytest
 
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.snapshot import snapshot_files
-from tests.direct.lone_peer import Process
 from tests.protocol import random_faults as faults
 from tests.protocol.dispatch import handle_with
+from tests.rigs.direct.lone_peer import Process
 from zab.member.storage.events import StorageEffect
 from zab.protocol import broadcast, confirmation, discovery, learner_synchronization, roles, synchronization
 from zab.protocol import effects as fx

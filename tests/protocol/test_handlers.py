@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from tests.direct.peers import Ensemble
 from tests.protocol.example_messages import EXAMPLES
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.handlers import HANDLERS, IGNORED, PHASES

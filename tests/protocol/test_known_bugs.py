@@ -9,8 +9,8 @@ import pytest
 from datatree.log.batch import build, genesis
 from datatree.log.zxid import make_zxid
 from datatree.recovery.recover import examine
-from tests.direct.peers import Ensemble, histories
 from tests.protocol.histories import established, rejoining_with_held_storage
+from tests.rigs.direct.peers import Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

@@ -8,9 +8,9 @@ both sides.
 import pytest
 
 from datatree.log.zxid import make_zxid
-from tests.direct.peers import Ensemble
 from tests.protocol.histories import rejoining_with_held_storage
 from tests.protocol.learners import two_histories, until
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import learner_synchronization

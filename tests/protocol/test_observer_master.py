@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from datatree.log.epochs import save_epochs
-from tests.direct.peers import TICK_MS, Ensemble, histories
+from tests.rigs.direct.peers import TICK_MS, Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.direct.peers import Ensemble
 from tests.protocol.learners import followers, left_behind, until
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

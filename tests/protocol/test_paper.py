@@ -8,9 +8,9 @@ import pytest
 
 from datatree.log.batch import Batch
 from datatree.log.zxid import counter_of, epoch_of, make_zxid
-from tests.direct.lone_peer import transactions
-from tests.direct.peers import Ensemble, histories
 from tests.protocol.random_faults import disturb
+from tests.rigs.direct.lone_peer import transactions
+from tests.rigs.direct.peers import Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.states import LEADING

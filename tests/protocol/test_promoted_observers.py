@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datatree.log.zxid import Epoch, Zxid
-from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.alone import Alone, config, restored
 from tests.protocol.reconfigurations import propose_configuration
+from tests.rigs.direct.peers import TICK_MS, Ensemble
 from zab.member.membership.reconfiguring import READER
 from zab.protocol import effects as fx
 from zab.protocol import events as ev

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from tests.direct.peers import Ensemble
 from tests.protocol.random_faults import check, disturb, recover
 from tests.protocol.reconfigurations import propose_configuration
+from tests.rigs.direct.peers import Ensemble
 from zab.member.membership.reconfiguring import READER
 from zab.protocol import reconfiguration
 from zab.protocol.membership import Memberships

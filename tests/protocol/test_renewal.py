@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.direct.peers import Ensemble
 from tests.protocol.histories import established
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

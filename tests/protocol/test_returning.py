@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.direct.peers import TICK_MS, Ensemble
 from tests.protocol.reconfigurations import propose_configuration
+from tests.rigs.direct.peers import TICK_MS, Ensemble
 from zab.member.membership.reconfiguring import READER
 from zab.protocol import effects as fx
 from zab.protocol.states import LEADING

@@ -8,11 +8,11 @@ import pytest
 from datatree.log.batch import build, genesis
 from datatree.log.epochs import save_epochs
 from datatree.log.zxid import EPOCH_MAX, Epoch, make_zxid
-from tests.direct.lone_peer import transactions
-from tests.direct.peers import Ensemble, histories
 from tests.protocol.alone import Alone, Follower, restored
 from tests.protocol.histories import established, rejoining_with_held_storage
 from tests.protocol.learners import LINEAGE, SlowReader, chained, fill, followers, left_behind, two_histories, until
+from tests.rigs.direct.lone_peer import transactions
+from tests.rigs.direct.peers import Ensemble, histories
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.direct.peers import Ensemble
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.states import STATE_NAMES

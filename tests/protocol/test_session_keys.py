@@ -6,7 +6,7 @@ import pytest
 
 from datatree.log.epochs import MemberRecord, load_member, save_epochs, save_member
 from datatree.log.session_keys import KEY_BYTES, NamedKey, lineage_key, load_session_keys, save_session_keys
-from tests.direct.peers import Ensemble
+from tests.rigs.direct.peers import Ensemble
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.direct.members import SURROUNDINGS, Ensemble
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble
 from zab.host.http.http_server import HttpServer
 from zab.host.loop.listener import open_listener
 from zab.member.words.admin_commands import COMMANDS, Command

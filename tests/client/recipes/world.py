@@ -33,7 +33,8 @@ from trio.testing import MockClock
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from tests.direct import members
+from tests.rigs.direct import members
+from tests.rigs.direct.client import Client as MemberClient
 from zab.client import Client, Settings, connect
 from zab.jute.framing import FRAME_BYTES_MAX
 from zab.jute.replies import reply
@@ -159,7 +160,7 @@ class World:
         return self.loss
 
 
-class _Connection(members.Client):
+class _Connection(MemberClient):
     """The member's end of a connection."""
 
     def __init__(self, server: members.Server, number: int, stream: _Stream) -> None:

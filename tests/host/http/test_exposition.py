@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from tests.direct.members import SURROUNDINGS, Ensemble
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble
 from zab.host.http.exposition import STEP_SECONDS, WINDOW_SECONDS, FigureCollector, Recent, registry_of
 from zab.member.words.figures import figures
 from zab.service.summary import Summary

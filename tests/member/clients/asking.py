@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from datatree.opcodes import OpCode
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 
 
 def who(ensemble: Ensemble, client: Client) -> list[tuple[bytes, bytes]]:

@@ -8,7 +8,8 @@ from datatree.acl import ANY_SASL, SUPER, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathLimit, PathVersion, Reconfig, Sasl, SetAcl, SetData
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.clients import audit
 from zab.member.clients.audit import Auditor
 from zab.protocol import member_message as mmsg

@@ -10,8 +10,9 @@ from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, PathOnly, Sasl, SetAcl
-from tests.direct.members import Client, Ensemble, Server
 from tests.member.clients.asking import ask, who
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.clients.connection import IDENTITIES_BYTES_MAX
 from zab.member.clients.events import UsersRead
 from zab.wire.login.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, Response, key_of, respond

@@ -11,7 +11,8 @@ from datatree.errors import ErrorCode
 from datatree.jute import NULL
 from datatree.opcodes import OpCode
 from datatree.requests import Sasl
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.clients.events import LoginStepped
 from zab.member.clients.kerberos import Krb5Login, Login, LoginStep, krb5_login_of, name_of
 from zab.member.clients.sasl_users import UsersError, login_module

@@ -6,7 +6,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import SetWatches
 from datatree.watches import NODE_CREATED, NODE_DATA_CHANGED
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 
 
 @pytest.mark.parametrize("size", [1_000, 4_000])

@@ -9,8 +9,8 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, SetAcl
-from tests.direct.members import Ensemble
 from tests.member.clients.asking import ask, who
+from tests.rigs.direct.members import Ensemble
 from zab.member.clients.audit import users
 from zab.member.settings.zoo_cfg import parse
 from zab.member.wire_protocols import client_protocol

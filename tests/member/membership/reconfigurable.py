@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 
 
 def line(sid: int, role: str = "participant") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datatree.recovery.restoring import stage, take_staged
 from datatree.snapshot import SnapshotWriter, snapshot_path
-from tests.direct.members import Ensemble, Server
+from tests.rigs.direct.members import Ensemble, Server
 from zab.quorum.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk
 

@@ -8,8 +8,9 @@ from datatree.acl import READ, WRITE, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
-from tests.direct.members import Client, Ensemble, Server
 from tests.member.membership.reconfigurable import line, reconfigurable
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg

@@ -6,8 +6,9 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.snapshot import SnapshotWriter
-from tests.direct.members import Client, Ensemble, Server
 from tests.member.trees.wrong_trees import digests, said, spoil, write
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.words.admin_commands import COMMANDS
 from zab.member.words.figures import figures
 from zab.protocol import events as ev

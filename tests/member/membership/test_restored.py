@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.direct.members import Ensemble
 from tests.member.membership.restoring import restore, serving, state_of
+from tests.rigs.direct.members import Ensemble
 from zab.member.state.waiting import why_not_serving
 from zab.protocol.states import LOOKING
 from zab.quorum.ids import ServerId

@@ -7,10 +7,10 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import Reconfig
-from tests.direct.members import Ensemble, Server
 from tests.member.membership.reconfigurable import line, reconfigurable
 from tests.member.membership.restoring import restore, serving, state_of
 from tests.member.requests.asking_read_only import LINES, asking
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.state.waiting import why_not_serving
 from zab.quorum.ids import ServerId
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.jute.handshake import ConnectRequest
 from zab.wire.frames import frame
 

@@ -11,7 +11,8 @@ from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.requests import OPEN_ACL, AddAuth, Create, GetChanges, Multi, NoBody, PathVersion, SetAcl, SetData
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.jute.change_pages import ChangePage, PageStatus
 from zab.member.requests import change_feed as module
 from zab.member.storage.change_rows import is_within

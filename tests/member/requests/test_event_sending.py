@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.clients.connection import ClientConnection
 
 

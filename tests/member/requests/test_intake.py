@@ -11,7 +11,8 @@ from datatree.opcodes import OpCode
 from datatree.record import decode_all
 from datatree.requests import OPEN_ACL, Create, Multi, SetData
 from datatree.slices import PARTS
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.requests.forwarding import Forwarded
 from zab.member.requests.intake import Intake
 from zab.member.requests.under_way import Write

@@ -11,7 +11,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import KEEPERS, OpCode
 from datatree.requests import CheckStat, Create, FilteredList, Multi, PathLimit, PathVersion, PathWatch, SetData
 from datatree.znode import STAT_LAYOUT
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.jute.keeper_features import features_of
 from zab.jute.replies import MultiResult
 from zab.member.requests import child_lists, multi_reads

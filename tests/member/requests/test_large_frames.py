@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.requests.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS, SLOW_BYTES_A_MS
 from zab.wire.frames import LENGTH
 

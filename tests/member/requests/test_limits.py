@@ -4,7 +4,7 @@ connection, and on load, are among the tests of the processor, which they hold b
 import pytest
 
 from datatree.opcodes import OpCode
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 from zab.member.requests.processor import ANSWERED_BYTES
 from zab.protocol import member_message as mmsg
 from zab.protocol import message as msg

@@ -8,7 +8,8 @@ from datatree.jute import Reader
 from datatree.opcodes import OpCode
 from datatree.requests import PathWatch
 from datatree.tree import DataTree
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.requests import listings
 from zab.member.requests.listings import LISTING_COUNT_MIN, Listings, listing
 

@@ -3,7 +3,7 @@
 import pytest
 
 from datatree.record import Fields
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 
 
 @pytest.mark.parametrize("leader_has_it", [True, False])

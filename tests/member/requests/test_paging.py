@@ -11,7 +11,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import Create, GetChildrenPage, Multi, SetAcl
 from datatree.slices import NAMES
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.requests.listings import PAGE_BYTES, first_page
 
 

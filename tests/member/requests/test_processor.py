@@ -10,7 +10,8 @@ from datatree.log.batch import Batch
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
 from datatree.znode import STAT_LAYOUT, stat_of
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.requests.under_way import Write
 from zab.protocol import effects as fx
 from zab.protocol import events as ev

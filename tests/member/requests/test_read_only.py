@@ -7,8 +7,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import WRITES, OpCode
 from datatree.requests import Multi, NoBody, PathWatch, SetWatches
 from session.identity import SessionId, local_key, password
-from tests.direct.members import Ensemble, Server
 from tests.member.requests.asking_read_only import LINES, asking, ensemble
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.state.waiting import WAITING_MS_MAX
 from zab.protocol import events as ev
 from zab.protocol.session_keys import keys_of

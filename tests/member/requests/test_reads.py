@@ -23,7 +23,8 @@ from datatree.requests import (
 )
 from datatree.watches import WATCH_BYTES
 from datatree.znode import STAT_LAYOUT
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 
 BOB = (31, *digest_identity(b"bob:pw"))
 READ_ONLY = ((1, b"world", b"anyone"), BOB)

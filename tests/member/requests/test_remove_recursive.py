@@ -12,7 +12,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathLimit, PathVersion, PathWatch, SetData
 from datatree.slices import PARTS
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.jute.replies import ReplyHeader
 from zab.protocol.features import ALL, KEEPER_REMOVALS
 from zab.wire.frames import FrameReader

@@ -13,7 +13,8 @@ from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetData, SetWatches
 from datatree.slices import PARTS, WATCHES
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.requests.applying import APPLIED_BYTES_MAX
 from zab.member.requests.processor import Processor
 from zab.protocol import events as ev

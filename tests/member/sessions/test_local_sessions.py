@@ -8,7 +8,8 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetData
 from session.identity import SessionId, local_key, password
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.clients.connection import Stage
 from zab.member.requests.forwarding import writes_of
 from zab.member.sessions.local_sessions import LocalSessions

@@ -11,7 +11,8 @@ from datatree.record import Txn, decode_all
 from datatree.requests import SetData
 from datatree.znode import stat_of
 from session.identity import SessionId
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.jute.handshake import ConnectRequest
 from zab.member.requests import forwarding
 from zab.member.requests.forwarding import writes_of

@@ -10,7 +10,8 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.clients.connection import Hold
 from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.settings.config import Config

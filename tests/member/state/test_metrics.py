@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.direct.members import TICK_MS, Ensemble, Server
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.words.figures import figures
 from zab.service.summary import Summary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datatree.record import Fields
-from tests.direct.members import Ensemble, Server
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.events import Warn
 from zab.member.state.sequences import PATH_CHARS_MAX, WARNED_BELOW, Sequences, nearest
 from zab.member.words.figures import figures

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.direct.members import Ensemble, Server
 from tests.protocol.alone import Alone
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.state.waiting import WAITING_MS_MAX, WAITING_MS_MIN, reason, why_not_serving
 from zab.protocol import events as ev
 from zab.protocol.peer_settings import nothing

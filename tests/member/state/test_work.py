@@ -24,7 +24,8 @@ from datatree.requests import (
     SetWatches,
 )
 from datatree.znode import STAT_LAYOUT
-from tests.direct.members import Client, Ensemble
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble
 from zab.member.requests import filtered_lists as filtered
 from zab.member.requests import multi_reads
 from zab.member.state.work import NAME_WORK, PROOF_WORK, REFUSED_WORK, REQUEST_WORK

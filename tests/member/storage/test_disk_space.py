@@ -11,7 +11,8 @@ from datatree.errors import ErrorCode
 from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.requests.growing_writes import PARTS_MAX, needs_room
 from zab.member.state.waiting import why_not_serving
 from zab.member.storage.disk_space import DiskSpace, make_room, room_bytes

@@ -6,7 +6,7 @@ from datatree.log.epochs import MemberRecord, load_epochs, load_member, save_epo
 from datatree.log.session_keys import NamedKey, load_session_keys, save_session_keys
 from datatree.log.zxid import Epoch, Zxid
 from datatree.recovery.scrub import Scrub
-from tests.direct.members import Ensemble, Server
+from tests.rigs.direct.members import Ensemble, Server
 from zab.member.storage.events import DamageFound, RepairRecords
 from zab.member.storage.records import Records
 from zab.protocol.effects import ResetLog, SaveEpochs

@@ -5,8 +5,9 @@ import pytest
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.storage.events import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg

@@ -5,8 +5,9 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
-from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.storage.events import TreeInstalled
 from zab.member.trees import tree_repair
 from zab.member.trees.events import RebuildFailed, TreeRebuilt

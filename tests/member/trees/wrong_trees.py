@@ -1,6 +1,7 @@
 """Whole members, some of whose trees are wrong."""
 
-from tests.direct.members import Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import Ensemble, Server
 from zab.protocol import events as ev
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import PathKind
-from tests.direct.members import SURROUNDINGS, Ensemble, Server
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from zab.member.storage.events import SnapshotAsked
 from zab.member.words import admin_commands
 from zab.member.words.admin_commands import COMMANDS, CommandError

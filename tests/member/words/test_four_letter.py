@@ -7,7 +7,8 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import PathKind
-from tests.direct.members import SURROUNDINGS, Client, Ensemble, Server
+from tests.rigs.direct.client import Client
+from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from zab.member.words.events import LookedAround
 from zab.member.words.four_letter import WORDS, silent_until
 from zab.protocol.frame_limits import FRAME_BYTES_MAX

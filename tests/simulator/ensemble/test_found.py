@@ -10,7 +10,7 @@ Seeds find other things once the code has changed; the scenarios stay.
 
 from datatree.log.session_keys import lineage_key
 from session.identity import password
-from tests.direct.members import Ensemble
+from tests.rigs.direct.members import Ensemble
 
 
 def test_what_comes_late_through_a_server_that_a_session_left_is_refused_though_the_session_came_back() -> None:

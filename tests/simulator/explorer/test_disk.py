@@ -11,7 +11,7 @@ from datatree.log.batch import Batch, build
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from datatree.recovery.recover import recover
-from tests.direct.lone_peer import transactions
+from tests.rigs.direct.lone_peer import transactions
 from zab.member.membership.restore import restored_of
 from zab.member.storage.storage import Storage
 from zab.protocol import effects as fx

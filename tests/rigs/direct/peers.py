@@ -8,7 +8,7 @@
     assert all(server.applied[-1].zxid == zxid for server in ensemble.servers.values())
 
 Each peer runs in a turn (`zab.member.turn`) over a real storage on a disk in memory, as it does in a member. The rest
-of the member is missing (`tests.direct.lone_peer`).
+of the member is missing (`tests.rigs.direct.lone_peer`).
 
 Every message, vote, storage effect and task waits in a queue until it is delivered. `settle` delivers all of them at
 one moment, `run` lets time pass, `deliver_one` takes a single step. Between them a test looks at the queues (`wires`,
@@ -16,8 +16,8 @@ one moment, `run` lets time pass, `deliver_one` takes a single step. Between the
 server, crashes it or cuts it off, and reads what each peer said (`trace`). Time is in milliseconds and begins at 0;
 nothing is random unless `rng` is set. After each step the peer checks its own invariants.
 
-The simulator (`zab.simulator`) runs whole members with real logs, clients and checkers; `tests.direct.members` runs
-whole members step by step.
+The simulator (`zab.simulator`) runs whole members with real logs, clients and checkers; `members` runs whole members
+step by step.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from typing import Any
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Position
 from datatree.log.zxid import Zxid, end_of
-from tests.direct.lone_peer import Process, Server, Task, transactions
+from tests.rigs.direct.lone_peer import Process, Server, Task, transactions
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg

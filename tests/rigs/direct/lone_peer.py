@@ -1,4 +1,4 @@
-"""One server of `tests.direct.peers`: a peer without its member, in the turn and over the storage of production.
+"""One server of `tests.rigs.direct.peers`: a peer without its member, in the turn and over the storage of production.
 
 `LonePeer` takes a member's place in `zab.member.turn.Turn`. `Process` is what lives from a start to a crash: the peer,
 its turn with all ports, and a real `Storage`. `Server` outlives it: the disk, and what the peer has delivered.
@@ -30,7 +30,7 @@ from datatree.recovery.recover import examine, recover
 from datatree.recovery.recovered import Recovered
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
-from tests.direct.ports import DirectClients, DirectLinks
+from tests.rigs.direct.ports import DirectClients, DirectLinks
 from zab.member.events import Answer, Input, MemberEffect
 from zab.member.membership.restore import restored_of, tree_of
 from zab.member.ports import Ports
