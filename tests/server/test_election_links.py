@@ -515,19 +515,19 @@ async def test_a_server_of_no_configuration_is_answered_on_its_own_connection():
     port, other_port = free_ports(2)
     host = Member(1, open_listener("127.0.0.1", port), {})
     host.links = ElectionLinks(greeting(1, others=(7, 8)), {}, host.events.post)
-    guest = Member(7, open_listener("127.0.0.1", other_port), {1: Address("127.0.0.1", port)})
+    unlisted = Member(7, open_listener("127.0.0.1", other_port), {1: Address("127.0.0.1", port)})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.links.run, host.listening)
-        nursery.start_soon(guest.links.run, guest.listening)
-        guest.links.send(SendNotification(1, vote(1)))
+        nursery.start_soon(unlisted.links.run, unlisted.listening)
+        unlisted.links.send(SendNotification(1, vote(1)))
         await host.events.wait_for(heard(7, vote(1)))
         host.links.send(SendNotification(7, vote(2), b"config"))
-        await guest.events.wait_for(heard(1, vote(2), b"config"))
+        await unlisted.events.wait_for(heard(1, vote(2), b"config"))
         nursery.cancel_scope.cancel()
 
 
 async def test_so_many_servers_of_no_configuration_are_enough(monkeypatch):
-    monkeypatch.setattr(election_connections, "GUESTS_MAX", 1)
+    monkeypatch.setattr(election_connections, "UNLISTED_MAX", 1)
     host = Member(1, open_listener("127.0.0.1", port := free_ports(1)[0]), {})
     host.links = ElectionLinks(greeting(1, others=(7, 8)), {}, host.events.post)
     async with trio.open_nursery() as nursery:

@@ -22,7 +22,7 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.server.scripted_server import running, transfers_from, until
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import add_secret, make_secret_file, read_secrets
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.host.loop.dial import Address, dial
 from zab.host.storage import disk as disk_module
 from zab.host.storage.disk import RealDisk
@@ -151,19 +151,19 @@ async def test_snapshot_that_cannot_be_fetched_is_asked_for_again(tmp_path: Path
         await parts.member.wait_for(ev.SnapshotInstalled(3, zxid, chain))
 
 
-def secrets_file(directory: Path) -> tuple[Watched[Any], Callable[[], None]]:
+def secrets_file(directory: Path) -> tuple[WatchedFile[Any], Callable[[], None]]:
     path = str(directory / "secret")
     make_secret_file(path)
-    return Watched(path, read_secrets), lambda: add_secret(path)
+    return WatchedFile(path, read_secrets), lambda: add_secret(path)
 
 
-def users_of(path: str) -> Watched[Users]:
+def users_of(path: str) -> WatchedFile[Users]:
     found = watched_users(parse(f"dataDir=/d\nclientPort=2181\nsasl.usersFile={path}", "zoo.cfg"))
     assert found is not None
     return found
 
 
-def users_file(directory: Path) -> tuple[Watched[Any], Callable[[], None]]:
+def users_file(directory: Path) -> tuple[WatchedFile[Any], Callable[[], None]]:
     path = str(directory / "users")
     put_user(path, "alice", "a password")
     return users_of(path), lambda: put_user(path, "bob", "a password")
@@ -171,7 +171,7 @@ def users_file(directory: Path) -> tuple[Watched[Any], Callable[[], None]]:
 
 @pytest.mark.parametrize("make", [secrets_file, users_file])
 def test_file_that_cannot_be_read_again_leaves_what_there_was(
-    make: Callable[[Path], tuple[Watched[Any], Callable[[], None]]], tmp_path: Path
+    make: Callable[[Path], tuple[WatchedFile[Any], Callable[[], None]]], tmp_path: Path
 ) -> None:
     watched, change = make(tmp_path)
     before = watched.content

@@ -16,7 +16,7 @@ from zab.host.files.secret_file import (
     make_secret_file,
     read_secrets,
 )
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.wire.handshake import SECRETS_MAX, Secret
 
 OLD, NEW = "01" * 32, "02" * 32
@@ -99,12 +99,12 @@ def test_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PrivateFileError, match="cannot be read: No such file"):
-        Watched(str(tmp_path / "secret"), read_secrets)
+        WatchedFile(str(tmp_path / "secret"), read_secrets)
 
 
 def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", OLD)
-    file = Watched(path, read_secrets)
+    file = WatchedFile(path, read_secrets)
     assert not file.read_again()
     add_secret(path)
     assert file.read_again()
@@ -117,7 +117,7 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 
 def test_file_that_is_of_no_use_any_more_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", OLD)
-    file = Watched(path, read_secrets)
+    file = WatchedFile(path, read_secrets)
     written(tmp_path / "aside", "nothing of use")
     os.replace(tmp_path / "aside", path)
     with pytest.raises(PrivateFileError, match=":1: a secret has"):
@@ -137,7 +137,7 @@ def test_no_text_of_a_secret_shows_it() -> None:
 def test_file_is_read_again_when_it_was_closed_to_others_at_last(tmp_path: Path) -> None:
     """Nothing but its mode changes."""
     path = written(tmp_path / "secret", OLD)
-    file = Watched(path, read_secrets)
+    file = WatchedFile(path, read_secrets)
     written(tmp_path / "secret", OLD, NEW)
     os.chmod(path, 0o644)
     for _ in range(2):

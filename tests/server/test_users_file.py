@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zab.host.files.private_file import PrivateFileError
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.member.clients.sasl_users import Users
 from zab.member.settings.config import Config
 from zab.member.settings.zoo_cfg import parse
@@ -24,7 +24,7 @@ def configured(*lines: str) -> Config:
     return parse("\n".join(("dataDir=/d", "clientPort=2181", *lines)), "zoo.cfg")
 
 
-def watched(*lines: str) -> Watched[Users] | None:
+def watched(*lines: str) -> WatchedFile[Users] | None:
     return watched_users(configured(*lines))
 
 

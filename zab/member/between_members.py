@@ -6,7 +6,8 @@
 
 All questions of one turn that need a quorum share one round (`questions`).
 
-Messages that arrive before a leader has caught up wait until it serves, except those about wrong trees (`wrong_trees`).
+Messages that arrive before a leader has caught up wait until it serves, except those about wrong
+trees (`tree_integrity`).
 
 Not here: what is replicated (`zab.protocol.broadcast`), and when the questions are asked (`turn_end`).
 """
@@ -24,7 +25,7 @@ from zab.member.requests.relaying import Relay
 from zab.member.requests.serving import Serving
 from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
-from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg

@@ -25,7 +25,7 @@ Each state has one owner, which alone assigns it: the member makes the owners, a
 
 Not here: the end of a turn (`turn_end`), the way of a request (`processor`), how it is applied (`applying`), what
 clients send (`client_input`), what members say to each other about requests (`between_members`), whose tree is right
-(`wrong_trees`), the protocol between members (`zab.protocol.peer`), files (the host's storage).
+(`tree_integrity`), the protocol between members (`zab.protocol.peer`), files (the host's storage).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ from zab.member.storage.events import (
 )
 from zab.member.trees import scrubbing
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
-from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.member.turn_end import TurnEnd
 from zab.member.words.events import LookedAround
 from zab.member.words.figures import MemberView

@@ -31,7 +31,7 @@ from zab.member.state.peer_driver import PeerDriver
 from zab.member.state.sequences import Sequences
 from zab.member.storage.events import LookAtSpace
 from zab.member.trees.cleanup import Cleanup
-from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.protocol import events as ev
 from zab.protocol import member_message as mmsg
 from zab.protocol.features import FAIR_TURNS

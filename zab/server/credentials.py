@@ -9,7 +9,7 @@ When a secret is taken away, links that it proved are cut off: one member after 
 quorum is there all the time, whichever member the new file reaches first. Nobody new is let in by that secret
 meanwhile.
 
-Not here: reading the files (`files`), when they are looked at (`zab.host.files.watched`).
+Not here: reading the files (`files`), when they are looked at (`zab.host.files.watched_file`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from zab.host.files.watched import Reread
+from zab.host.files.watched_file import Reread
 from zab.host.journal.journal import Journal
 from zab.host.tls.policy import TlsPolicy
 from zab.member.clients.events import UsersRead

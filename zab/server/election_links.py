@@ -259,7 +259,8 @@ class ElectionLinks:
     # ------------------------------------------------------------------------------------------------ on a connection
 
     async def _converse(self, connection: _Connection) -> None:
-        """Send and hear until it ends. It is heard on both sides: a guest is answered where it has connected."""
+        """Send and hear until it ends. It is heard on both sides: an unlisted server is answered where it has
+        connected."""
         try:
             with connection.scope:
                 async with connection.talk.stream, trio.open_nursery() as nursery:

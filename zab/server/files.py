@@ -14,7 +14,7 @@ import attrs
 from zab.configuration.fields import ConfigWarning
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import read_secrets
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.host.tls.mutual_tls import MutualTls
 from zab.member.clients.sasl_users import Users, no_section
 from zab.member.settings.config import Config
@@ -31,13 +31,13 @@ from zab.wire.handshake import Secret
 class Files:
     """None of those that the configuration does not ask for."""
 
-    secrets: Watched[tuple[Secret, ...]] | None
-    users: Watched[Users] | None
+    secrets: WatchedFile[tuple[Secret, ...]] | None
+    users: WatchedFile[Users] | None
     kerberos: GssapiCredentials | None
-    stores: Watched[ssl.SSLContext] | None
+    stores: WatchedFile[ssl.SSLContext] | None
     """For clients."""
     quorum_tls: MutualTls | None
-    admin_stores: Watched[ssl.SSLContext] | None
+    admin_stores: WatchedFile[ssl.SSLContext] | None
 
 
 def files_of(config: Config, book: AddressBook) -> Files:
@@ -65,16 +65,16 @@ def warnings_of(config: Config) -> tuple[ConfigWarning, ...]:
     return (ConfigWarning(config.login.jaas_file, 1, "java.security.auth.login.config", reason),)
 
 
-def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:
+def _secrets(config: Config) -> WatchedFile[tuple[Secret, ...]] | None:
     if config.quorum.secret_file is None or config.is_standalone:
         return None
     try:
-        return Watched(config.quorum.secret_file, read_secrets)
+        return WatchedFile(config.quorum.secret_file, read_secrets)
     except PrivateFileError as error:
         raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
 
 
-def _users(config: Config) -> Watched[Users] | None:
+def _users(config: Config) -> WatchedFile[Users] | None:
     try:
         return watched_users(config)
     except PrivateFileError as error:
@@ -90,7 +90,7 @@ def _kerberos(config: Config) -> GssapiCredentials | None:
         raise ServerFailedError(CONFIG_ERROR, f"java.security.auth.login.config: {error}") from error
 
 
-def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
+def _client_port_stores(config: Config) -> WatchedFile[ssl.SSLContext] | None:
     if not config.clients.has_tls:
         return None
     try:
@@ -99,7 +99,7 @@ def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
 
 
-def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
+def _admin_stores(config: Config) -> WatchedFile[ssl.SSLContext] | None:
     if not config.admin.has_tls:
         return None
     try:

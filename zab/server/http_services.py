@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from datatree.log.disk import Disk
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.member.membership.reconfiguring import in_force
 from zab.member.settings.config import Config
 from zab.member.words.figures import MemberView, figures
@@ -40,7 +40,7 @@ class HttpServices:
         snapshots: AskedSnapshots,
         read_committed: ReadCommitted,
         begin_anew: Callable[[], None],
-        stores: Watched[ssl.SSLContext] | None,
+        stores: WatchedFile[ssl.SSLContext] | None,
     ) -> None:
         self._config = config
         self._member = member

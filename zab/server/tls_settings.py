@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Collection
 from typing import Final
 
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.host.tls.mutual_tls import MutualTls
 from zab.host.tls.tls_stores import PortTls, port_tls, watched_context
 from zab.member.settings.config import Config
@@ -15,12 +15,12 @@ from zab.member.settings.config import Config
 _CLIENT_AUTH: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
-def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
+def client_port_stores(config: Config) -> WatchedFile[ssl.SSLContext]:
     """Raises StoreError, as does reading them again."""
     return watched_context(client_tls(config), _CLIENT_AUTH[config.clients.certificates])
 
 
-def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
+def admin_stores(config: Config) -> WatchedFile[ssl.SSLContext]:
     """Raises StoreError, as does reading them again."""
     auth = ssl.CERT_REQUIRED if config.admin.needs_client_auth else ssl.CERT_NONE
     return watched_context(quorum_tls(config), auth)

@@ -11,7 +11,7 @@ from typing import Final
 
 from zab.configuration.jaas import LoginModule
 from zab.host.files.private_file import PrivateFileError, read_private, replace_private
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.member.clients.kerberos import Krb5Login, krb5_login_of
 from zab.member.clients.sasl_users import (
     KERBEROS_LOGIN,
@@ -30,14 +30,16 @@ from zab.member.settings.schemes import SASL
 FILE_BYTES_MAX: Final = 1 << 20
 
 
-def watched_users(config: Config) -> Watched[Users] | None:
+def watched_users(config: Config) -> WatchedFile[Users] | None:
     """Those that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
     if config.login.users_file is not None:
-        return Watched(config.login.users_file, _read_users)
+        return WatchedFile(config.login.users_file, _read_users)
     module = server_login(config)
     if config.login.jaas_file is None or module is None or module.name == KERBEROS_LOGIN:
         return None
-    return Watched(config.login.jaas_file, partial(_read_jaas, config.login.jaas_section, config.login.super_password))
+    return WatchedFile(
+        config.login.jaas_file, partial(_read_jaas, config.login.jaas_section, config.login.super_password)
+    )
 
 
 def kerberos_login(config: Config) -> Krb5Login | None:

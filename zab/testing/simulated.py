@@ -32,7 +32,12 @@ import trio
 
 from zab.member.settings.zoo_cfg import ConfigError
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.clients.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
+from zab.simulator.ensemble.clients.external_clients import (
+    EXTERNAL_CLIENT_FAULTS,
+    ExternalClientFaults,
+    ExternalConnections,
+    OpenHistory,
+)
 from zab.simulator.ensemble.faults.faults import Faults
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.described import described
@@ -150,13 +155,13 @@ class SimulatedEnsemble:
         }
         """By their ids, 1 and up; observers come last."""
         self._sid_at = {f"10.0.0.{sid}": sid for sid in profile.sids}
-        self._guests = Guests(self.simulated)
+        self._external_connections = ExternalConnections(self.simulated)
         self._clients_count = 0
         self._faults = Faults(self.simulated, [], Random(f"{seed}/faults"))
-        self._guest_faults = GuestFaults(
-            self.simulated, self._guests, self._end_session, Random(f"{seed}/guests"), gap_us
+        self._external_faults = ExternalClientFaults(
+            self.simulated, self._external_connections, self._end_session, Random(f"{seed}/guests"), gap_us
         )
-        self._guest_kinds = [kind for kind in wanted if kind in GUEST_FAULTS]
+        self._external_kinds = [kind for kind in wanted if kind in EXTERNAL_CLIENT_FAULTS]
         self._cut: list[tuple[ServerId, ServerId]] = []
 
     def __repr__(self) -> str:
@@ -174,7 +179,7 @@ class SimulatedEnsemble:
             machine.start_after(0)
         await self.until_serving()
         self._faults.start()
-        self._guest_faults.start(self._guest_kinds)
+        self._external_faults.start(self._external_kinds)
         value = await main(self)
         self._observer.compare_trees()
         return value
@@ -220,7 +225,7 @@ class SimulatedEnsemble:
         sid = self._sid_at.get(host.name)
         if sid is None or host.port != CLIENT_PORT:
             raise OSError(f"{host} is no member of this ensemble: there are {self.hosts}")
-        return await dial(self._guests, number, sid, self.clock.ring)
+        return await dial(self._external_connections, number, sid, self.clock.ring)
 
     # ---------------------------------------------------------------------------------------------------- what is done
 
@@ -305,7 +310,7 @@ class SimulatedEnsemble:
     def disconnect(self, session: Any) -> None:
         """Break the connection that a session has now: an id, or a client. Nothing happens if it has none."""
         wanted = session_of(session)
-        for connection in self._guests.open():
+        for connection in self._external_connections.open():
             if connection.session == wanted:
                 self.say(f"disconnect {wanted:#x}")
                 connection.lose()
@@ -313,7 +318,7 @@ class SimulatedEnsemble:
     def calm(self) -> None:
         """Nothing goes wrong any more by itself, and what did is mended: everybody runs and reaches everybody."""
         self.say("calm")
-        self._guest_faults.end()
+        self._external_faults.end()
         for member in self.members.values():
             if member.is_paused:
                 member.resume()

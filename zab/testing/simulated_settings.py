@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zab.simulator.ensemble.clients.guest import GUEST_FAULTS
+from zab.simulator.ensemble.clients.external_clients import EXTERNAL_CLIENT_FAULTS
 from zab.simulator.ensemble.members.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
 from zab.testing.settings import DEFAULTS, Value
 
 MEMBER_FAULTS: Final = FAULT_NAMES - set(CLIENT_FAULTS)
-FAULTS: Final = frozenset({*MEMBER_FAULTS, *GUEST_FAULTS})
+FAULTS: Final = frozenset({*MEMBER_FAULTS, *EXTERNAL_CLIENT_FAULTS})
 """All that can go wrong by itself; docs/explanation/simulator.md has the first, the others are lost connections and
 sessions."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import trio
 
 from zab.quorum.ids import ServerId
-from zab.simulator.ensemble.clients.guest import Connection, Guests, State
+from zab.simulator.ensemble.clients.external_clients import Connection, ExternalConnections, State
 
 
 class SimulatedStream(trio.abc.Stream):
@@ -73,10 +73,12 @@ class SimulatedStream(trio.abc.Stream):
             raise trio.ClosedResourceError("this stream is closed")
 
 
-async def dial(guests: Guests, number: int, sid: ServerId, ring: Callable[[], None]) -> SimulatedStream:
+async def dial(
+    connections: ExternalConnections, number: int, sid: ServerId, ring: Callable[[], None]
+) -> SimulatedStream:
     """Connect to a member, as the client with this number. Raises OSError."""
     stream = SimulatedStream(ring)
-    stream.connection = guests.dial(number, sid, stream.tell)
+    stream.connection = connections.dial(number, sid, stream.tell)
     try:
         await stream.opened()
     except (OSError, trio.Cancelled):

@@ -14,7 +14,7 @@ import trio.testing
 
 from zab.host.loop import listener as listener_module
 from zab.host.loop.listener import PAUSE_MS, Listener, open_listener
-from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.loop import Loop, PolledSocket, now_ms
 from zab.host.loop.mailbox import Mailbox
 from zab.host.loop.poller import BROKEN, READ, WRITE, SelectorPoller, make_poller
 
@@ -40,7 +40,7 @@ class Script:
         return self.deadline
 
 
-class Recorder(Watched):
+class Recorder(PolledSocket):
     def __init__(self, sock):
         super().__init__(sock)
         self.masks = []

@@ -25,7 +25,7 @@ from zab.protocol.message import Notification
 from zab.protocol.states import LOOKING, NOTHING
 from zab.quorum.ids import ServerId
 
-TWO, THREE, GUEST = ServerId(2), ServerId(3), ServerId(7)
+TWO, THREE, UNLISTED = ServerId(2), ServerId(3), ServerId(7)
 LIFE, NEXT_LIFE, DOUBLE = b"life", b"next life", b"double"
 
 
@@ -199,27 +199,29 @@ def test_the_newest_connection_of_a_server_is_heard() -> None:
     assert links.admitted(TWO, "newest", LIFE) == [Close("newer")], "the end of an older one is not that of a newer one"
 
 
-def test_a_guest_is_answered_on_its_own_connection() -> None:
+def test_an_unlisted_server_is_answered_on_its_own_connection() -> None:
     links = started()
-    assert links.admitted(GUEST, "in", LIFE) == []
-    assert links.send(vote(GUEST, 1)) == [Send("in", vote(GUEST, 1))]
-    assert links.send(vote(GUEST, 2)) == []
-    assert links.sent("in") == [Send("in", vote(GUEST, 2))]
+    assert links.admitted(UNLISTED, "in", LIFE) == []
+    assert links.send(vote(UNLISTED, 1)) == [Send("in", vote(UNLISTED, 1))]
+    assert links.send(vote(UNLISTED, 2)) == []
+    assert links.sent("in") == [Send("in", vote(UNLISTED, 2))]
     assert links.closed("in") == []
-    assert links.send(vote(GUEST, 3)) == []
+    assert links.send(vote(UNLISTED, 3)) == []
 
 
-def test_so_many_guests_are_enough_and_one_that_comes_back_is_none_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GUESTS_MAX", 2)
+def test_unlisted_servers_are_limited_and_one_that_comes_back_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "UNLISTED_MAX", 2)
     links = connected()
     assert links.admitted(TWO, "member", LIFE) == []
-    assert links.admitted(GUEST, "first", LIFE) == []
+    assert links.admitted(UNLISTED, "first", LIFE) == []
     assert links.admitted(ServerId(8), "second", LIFE) == []
     [close] = links.admitted(ServerId(9), "third", LIFE)
     assert isinstance(close, Close)
     assert close.connection == "third"
     assert "too many" in close.reason
-    assert links.admitted(GUEST, "again", LIFE) == [Close("first")]
+    assert links.admitted(UNLISTED, "again", LIFE) == [Close("first")]
     links.closed("second")
     assert links.admitted(ServerId(9), "fourth", LIFE) == []
 
@@ -281,8 +283,8 @@ def test_who_leaves_is_closed_both_ways_and_who_comes_is_dialled() -> None:
     assert links.meet({THREE: THERE}) == [Close("out"), Close("in"), Dial(THREE, 2)]
     assert links.closed("out") == links.closed("in") == []
     assert links.meet({THREE: THERE}) == []
-    assert links.admitted(TWO, "as a guest", LIFE) == []
-    assert links.send(vote(TWO, 1)) == [Send("as a guest", vote(TWO, 1))]
+    assert links.admitted(TWO, "as an unlisted server", LIFE) == []
+    assert links.send(vote(TWO, 1)) == [Send("as an unlisted server", vote(TWO, 1))]
 
 
 def test_a_server_that_moves_is_dialled_there_and_heard_where_it_was() -> None:
@@ -292,12 +294,12 @@ def test_a_server_that_moves_is_dialled_there_and_heard_where_it_was() -> None:
     assert links.admitted(TWO, "newer", LIFE) == [Close("in")]
 
 
-def test_a_guest_that_becomes_known_is_dialled_and_its_votes_go_there() -> None:
+def test_an_unlisted_server_that_becomes_known_is_dialled_and_its_votes_go_there() -> None:
     links = started()
-    links.admitted(GUEST, "in", LIFE)
-    assert links.meet({GUEST: HERE}) == [Dial(GUEST, 1)]
-    assert links.send(vote(GUEST, 1)) == []
-    assert links.reached(GUEST, 1, "out", LIFE, 1)[-1] == Send("out", vote(GUEST, 1))
+    links.admitted(UNLISTED, "in", LIFE)
+    assert links.meet({UNLISTED: HERE}) == [Dial(UNLISTED, 1)]
+    assert links.send(vote(UNLISTED, 1)) == []
+    assert links.reached(UNLISTED, 1, "out", LIFE, 1)[-1] == Send("out", vote(UNLISTED, 1))
 
 
 def test_nobody_is_dialled_before_the_start() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.snapshot import SnapshotWriter
-from tests.member.trees.wrong_trees import digests, said, spoil, write
+from tests.member.trees.spoiled_trees import digests, said, spoil, write
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import Ensemble, Server
 from zab.member.words.admin_commands import COMMANDS

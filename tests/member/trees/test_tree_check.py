@@ -11,7 +11,7 @@ from zab.member.state.metrics import Metrics
 from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
 from zab.member.trees.tree_check import Comparison, Finding, TreeCheck
-from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.protocol import member_message as mmsg
 from zab.protocol.effects import Send
 from zab.protocol.states import FOLLOWING

@@ -5,7 +5,7 @@ import pytest
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
-from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
+from tests.member.trees.spoiled_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.storage.events import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from zab.host.journal.journal import Journal
-from zab.host.loop.loop import Loop, Watched
+from zab.host.loop.loop import Loop, PolledSocket
 from zab.host.loop.poller import READ, WRITE
 from zab.host.tls.engine import FIRST_BYTE, TlsError, TlsSide
 from zab.host.tls.policy import TlsPolicy
@@ -36,7 +36,7 @@ _RECEIVE_BYTES: Final = 16 << 10
 of_strangers = Journal("tls", is_of_strangers=True)
 
 
-class Newcomer(Watched):
+class Newcomer(PolledSocket):
     """One whose handshake is not done."""
 
     def __init__(

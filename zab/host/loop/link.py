@@ -9,7 +9,7 @@ import socket
 import threading
 from typing import Protocol
 
-from zab.host.loop.loop import Watched
+from zab.host.loop.loop import PolledSocket
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsError, TlsSide
@@ -35,7 +35,7 @@ class Marks(Protocol):
     has_unsent: bool
 
 
-class Link(Watched):
+class Link(PolledSocket):
     """One connection; `up` once the handshake is over. Until then nobody knows who is at the other end of an inbound
     one: its `sid` is None."""
 

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 
 from zab.host.journal.journal import Journal
-from zab.host.loop.loop import Loop, Watched, now_ms
+from zab.host.loop.loop import Loop, PolledSocket, now_ms
 from zab.host.loop.poller import READ
 
 PAUSE_MS = 100
@@ -29,7 +29,7 @@ _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 journal = Journal("listener")
 
 
-class Listener(Watched):
+class Listener(PolledSocket):
     """`ready` while connections wait; `resume_at` while accepting is paused. `knocked` is called when some wait."""
 
     def __init__(self, loop: Loop, sock: socket.socket, knocked: Callable[[], None]) -> None:

@@ -65,7 +65,7 @@ class SystemClock:
     processor_ns = staticmethod(time.thread_time_ns)
 
 
-class Watched:
+class PolledSocket:
     """A socket in the poller. `interest` is what it is waited for now; a discarded one is `gone`."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -84,7 +84,7 @@ class Watched:
         self.socket.close()
 
 
-class _Alarm(Watched):
+class _Alarm(PolledSocket):
     """The read end of the socket pair by which other threads end a wait."""
 
     def on_ready(self, mask: int) -> None:
@@ -140,13 +140,13 @@ class Loop:
     def __init__(self) -> None:
         self._poller = make_poller()
         self._poll = self._poller.poll
-        self._watched: dict[Watched, None] = {}
+        self._watched: dict[PolledSocket, None] = {}
         """All sockets, also those that wait for nothing now."""
-        self._by_descriptor: dict[int, Watched] = {}
+        self._by_descriptor: dict[int, PolledSocket] = {}
         """Those that wait for something."""
         self._timers: list[tuple[int, int, Timer]] = []
         """A heap, by time; what a timer was set to before it was set anew stays in it until then."""
-        self._discarded: list[Watched] = []
+        self._discarded: list[PolledSocket] = []
         self._stopping = False
         self._asleep = False
         self._woken = False
@@ -155,7 +155,7 @@ class Loop:
         self._alarm = _Alarm(reader)
         self.watch(self._alarm, READ)
 
-    def watch(self, watched: Watched, interest: int) -> None:
+    def watch(self, watched: PolledSocket, interest: int) -> None:
         """Wait for `interest` (READ | WRITE) on this socket from now on; with 0 it leaves the poller."""
         assert not watched.gone
         if interest == watched.interest:
@@ -174,13 +174,13 @@ class Loop:
             self._poller.register(descriptor, interest)
         watched.interest = interest
 
-    def discard(self, watched: Watched) -> None:
+    def discard(self, watched: PolledSocket) -> None:
         """Forget the socket, and close it at the end of the turn."""
         if not watched.gone:
             self.release(watched)
             self._discarded.append(watched)
 
-    def release(self, watched: Watched) -> None:
+    def release(self, watched: PolledSocket) -> None:
         """Forget the socket without closing it: somebody else owns it now."""
         self.watch(watched, 0)
         self._watched.pop(watched, None)

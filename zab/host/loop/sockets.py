@@ -39,7 +39,7 @@ from typing import Any, Generic, TypeVar
 
 from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes
 from zab.host.loop.listener import Listener
-from zab.host.loop.loop import Loop, Watched
+from zab.host.loop.loop import Loop, PolledSocket
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsSide
@@ -65,7 +65,7 @@ C = TypeVar("C", bound=Connection)
 Input = TypeVar("Input")
 
 
-class ClientSocket(Watched, Generic[C]):
+class ClientSocket(PolledSocket, Generic[C]):
     """The socket of one connection."""
 
     def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:

@@ -10,7 +10,7 @@ have changed and are of no use leave those before in their place.
 
 Limits: as for clients (`zab.tls.contexts`): whole handshakes only, one group, so that no step of one is long.
 
-Not here: handshakes on sockets (`zab.host.loop`), when the files are looked at (`zab.host.files.watched`).
+Not here: handshakes on sockets (`zab.host.loop`), when the files are looked at (`zab.host.files.watched_file`).
 """
 
 from __future__ import annotations

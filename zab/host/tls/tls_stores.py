@@ -26,7 +26,7 @@ from attrs import field, frozen
 from zab.configuration.blocks.cipher_suites import TLS_1_2
 from zab.configuration.blocks.tls import TlsSettings
 from zab.host.files.private_file import PrivateFileError, demand_private
-from zab.host.files.watched import Watched
+from zab.host.files.watched_file import WatchedFile
 from zab.tls.contexts import context_of_server
 from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
@@ -67,10 +67,10 @@ class NamedStores:
     trust: NamedStore
     with_lists: bool
 
-    def watched(self, read: Callable[[], Content]) -> Watched[Content]:
+    def watched(self, read: Callable[[], Content]) -> WatchedFile[Content]:
         """What `read` makes of them. It raises StoreError, as does reading them again."""
         first, *others = self.key.files + self.trust.files
-        return Watched(first, lambda _: read(), *others)
+        return WatchedFile(first, lambda _: read(), *others)
 
     def load_key(self, context: ssl.SSLContext) -> None:
         """The key is a secret: where it is not encrypted its file is for its owner alone; where it is, the file with
@@ -133,6 +133,6 @@ def accepting(settings: PortTls, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
     return context
 
 
-def watched_context(settings: PortTls, client_auth: ssl.VerifyMode) -> Watched[ssl.SSLContext]:
+def watched_context(settings: PortTls, client_auth: ssl.VerifyMode) -> WatchedFile[ssl.SSLContext]:
     """Raises StoreError, as does reading the files again."""
     return settings.stores.watched(lambda: accepting(settings, client_auth))

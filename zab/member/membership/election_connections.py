@@ -19,7 +19,7 @@ this one is dialled at once, since it is up.
 - The process that listens at the address of a server is that server. Another process that proves to have the same id is
 not read: first the address is dialled again, since the server may have restarted, and from then on the other process is
 refused with a hint to check its myid. If nothing listens at the address, the newest connection counts.
-- A guest, a server in no configuration, cannot be dialled. It is answered on the connection that it opened.
+- An unlisted server, one in no configuration, cannot be dialled. It is answered on the connection that it opened.
 
 The driver carries out the effects in their order. A connection is any object of the driver's. It calls `closed` once
 for each connection, whether or not this module asked to close it.
@@ -45,8 +45,8 @@ REDIAL_MS_MIN: Final = 20.0
 REDIAL_MS_MAX: Final = 1000.0
 REDIAL_SPREAD: Final = (0.8, 1.2)
 """A wait is shorter or longer by a random factor, so that two servers that lost each other do not dial in step."""
-GUESTS_MAX = 64
-"""How many guests may be connected at a time."""
+UNLISTED_MAX = 64
+"""How many unlisted may be connected at a time."""
 
 Connection = TypeVar("Connection", bound=Hashable)
 
@@ -156,7 +156,7 @@ class _Inbound(Generic[Connection]):
     life: bytes
     """The process that opened it; empty if it is not known."""
     outbox: _Outbox[Connection] | None
-    """The votes for a guest; None for other servers."""
+    """The votes for an unlisted server; None for other servers."""
 
 
 class ElectionConnections(Generic[Connection]):
@@ -186,7 +186,7 @@ class ElectionConnections(Generic[Connection]):
                 if other.outbox.connection is not None:
                     effects.append(self._close(other.outbox.connection))
             if sid not in others and sid in self._inbound:
-                # A guest opened it, to be answered on it; as a known server it is dialled and has to open another one.
+                # An unlisted server opened it, to be answered on it; a known server is dialled and has to open another one.
                 effects.append(self._close(self._inbound.pop(sid).connection))
         for sid in sorted(others.keys() - self._others.keys()):
             other = self._others[sid] = _Other(others[sid])
@@ -260,7 +260,7 @@ class ElectionConnections(Generic[Connection]):
         """Handle a connection opened by a process of this life that has proven to be this server."""
         other = self._others.get(sid)
         if other is None:
-            return self._admit_guest(sid, connection, life)
+            return self._admit_unlisted(sid, connection, life)
         if life and other.life and life != other.life:
             return self._refuse_other_life(sid, other, connection, life)
         effects = self._hear(sid, _Inbound(connection, life, None))
@@ -286,9 +286,9 @@ class ElectionConnections(Generic[Connection]):
         self._sids[inbound.connection] = sid
         return [] if older is None else [self._close(older.connection)]
 
-    def _admit_guest(self, sid: ServerId, connection: Connection, life: bytes) -> list[Effect[Connection]]:
-        guests = [guest for guest, inbound in self._inbound.items() if inbound.outbox is not None and guest != sid]
-        if len(guests) >= GUESTS_MAX:
+    def _admit_unlisted(self, sid: ServerId, connection: Connection, life: bytes) -> list[Effect[Connection]]:
+        unlisted = [other for other, inbound in self._inbound.items() if inbound.outbox is not None and other != sid]
+        if len(unlisted) >= UNLISTED_MAX:
             return [Close(connection, "too many servers in no configuration are connected already")]
         return self._hear(sid, _Inbound(connection, life, _Outbox(connection)))
 

@@ -19,7 +19,7 @@ tree.
 Invariants: a verdict needs a quorum of voters; there is one repair per zxid, so that a member whose tree becomes wrong
 again ends; there is one comparison at a time.
 
-Not here: the digests (`digests`), messages and effects (`wrong_trees`), the repair of a tree (`tree_repair`).
+Not here: the digests (`digests`), messages and effects (`tree_integrity`), the repair of a tree (`tree_repair`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ If the member's files do not lead to the right tree, it is made from a snapshot 
 Nothing is applied until the tree is made. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
 them, since its log has them, and a leader proposes nothing, since its clients wait for applied batches.
 
-Not here: which tree is wrong (`tree_check`, `wrong_trees`), and reading the files (`datatree.recovery.rebuild`).
+Not here: which tree is wrong (`tree_check`, `tree_integrity`), and reading the files (`datatree.recovery.rebuild`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ faults        what goes wrong, and when
 history, model, observer, session_checker, watch_checker      the judges
 recorder      what clients asked and were told
 linearizability, znode_order      the judge of that alone; the other one is `zab pipeline history`
-guest         connections of clients that are not simulated
+external_clients
+              connections of clients that are not simulated
 described     one item as a line of the trace shows it
 simulation    one run: faults, then quiet, then progress is demanded
 """

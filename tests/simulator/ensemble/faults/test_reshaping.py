@@ -40,10 +40,10 @@ def test_runs_of_this_kind_are_repeatable_and_others_than_those_of_their_seeds()
 
 def test_there_are_servers_that_no_file_of_another_one_names() -> None:
     profiles = [Simulation(seed, scope=RESHAPING).profile for seed in range(12)]
-    guest = next(profile for profile in profiles if profile.guests)
-    named = guest.voters + guest.observers
-    assert set(guest.config(1).ensemble.servers) == set(range(1, named + 1))
-    assert set(guest.config(named + 1).ensemble.servers) == set(range(1, named + 2))
+    profile = next(profile for profile in profiles if profile.unlisted)
+    named = profile.voters + profile.observers
+    assert set(profile.config(1).ensemble.servers) == set(range(1, named + 1))
+    assert set(profile.config(named + 1).ensemble.servers) == set(range(1, named + 2))
     assert {profile.has_groups for profile in profiles} == {profile.has_address_books for profile in profiles}
     assert any(dict(profile.further).get("observerMasterPort") for profile in profiles)
 

@@ -158,7 +158,7 @@ class Profile:
     """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
     readers: int = 0
     """So many of the clients take a server without a quorum, in read-only mode, where they find no other."""
-    guests: int = 0
+    unlisted: int = 0
     """Servers that no file of another one names."""
     has_groups: bool = False
     """Configurations that come later may have groups and weights."""
@@ -178,12 +178,12 @@ class Profile:
 
     @property
     def sids(self) -> list[ServerId]:
-        """Voters, then observers, then guests."""
-        return [ServerId(sid) for sid in range(1, self.voters + self.observers + self.guests + 1)]
+        """Voters, then observers, then unlisted servers."""
+        return [ServerId(sid) for sid in range(1, self.voters + self.observers + self.unlisted + 1)]
 
     def config(self, sid: int) -> Config:
-        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant. A
-        guest's has a line for itself beside the others."""
+        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant,
+        but that of an unlisted server also has a line for itself."""
         return attrs.evolve(_read("\n".join(self._lines(sid))), server_id=sid)
 
     def _lines(self, own: int) -> list[str]:
@@ -269,7 +269,7 @@ def reshaping(profile: Profile) -> Profile:
     rng = Random(f"{profile.seed}/reshaping")
     voters = rng.choice((3, 3, 4, 5))
     observers = rng.choice((0, 1, 2) if voters < 5 else (0, 1))
-    guests = rng.choice((0, 0, 1, 2) if voters < 5 else (0, 0, 1))
+    unlisted = rng.choice((0, 0, 1, 2) if voters < 5 else (0, 0, 1))
     further: list[tuple[str, str | int]] = [
         ("reconfigEnabled", "true"),
         ("standaloneEnabled", rng.choice(("true", "false"))),
@@ -280,7 +280,7 @@ def reshaping(profile: Profile) -> Profile:
         profile,
         voters=voters,
         observers=observers,
-        guests=guests,
+        unlisted=unlisted,
         groups=(),
         weightless=frozenset(),
         markers=frozenset(sid for sid in profile.markers if sid <= voters),

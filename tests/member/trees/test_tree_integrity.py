@@ -5,14 +5,14 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
-from tests.member.trees.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
+from tests.member.trees.spoiled_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.storage.events import TreeInstalled
 from zab.member.trees import tree_repair
 from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.trees.tree_check import Finding, TreeCheck
-from zab.member.trees.wrong_trees import TreeIntegrity
+from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.protocol import member_message as mmsg
 from zab.protocol.states import LEADING
 from zab.quorum.ids import ServerId

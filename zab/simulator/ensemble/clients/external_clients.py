@@ -1,10 +1,12 @@
-"""Clients from outside of a simulated ensemble: whoever has bytes for a member and takes what it answers.
+"""External clients: programs outside of a simulated ensemble that send bytes to a member and take what it answers.
 
     Connection      one of them, from a dial to its end; to the member it is a client as any other
     OpenHistory     the judge of what members do, where nobody says what clients ask for
-    GuestFaults     what goes wrong for guests: connections that are lost, sessions that expire
+    ExternalClientFaults
+                    what goes wrong for them: connections that are lost, sessions that expire
 
-A guest is told that there is news, in the middle of what happens; it looks at `inbox` and `state` then, or later.
+An external client is told that there is news, in the middle of what happens; it looks at `inbox` and `state` then, or
+later.
 
     opening ──> open ──> ended          closed by the member, or lost; what came before that is still in the inbox
        └──────> refused                 nobody listens there
@@ -36,7 +38,8 @@ class State(Enum):
 
 
 class Connection:
-    """One connection of a guest with a member. `number` is negative, as those of all clients: its end of wires."""
+    """One connection of an external client with a member. `number` is negative, as those of all clients: its end of
+    wires."""
 
     def __init__(self, ensemble: Ensemble, number: int, sid: ServerId, tell: Callable[[], None]) -> None:
         """`tell` is called when something came, or when `state` is another."""
@@ -80,7 +83,7 @@ class Connection:
             self._link.to_server.send(data, len(data))
 
     def close(self) -> None:
-        """The guest does not want it any more; what it has sent arrives."""
+        """The client does not want it any more; what it has sent arrives."""
         if self._link is not None and self.state in (State.OPENING, State.OPEN):
             self._link.to_client.cut()
             self._link.to_server.send(CLOSED, 1)
@@ -110,13 +113,13 @@ class Connection:
 
 
 class OpenHistory(History):
-    """What guests ask for is known to them alone: everything else is judged as ever."""
+    """What external clients ask for is known to them alone: everything else is judged as ever."""
 
     def _requested(self, txn: Txn) -> None:
         pass
 
 
-class Guests:
+class ExternalConnections:
     """All connections that are not over, in the order in which they were dialled."""
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -134,15 +137,20 @@ class Guests:
         return [each for each in self._connections if each.state is State.OPEN and each.session]
 
 
-class GuestFaults:
+class ExternalClientFaults:
     """One thing after the other goes wrong, at random, until `end`."""
 
     def __init__(
-        self, ensemble: Ensemble, guests: Guests, expire: Callable[[int], object], rng: Random, gap_us: int
+        self,
+        ensemble: Ensemble,
+        connections: ExternalConnections,
+        expire: Callable[[int], object],
+        rng: Random,
+        gap_us: int,
     ) -> None:
         """`expire` ends a session. `gap_us` passes between two faults, on average."""
         self._ensemble = ensemble
-        self._guests = guests
+        self._external_connections = connections
         self._expire = expire
         self._rng = rng
         self._gap_us = gap_us
@@ -163,12 +171,12 @@ class GuestFaults:
     def _next(self) -> None:
         if self._is_over:
             return
-        possible = self._guests.open()
+        possible = self._external_connections.open()
         kind = self._rng.choice(self._kinds)
         if possible:
             victim = self._rng.choice(possible)
             self._ensemble.trace.say("!", f"{kind} {victim.session:#x}")
-            GUEST_FAULTS[kind](self, victim)
+            EXTERNAL_CLIENT_FAULTS[kind](self, victim)
         self._go_on()
 
     def _disconnect(self, victim: Connection) -> None:
@@ -178,7 +186,7 @@ class GuestFaults:
         self._expire(victim.session)
 
 
-GUEST_FAULTS: Final[Mapping[str, Callable[[GuestFaults, Connection], None]]] = {
-    "disconnect": GuestFaults._disconnect,
-    "expire": GuestFaults._end_session,
+EXTERNAL_CLIENT_FAULTS: Final[Mapping[str, Callable[[ExternalClientFaults, Connection], None]]] = {
+    "disconnect": ExternalClientFaults._disconnect,
+    "expire": ExternalClientFaults._end_session,
 }

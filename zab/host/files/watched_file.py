@@ -1,6 +1,6 @@
 """Files that are read again while a service runs, when one of them has changed.
 
-    watched = Watched(path, read)       what `read` makes of the file is `watched.content`
+    watched = WatchedFile(path, read)       what `read` makes of the file is `watched.content`
     await Reread(watched, changed, sentence).run()
 
 What cannot be used stays out: what there was before stays in force, and the journal says why, once for each reason.
@@ -29,7 +29,7 @@ Content = TypeVar("Content")
 journal = Journal("server")
 
 
-class Watched(Generic[Content]):
+class WatchedFile(Generic[Content]):
     """One file of a running server. What it holds is `content`."""
 
     def __init__(self, path: str, read: Callable[[str], Content], *others: str) -> None:
@@ -65,7 +65,7 @@ class Watched(Generic[Content]):
 class Reread:
     """One row of what a service reads again."""
 
-    watched: Watched[Any]
+    watched: WatchedFile[Any]
     changed: Callable[[], None]
     """Called after what is in the files has changed."""
     kept: str
