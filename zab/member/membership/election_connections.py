@@ -186,7 +186,7 @@ class ElectionConnections(Generic[Connection]):
                 if other.outbox.connection is not None:
                     effects.append(self._close(other.outbox.connection))
             if sid not in others and sid in self._inbound:
-                # An unlisted server opened it, to be answered on it; a known server is dialled and has to open another one.
+                # An unlisted server opened it, to be answered on it; a known server is dialled, and opens another one.
                 effects.append(self._close(self._inbound.pop(sid).connection))
         for sid in sorted(others.keys() - self._others.keys()):
             other = self._others[sid] = _Other(others[sid])
