@@ -62,7 +62,7 @@ def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_pat
             keep_newest(str(secret))
             copy_to_all(secret, ensemble)
             for member in ensemble.members[1:]:
-                member.wait_until_it_says("the secret by which it has proven itself was taken away")
+                member.wait_until_it_says("the secret that proved its identity was removed")
             ensemble.wait_until_serving()
             leader.wait_until(lambda: leader.log().count("link is up") >= 4)
             writer.check()

@@ -627,7 +627,7 @@ def test_who_goes_on_before_he_is_answered_is_refused(server):
     other.begin()
     other.socket.sendall(frame(b"more"))
     assert server.turns(0) == []
-    with pytest.raises(MessageError, match="says more before it is answered"):
+    with pytest.raises(MessageError, match="sends more before it is answered"):
         other.prove()
 
 

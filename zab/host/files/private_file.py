@@ -1,7 +1,7 @@
-"""Files that hold secrets: they belong to the user that runs this, or to root, and nobody else may use them.
+"""Files that hold secrets: they must belong to the user of this process, or to root, and be inaccessible to others.
 
-Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`; the directories of `zab certs`), and
-reading one again (`watched`).
+Not here: the content of each file (`secret_file`, `users_file`, `tls_stores`; the directories of `zab certs`), and
+reading files again (`watched`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from zab.tls.private import why_not_private
 
 
 class PrivateFileError(Exception):
-    """The file cannot be used; the text says why, and what to do. It never shows what is in it."""
+    """The file cannot be used; the text says why, and what to do. It never shows the content."""
 
 
 def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
-    """All of it. `limit_reason` says what a file is for that has more than `bytes_max`. Raises `PrivateFileError`."""
+    """Read a whole file. `limit_reason` explains the limit in the error for a larger file. Raises
+    `PrivateFileError`."""
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
@@ -33,7 +34,7 @@ def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
 
 
 def demand_private(path: str) -> None:
-    """Of a file that somebody else reads. Raises `PrivateFileError`."""
+    """Check a file that another module reads. Raises `PrivateFileError`."""
     try:
         _demand(path, os.stat(path))
     except OSError as error:
@@ -47,17 +48,17 @@ def _demand(path: str, status: os.stat_result) -> None:
 
 
 def write_private(path: str | Path, content: bytes) -> None:
-    """A new file, whole on the disk. Raises FileExistsError, and other OSError."""
+    """Write a new file, and sync it. Raises FileExistsError, and other OSError."""
     _put(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), content)
 
 
 def append_private(path: str | Path, content: bytes) -> None:
-    """More of a file that is there. Raises OSError."""
+    """Append to an existing file, and sync it. Raises OSError."""
     _put(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), content)
 
 
 def replace_private(path: str | Path, content: bytes) -> None:
-    """Something else in the place of a file, all at once. Raises OSError."""
+    """Replace a file atomically. Raises OSError."""
     path = Path(path)
     aside = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
@@ -70,7 +71,7 @@ def replace_private(path: str | Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """So that the names in it are on the disk. Raises OSError."""
+    """Make the names in a directory durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

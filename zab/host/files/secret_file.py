@@ -1,9 +1,9 @@
-"""The file with the secrets by which the members of an ensemble prove who they are (`quorum.secretFile`).
+"""The file with the secrets by which the members of an ensemble authenticate each other (`quorum.secretFile`).
 
-One secret a line, 32 random bytes as 64 hexadecimal digits; blank lines and lines that begin with `#` say nothing. The
-first that both sides have is used. Two lines are for the time of a change: see docs/how-to/secure.md.
+One secret per line, 32 random bytes as 64 hexadecimal digits; blank lines and lines that begin with `#` are ignored.
+The first secret that both sides have is used. A second line is for replacing a secret: see docs/how-to/secure.md.
 
-Nobody else may read it (`private_file`). Not here: what a secret proves (`zab.wire.handshake`).
+No other user may read it (`private_file`). Not here: the handshake (`zab.wire.handshake`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE_BYTES_MAX: Final = 4096
 
 
 def read_secrets(path: str) -> tuple[Secret, ...]:
-    """The secrets in a file, one at least. Raises `PrivateFileError`."""
+    """The secrets in a file, at least one. Raises `PrivateFileError`."""
     found = tuple(_secret(path, number, line) for number, line in _lines(path) if _is_secret(line))
     if not found:
         raise PrivateFileError(f"{path}: there is no secret in it: `zab secret` makes one")
@@ -28,13 +28,13 @@ def read_secrets(path: str) -> tuple[Secret, ...]:
 
 
 def _lines(path: str) -> list[tuple[int, str]]:
-    """With their numbers."""
+    """The lines of a file, with their numbers."""
     data = read_private(path, FILE_BYTES_MAX, "it holds one secret a line")
     return list(enumerate(map(str.strip, data.decode("latin-1").splitlines()), 1))
 
 
 def _content(lines: list[str]) -> bytes:
-    """Of a file, as `_lines` takes it apart: what stands beside the secrets may be in any encoding."""
+    """The content of a file with these lines, as `_lines` splits it: comments may be in any encoding."""
     return "".join(f"{line}\n" for line in lines).encode("latin-1")
 
 
@@ -54,12 +54,12 @@ def _secret(path: str, number: int, text: str) -> Secret:
 
 
 def make_secret_file(path: str) -> None:
-    """Write a file with one new secret, for its owner alone. Raises FileExistsError, and other OSError."""
+    """Write a file with one new secret, readable only by its owner. Raises FileExistsError, and other OSError."""
     write_private(path, _content([_new()]))
 
 
 def add_secret(path: str) -> None:
-    """One more, the newest. Raises `PrivateFileError` and OSError."""
+    """Add a new secret as the last one. Raises `PrivateFileError` and OSError."""
     if len(read_secrets(path)) >= SECRETS_MAX:
         raise PrivateFileError(f"{path}: {SECRETS_MAX} secrets may be valid at a time, and there are as many")
     replace_private(path, _content([*(line for _, line in _lines(path)), _new()]))

@@ -1,11 +1,11 @@
-"""Files that are read again while a service runs, when one of them has changed.
+"""Files that are read again when they change, while a service runs.
 
-    watched = WatchedFile(path, read)       what `read` makes of the file is `watched.content`
+    watched = WatchedFile(path, read)       `watched.content` is the result of `read`
     await Reread(watched, changed, sentence).run()
 
-What cannot be used stays out: what there was before stays in force, and the journal says why, once for each reason.
+If a file cannot be used, the content from before stays in force, and the journal says why, once for each reason.
 
-Not here: what is in which file (`secret_file`, `users_file`, `tls_stores`).
+Not here: the content of each file (`secret_file`, `users_file`, `tls_stores`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zab.host.journal.journal import Journal
 from zab.tls.stores import StoreError
 
 LOOK_SECONDS: Final = 2.0
-"""How often the files are looked at."""
+"""How often the files are checked."""
 
 Content = TypeVar("Content")
 
@@ -30,10 +30,11 @@ journal = Journal("server")
 
 
 class WatchedFile(Generic[Content]):
-    """One file of a running server. What it holds is `content`."""
+    """One file of a running server, and its `content`."""
 
     def __init__(self, path: str, read: Callable[[str], Content], *others: str) -> None:
-        """`others`: files that what `read` makes depends on, too. This, and `read_again`, raise what `read` raises."""
+        """`others`: further files on which the result of `read` depends. This, and `read_again`, raise what `read`
+        raises."""
         self._path = path
         self._others = others
         self._read = read
@@ -41,7 +42,7 @@ class WatchedFile(Generic[Content]):
         self.content = read(path)
 
     def read_again(self) -> bool:
-        """Whether there is something else in it now. If `read` raises, what there was stays."""
+        """Read the file again if it has changed. True: it had. If `read` raises, the content stays."""
         seen = self._look()
         if seen in (None, self._seen):
             return False
@@ -50,7 +51,7 @@ class WatchedFile(Generic[Content]):
         return self.content != before
 
     def _look(self) -> tuple[int, ...] | None:
-        """What tells one content of the files from another; None while one of them is not there."""
+        """A value that differs if the files have changed; None while one of them is missing."""
         found: tuple[int, ...] = ()
         for path in (self._path, *self._others):
             try:
@@ -63,16 +64,16 @@ class WatchedFile(Generic[Content]):
 
 @attrs.frozen
 class Reread:
-    """One row of what a service reads again."""
+    """A file that a service reads again."""
 
     watched: WatchedFile[Any]
     changed: Callable[[], None]
-    """Called after what is in the files has changed."""
+    """Called after the content has changed."""
     kept: str
-    """What the journal says when the files cannot be used."""
+    """The line of the journal for files that cannot be used."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check the file until cancelled."""
         failure = ""
         while True:
             await trio.sleep(LOOK_SECONDS)

@@ -1,13 +1,13 @@
-"""Answers of an ASGI application beside the loop: made piece by piece, in turns, in bounded time.
+"""Answers of an ASGI application beside the loop: made in pieces, a few at a time, in bounded time.
 
-    Pieces      a body that is sent as it is made
-    InTurn      an answer that is made and sent in one of a few turns
-    Followed    an answer after which something is done
+    Pieces      a body that is sent while it is made
+    InTurn      an answer that is made and sent when it gets one of a few slots
+    Followed    an answer, and a call after it
     json_body   a value as JSON, in pieces
 
-Between two pieces the loop has its turn, so a long answer holds up nobody.
+The loop runs between two pieces, so a long answer delays nobody.
 
-Not here: HTTP itself (`http_server`); what is answered.
+Not here: HTTP itself (`http_server`); the content of answers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 JSON_BYTES: Final = 64 << 10
-"""About the size of a piece of JSON."""
+"""The approximate size of a piece of JSON."""
 
 ENCODER: Final = json.JSONEncoder(indent=2, separators=(",", " : "))
-"""JSON as ZooKeeper's admin server writes it."""
+"""Writes JSON like ZooKeeper's admin server."""
 
 
 class Pieces(Response):
-    """A body that is made piece by piece. The application ends it itself: Starlette's own response would leave a
-    connection open that its client wants closed."""
+    """A body that is made in pieces. It ends the response itself: Starlette's own response would leave a connection
+    open that its client wants closed."""
 
     def __init__(self, pieces: AsyncIterator[bytes], media_type: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(media_type=media_type, headers=headers)
@@ -44,7 +44,7 @@ class Pieces(Response):
 
 
 class Followed(Response):
-    """An answer after which `then` is called, also when the client is gone before it has the whole answer."""
+    """An answer after which `then` is called, even if the client disconnects before it has the whole answer."""
 
     def __init__(self, answer: Response, then: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class Followed(Response):
 
 
 class InTurn(Response):
-    """An answer that is made and sent in one of a few turns, because it is in memory until it is sent. An answer that
-    takes longer than `seconds` is cut off, so that others have their turn."""
+    """An answer that is made and sent when it gets one of a few slots, since it is in memory until it is sent. An
+    answer that takes longer than `seconds` is cut off, to free its slot."""
 
     def __init__(self, turns: trio.Semaphore, seconds: float, make: Callable[[], Awaitable[Response]]) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class InTurn(Response):
 
 
 async def json_body(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """The value as JSON, in pieces between which others have their turn."""
+    """The value as JSON, in pieces between which other tasks run."""
     for piece in _joined(ENCODER.iterencode(value)):
         yield piece
         await trio.lowlevel.checkpoint()

@@ -1,14 +1,14 @@
-"""The figures of a service as Prometheus reads them.
+"""The figures of a service in Prometheus' format.
 
-    GET /metrics    all of them, in the text format 0.0.4
+    GET /metrics    all figures, in the text format 0.0.4
 
-Names are those of the figures. A counter has its name alone, as ZooKeeper 3.9 has it, without the suffix that the
-client library adds to counters; so it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a
-figure of a set has the label `key`.
+Names are those of the figures. A counter has no suffix, as in ZooKeeper 3.9, although the client library adds one to
+counters; so it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a figure in a family has
+the label `key`.
 
-The answer is made in a task beside the loop, from the figures of one moment.
+A task beside the loop makes the answer from figures of the same moment.
 
-Not here: which figures there are.
+Not here: the figures of a service.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from zab.service.figure import Figure, Kind
 from zab.service.summary import Summary, quantiles_of
 
 QUANTILES: Final = {Kind.BASIC: (0.5,), Kind.ADVANCED: (0.5, 0.9, 0.99)}
-"""ZooKeeper's."""
+"""The quantiles of ZooKeeper."""
 WINDOW_SECONDS: Final = 600.0
-"""Quantiles are of the last ten minutes, as ZooKeeper's are. Without a value they are NaN."""
+"""Quantiles cover the last ten minutes, as in ZooKeeper. Without a value they are NaN."""
 STEP_SECONDS: Final = 60.0
 
 
 class Recent:
-    """What was added to a summary in the last `WINDOW_SECONDS`, or since it was asked for first."""
+    """The values added to a summary in the last `WINDOW_SECONDS`, or since the first call."""
 
     def __init__(self) -> None:
         self._before: deque[tuple[float, Summary, dict[int, int]]] = deque()
-        """At most one for each `STEP_SECONDS`: when, the summary, and its counts then; the oldest is subtracted."""
+        """Time, summary and its counts at that time, at most one for each `STEP_SECONDS`; the oldest counts are
+        subtracted."""
 
     def counts(self, summary: Summary, now: float) -> dict[int, int]:
-        """How often each value was seen. `now` in seconds."""
+        """How often each value was seen in the window. `now` in seconds."""
         before = self._before
         counts = summary.counts.copy()
         if before and before[-1][1] is not summary:
-            before.clear()  # the service has begun a new summary
+            before.clear()  # the service has started a new summary
         while len(before) > 1 and before[1][0] <= now - WINDOW_SECONDS:
             before.popleft()
         recent = counts
@@ -97,7 +98,7 @@ _TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "unknown", Kind.BASIC: "summ
 
 
 def registry_of(collector: FigureCollector, *, exports_process: bool) -> CollectorRegistry:
-    """The registry of one service: a process may have several, as in tests."""
+    """The registry of one service; a process may have several, as in tests."""
     registry = CollectorRegistry()
     registry.register(collector)
     if exports_process:
@@ -108,7 +109,7 @@ def registry_of(collector: FigureCollector, *, exports_process: bool) -> Collect
 
 
 def application(look: Callable[[], Awaitable[Callable[[], Iterable[Figure]]]], *, exports_process: bool) -> Starlette:
-    """The ASGI application of the port. `look` waits until the figures are those of one moment."""
+    """The ASGI application of the port. `look` waits for figures of the same moment."""
     collector = FigureCollector(tuple)
     registry = registry_of(collector, exports_process=exports_process)
 

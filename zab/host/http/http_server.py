@@ -1,17 +1,16 @@
-"""HTTP for an ASGI application: connections that are bounded in number, in time and in what they may ask for.
+"""HTTP for an ASGI application, with bounds on connections, times and requests.
 
-    serve(listening)    until cancelled; closes the socket, and the connections at once
+    serve(listening)    serves until cancelled; then closes the socket, and all connections at once
 
-Hypercorn speaks HTTP/1.1 on each connection, in tasks beside the loop. What it leaves open is bounded here:
+Hypercorn speaks HTTP/1.1 on each connection, in tasks beside the loop. This module adds the limits that it lacks:
 
-    connections_max   more of them at once are closed when they come
-    idle_ms           for a handshake; then for the whole head of a request, however it trickles; and for the other side
-                      to take something of an answer
-    HEAD_BYTES_MAX    of a request's first line and headers
+    connections_max   further connections are closed at once
+    idle_ms           the time for a handshake; then for the whole head of a request, even if it trickles; and for the
+    client to read some of an answer HEAD_BYTES_MAX    the size of a request's first line and headers
 
-HTTP/2 and WebSocket are spoken with nobody: they have limits of their own to be held.
+HTTP/2 and WebSocket are not supported: they would need limits of their own.
 
-Not here: what is answered; which certificate is shown.
+Not here: the answers; the certificate.
 """
 
 from __future__ import annotations
@@ -48,15 +47,16 @@ OF_STRANGERS: Final = (
     *(h11.ProtocolError, H2Error, wsproto.utilities.ProtocolError),
     *(ValueError, LookupError, TypeError, AttributeError, RuntimeError, AssertionError),
 )
-"""What a stranger's bytes may bring about in the libraries that read them: it ends his connection, and nothing else."""
+"""Exceptions that the bytes of an unauthenticated client may cause in libraries: they end its connection, and nothing
+else."""
 
 journal = Journal("http")
 of_strangers = Journal("http", is_of_strangers=True)
 
 
 class BoundedStream(trio.abc.HalfCloseableStream):
-    """A socket that waits no longer than `seconds` for its other side to take something. `socket` is for Hypercorn,
-    which goes on for a while after a connection is over: `ended` says that it is."""
+    """A socket that waits at most `seconds` for its peer to read something. `socket` is for Hypercorn, which may
+    continue for a while after the connection has ended; `ended` says so."""
 
     def __init__(self, sock: trio.socket.SocketType, seconds: float) -> None:
         self.socket = sock
@@ -66,7 +66,7 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         self.ended = trio.Event()
         self.answering_count = 0
         self.quiet_since = trio.current_time()
-        """Since when nothing is answered."""
+        """When the last answer was sent."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         with trio.move_on_after(self._seconds):
@@ -90,7 +90,7 @@ class BoundedStream(trio.abc.HalfCloseableStream):
         return bytes(data)
 
     async def end_when_quiet(self) -> None:
-        """End it once nothing was answered for so long: it is idle, or what comes is no request."""
+        """End the connection if nothing was answered for `seconds`: it is idle, or sends no valid request."""
         while not self.ended.is_set():
             due = self.quiet_since + self._seconds
             if self.answering_count:
@@ -106,19 +106,19 @@ class BoundedStream(trio.abc.HalfCloseableStream):
 
 @attrs.define
 class HttpServer:
-    """One port. `application` is an ASGI application; its errors are its own: what it raises ends the connection."""
+    """One port. `application` is an ASGI application; an exception of it ends the connection."""
 
     application: Any
     idle_ms: int
     connections_max: int
     context: ssl.SSLContext | None = None
-    """Of the connections from now on. None: nobody speaks TLS."""
+    """The TLS context of new connections. None: no TLS."""
     takes_plain: bool = True
-    """With a context: whether one without TLS is taken as well."""
+    """With a context: whether connections without TLS are also accepted."""
     _open: dict[trio.socket.SocketType, None] = attrs.field(factory=dict, init=False)
 
     async def serve(self, listening: socket.socket) -> None:
-        """Until cancelled. Owns the socket."""
+        """Serve until cancelled. Owns the socket."""
         config = self._configuration()
         listener = trio.socket.from_stdlib_socket(listening)
         try:
@@ -129,7 +129,7 @@ class HttpServer:
                     except OSError as error:
                         if error.errno in _OUT_OF_RESOURCES:
                             await trio.sleep(PAUSE_SECONDS)
-                        continue  # else that connection was gone before it was accepted
+                        continue  # otherwise that connection was gone before it was accepted
                     if len(self._open) >= self.connections_max:
                         sock.close()
                         continue
@@ -156,7 +156,7 @@ class HttpServer:
                 state: Any = ConnectionState({})
                 application = ASGIWrapper(partial(self._answer, bounded))
                 server = TCPServer(application, config, WorkerContext(None), state, cast(Any, stream))
-                # Hypercorn sends in a scope that no cancellation reaches: with the socket closed it ends at once.
+                # Hypercorn sends in a shielded scope: it ends at once when the socket is closed.
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(bounded.end_when_quiet)
                     nursery.start_soon(_close_when_over, bounded, nursery.cancel_scope)
@@ -180,7 +180,7 @@ class HttpServer:
             stream.quiet_since = trio.current_time()
 
     async def _secured(self, stream: BoundedStream) -> BoundedStream | trio.SSLStream[BoundedStream] | None:
-        """None: it is not let in."""
+        """The stream after the handshake; None: it is refused."""
         if self.context is None:
             return stream
         if self.takes_plain:
@@ -193,7 +193,8 @@ class HttpServer:
         return trio.SSLStream(stream, self.context, server_side=True, https_compatible=True)
 
     async def _is_let_in(self, stream: BoundedStream | trio.SSLStream[BoundedStream], host: str) -> bool:
-        """Whether the handshake succeeds, if there is one. Who only looked whether somebody is here is not said."""
+        """Whether the handshake succeeds, if there is one. Connections that send nothing, as health checks do, are not
+        logged."""
         if isinstance(stream, BoundedStream):
             return True
         try:

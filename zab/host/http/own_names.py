@@ -1,8 +1,8 @@
-"""Whether an HTTP request is meant for this server, and comes from no page of another one.
+"""Whether an HTTP request is meant for this server, and does not come from a web page of another one.
 
-A page of some website that runs in a browser of this machine reaches a port of this machine as well. Its requests are
-told by their `Origin`, or by the name that the page resolved to this machine, which is in `Host`. Requests for an
-address, for `localhost` and for the names of this server are answered; others are not.
+A web page in a browser on this machine can reach the ports of this machine. Its requests are recognized by their
+`Origin`, or by the name in `Host` that the page made resolve to this machine. Only requests for an address, for
+`localhost` and for the names of this server are answered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 
 def is_own_name(host: str, names: Collection[str]) -> bool:
-    """Whether `Host` names this server: by an address, or one of its names. None of its port."""
+    """Whether `Host` names this server, by an address or one of its names. The port is ignored."""
     name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
     name = name.lower().removesuffix(".")
     try:
@@ -23,5 +23,5 @@ def is_own_name(host: str, names: Collection[str]) -> bool:
 
 
 def is_own_page(origin: str, host: str) -> bool:
-    """Whether a request comes from a page of this server, if it comes from a page."""
+    """Whether a web page that sent a request belongs to this server."""
     return origin.lower().partition("://")[2] == host.lower()

@@ -1,11 +1,11 @@
-"""The HTTP ports of a service: opened beside its other ports, and served by tasks beside the loop.
+"""The HTTP ports of a service, served by tasks beside the loop.
 
     ports = HttpPorts(idle_ms=…, connections_max=…)
-    await ports.open("metrics", host, port, application)     a port that cannot be had is a warning, and missing then
-    await ports.run()                                         until cancelled
-    ports.close()                                             what was opened and is not run
+    await ports.open("metrics", host, port, application)     a port that cannot be bound is skipped with a warning
+    await ports.run()                                         serves until cancelled
+    ports.close()                                             closes what was opened and not run
 
-Not here: what is answered.
+Not here: the answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HttpPorts:
     _opened: list[tuple[HttpServer, socket.socket]] = attrs.field(factory=list, init=False)
 
     async def open(self, name: str, host: str, port: int, application: Any) -> HttpServer | None:
-        """Bind a port for an ASGI application; None where it cannot be had."""
+        """Bind a port for an ASGI application; None if it cannot be bound."""
         try:
             sock = open_listener(await numeric(host, port), port)
         except OSError as error:
@@ -53,6 +53,6 @@ class HttpPorts:
                 nursery.start_soon(server.serve, sock)
 
     def close(self) -> None:
-        """Close what was opened and is not run."""
+        """Close the ports that were opened and not run."""
         for _, sock in self._opened:
             sock.close()

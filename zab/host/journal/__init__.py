@@ -1,1 +1,1 @@
-"""The journal, and writers of records that never hold the loop up."""
+"""The journal, and writers of records that never delay the loop."""

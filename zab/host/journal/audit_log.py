@@ -1,9 +1,9 @@
-"""The audit log of a service: it writes the records of turns, and those of its start and its stop, to a file.
+"""Writes the audit log of a service to a file: the records of turns, and those of its start and stop.
 
-The audit log never holds up the loop. When it cannot be written, or too much waits, records are lost and the service
-goes on. The audit log, the journal and a counter of the service say how many were lost.
+The audit log never delays the loop. If it cannot be written, or too much waits, records are lost and the service
+continues. The audit log, the journal and a counter of the service say how many were lost.
 
-A client that has proven nothing may cause any number of refusals. `REFUSALS_PER_SECOND` of each operation are written,
+An unauthenticated client may cause any number of refusals. At most `REFUSALS_PER_SECOND` of each operation are written,
 and the next one says how many were left out, as `left_out`.
 
 Not here: the lines (`zab.service.audit`), the file (`zab.host.journal.rotating_file`).
@@ -27,7 +27,7 @@ from zab.service.audit import FAILURE, INVOKED, SERVER_START, SERVER_STOP, SUCCE
 from zab.service.failure import CONFIG_ERROR, ServerFailedError
 
 HELD_BYTES_MAX: Final = 32 << 20
-"""Of records that wait to be written."""
+"""The limit for records that wait to be written."""
 REFUSALS_PER_SECOND: Final = 10
 STOP_SECONDS: Final = 2.0
 
@@ -37,7 +37,7 @@ of_losses = Journal("audit", is_of_strangers=True)
 
 @attrs.define(eq=False)
 class _Timed:
-    """A record, and when it was made: ms since 1970."""
+    """A record, and when it was made (ms since 1970)."""
 
     record: Record
     wall_ms: int
@@ -48,7 +48,7 @@ class _Timed:
 
 
 class AuditLog:
-    """See `zab.service.ports.Audit`. It belongs to the loop's thread."""
+    """The port `zab.service.ports.Audit`. Belongs to the loop's thread."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class AuditLog:
         self.write((ServerEvent(SERVER_START, SUCCESS),))
 
     def start_failed(self) -> None:
-        """Close it, since the server does not come up."""
+        """Close the log, since the server does not start."""
         self._close(ServerEvent(SERVER_START, FAILURE))
 
     def stop(self) -> None:
-        """Close it, since the server stops."""
+        """Close the log, since the server stops."""
         self._close(ServerEvent(SERVER_STOP, INVOKED))
 
     def _close(self, last: Record) -> None:
         self.write((last,))
         if not self._trail.close(STOP_SECONDS):
-            journal.error("the audit log does not end -> stop without it")
+            journal.error("the audit log does not close in time -> stop without it")
 
     def _lines(self, timed: _Timed) -> Iterator[bytes]:
         seconds, milliseconds = divmod(timed.wall_ms, 1000)
@@ -104,7 +104,7 @@ class AuditLog:
             level = "ERROR" if line.endswith(f"result={FAILURE}") else "INFO "
             yield f"{moment}.{milliseconds:03d}Z {level} zab.audit: {line}\n".encode()
 
-    # What the writer is given.
+    # Called by the writer.
 
     def lost(self, count: int) -> None:
         self._lost_count += count
@@ -112,21 +112,21 @@ class AuditLog:
         of_losses.warning("audit records are lost", count=self._lost_count)
 
     def failed(self, reason: str) -> None:
-        journal.error("the audit log cannot be written -> tried again, what comes meanwhile waits", reason=reason)
+        journal.error("the audit log cannot be written -> try again; new records wait meanwhile", reason=reason)
 
     def goes_on(self) -> None:
         journal.info("the audit log is written again")
 
 
 class Refusals:
-    """How many were written in this second, and how many left out, by operation."""
+    """Counts written and left-out refusals by operation, per second."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[int, int]] = {}
         self._left_out_counts: dict[str, int] = {}
 
     def admit(self, operation: str, now_ms: int) -> int | None:
-        """None: it is left out. Else how many were, since the last one that was not."""
+        """None: leave this refusal out. Otherwise how many were left out since the last written one."""
         second, count = self._counts.get(operation, (0, 0))
         if second != now_ms // 1000:
             second, count = now_ms // 1000, 0
@@ -138,7 +138,7 @@ class Refusals:
 
 
 def own_user() -> str:
-    """Who runs this process."""
+    """The user of this process."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -153,7 +153,7 @@ def open_audit_log(
     *,
     config_file: str,
 ) -> AuditLog | None:
-    """Open the audit log in `file`; None where the settings switch it off. Raises ServerFailedError, which names
+    """Open the audit log in `file`; None if the settings switch it off. Raises ServerFailedError, which names
     `config_file`."""
     if not settings.enabled:
         return None

@@ -1,13 +1,13 @@
-"""Records that are written down beside the loop, by a thread of their own, and never hold it up.
+"""Writes records in a thread of its own, without delaying the loop.
 
-    put(record)     from the loop; when too much waits, the record is lost, and counted
-    close(...)      write what waits, and end
+    put(record)     called from the loop; if too much waits, the record is lost, and counted
+    close(...)      writes what waits, and ends
 
-The thread makes lines of the records and writes them, in their order. Where that fails it tries again and again, while
-more gathers, up to `bytes_max`: a short failure loses nothing. What is lost is said where it is missing, in a record
-that `lost` makes of the count, and to `WriterListener`.
+The thread turns the records into lines and writes them in order. If that fails, it retries, while more records wait, up
+to `bytes_max`: a short failure loses nothing. Losses are reported in their place, by a record that `lost` makes from
+the count, and to `WriterListener`.
 
-Not here: what the records say, and where the lines go (`rotating_file`).
+Not here: the content of records, and the file (`rotating_file`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 CHUNK_BYTES: Final = 64 << 10
-"""So much is written at once."""
+"""How much is written at once."""
 RETRY_SECONDS: Final = 1.0
 
 
 class Sink(Protocol):
-    """Where lines go."""
+    """The destination of lines."""
 
     def write(self, chunk: bytes) -> None:
         """Append whole lines, all of them or none. Raises OSError."""
@@ -33,23 +33,23 @@ class Sink(Protocol):
 
 
 class WriterListener(Protocol):
-    """What is said about a writer; of one at a time, by any thread."""
+    """Is told about a writer. Calls come one at a time, from any thread."""
 
     def lost(self, count: int) -> None:
-        """So many more records are lost."""
+        """`count` more records are lost."""
         ...
 
     def failed(self, reason: str) -> None:
-        """Nothing can be written, from now on; it is tried again and again."""
+        """Writing fails from now on, and is retried."""
         ...
 
     def goes_on(self) -> None:
-        """It was written again."""
+        """Writing succeeds again."""
         ...
 
 
 class Held(Protocol):
-    """A record, as far as a writer knows it."""
+    """The part of a record that a writer needs."""
 
     @property
     def held_bytes(self) -> int:
@@ -73,7 +73,8 @@ class BackgroundWriter(Generic[Record]):
         bytes_max: int,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """`lines` makes them, each with its end, in the thread. More than one record is held only below `bytes_max`."""
+        """`lines` turns a record into lines with their ends, in the thread. More than one record is held only below
+        `bytes_max`."""
         self._sink = sink
         self._lines = lines
         self._lost = lost
@@ -83,9 +84,9 @@ class BackgroundWriter(Generic[Record]):
         self._changed = threading.Condition()
         self._waiting: list[Record] = []
         self._held_bytes = 0
-        """Of what waits, and of what is being written."""
+        """The size of records that wait or are being written."""
         self._lost_count = 0
-        """Not said in what is written yet."""
+        """Lost records that are not reported in the file yet."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -112,7 +113,7 @@ class BackgroundWriter(Generic[Record]):
         self._listener.lost(count)
 
     def close(self, patience_seconds: float) -> bool:
-        """Write what waits, and end; what cannot be written now is lost. False when that takes too long."""
+        """Write what waits, and end; what cannot be written now is lost. False if that takes too long."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -126,7 +127,7 @@ class BackgroundWriter(Generic[Record]):
                 self._write_all(records)
                 self._let_go(sum(record.held_bytes for record in records))
         finally:
-            # A bug ends the thread, with its traceback; from now on everything is lost, and said to be.
+            # A bug ends the thread, with its traceback; from now on all records are lost, and reported as lost.
             error_in_flight = sys.exception()
             if error_in_flight is not None:
                 self._bytes_max = 0
@@ -148,7 +149,7 @@ class BackgroundWriter(Generic[Record]):
             self._write(b"".join(chunk), count)
 
     def _next(self) -> list[Record]:
-        """All that waits; nothing at the end."""
+        """Take all waiting records; empty at the end."""
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()
@@ -163,7 +164,7 @@ class BackgroundWriter(Generic[Record]):
             self._held_bytes -= held_bytes
 
     def _write(self, chunk: bytes, count: int) -> None:
-        """Write it, however long that takes; but at the end, where it fails, its records are lost."""
+        """Write a chunk, however long that takes; but if it fails while closing, its records are lost."""
         has_failed = False
         while True:
             try:

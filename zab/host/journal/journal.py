@@ -4,18 +4,18 @@
     {"time": "2026-11-20T22:00:16.123Z", "level": "INFO", "logger": "zab.links", "sentence": "link is up", "values": …}
 
 A line is made where the event happens and written by a thread of its own, so that a terminal that stopped reading
-never stops the server. The queue between them holds `LINES_MAX` lines. What comes on top is counted, and the count is
-said when there is room.
+never stops the server. The queue between them holds `LINES_MAX` lines. Further lines are dropped and counted, and the
+count is reported when there is room.
 
-Warnings and errors that come again and again are `LINES_AT_ONCE` of each sentence, then one in `REPEAT_SECONDS`; those
-about strangers, who could fill a disk with them, one in `SELDOM_SECONDS` from the first. The next line of that sentence
-says how many were left out, as `left_out`.
+Repeated warnings and errors are limited to `LINES_AT_ONCE` of each sentence, then one in `REPEAT_SECONDS`. Those that
+unauthenticated clients cause, who could fill a disk with them, are limited to one in `SELDOM_SECONDS`. The next line of
+that sentence says how many were left out, as `left_out`.
 
 Format: time in UTC with milliseconds, level padded to five, the logger's name, the sentence, then the pairs in the
-order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
-booleans are `true` and `false`, bytes are hexadecimal. As JSON, values that are numbers, booleans or None stay so.
+given order. A value with white space, quotes or `=` is written as a JSON string; None is `-`,
+booleans are `true` and `false`, bytes are hexadecimal. In JSON, numbers, booleans and None keep their types.
 
-Not here: which events are worth a line (their modules), metrics, the audit log (`background_writer`).
+Not here: which events have a line (their modules), metrics, the audit log (`audit_log`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ LINES_AT_ONCE: Final = 20
 REPEAT_SECONDS: Final = 10.0
 SELDOM_SECONDS: Final = 1.0
 SENTENCES_MAX: Final = 200
-"""So many sentences of a journal are known to have come before; one more takes the place of the oldest."""
+"""How many sentences of a journal are remembered; a further one replaces the oldest."""
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _STOP_SECONDS = 1.0
 
 
 class Journal:
-    """The lines of one module. The sentence says what happened and what follows; values stand in the pairs.
+    """The lines of one module. The sentence says what happened and what follows; values are in the pairs.
 
-    `is_of_strangers`: what it says is caused by those who have proven nothing."""
+    `is_of_strangers`: the events are caused by unauthenticated clients."""
 
     def __init__(
         self, name: str, *, is_of_strangers: bool = False, monotonic: Callable[[], float] = time.monotonic
@@ -77,7 +77,7 @@ class Journal:
 
 
 class Repeats:
-    """How often a sentence is said: `count` times at once, then once in `seconds`. From any thread."""
+    """Limits a sentence to `count` times at once, then once in `seconds`. Called from any thread."""
 
     def __init__(self, count: int, seconds: float, monotonic: Callable[[], float]) -> None:
         self._count = count
@@ -85,10 +85,11 @@ class Repeats:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._sentences: dict[str, tuple[float, float, int]] = {}
-        """How often each may still be said, since when, and how often it was left out; the newest last."""
+        """For each sentence: how often it may still be written, since when, and how often it was left out; the newest
+        last."""
 
     def admit(self, sentence: str) -> int | None:
-        """None: it is left out. Else how often it was, since it was said last."""
+        """None: leave this line out. Otherwise how many were left out since the last written one."""
         now = self._monotonic()
         with self._lock:
             allowance, since, left_out_count = self._sentences.pop(sentence, (float(self._count), now, 0))
@@ -102,7 +103,7 @@ class Repeats:
 
 
 def written(value: object) -> str:
-    """A value as it stands after `key=`."""
+    """A value as written after `key=`."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -125,13 +126,13 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_moment(record)} {record.levelname:<5} {record.name} {record.getMessage()}"
-        # One event is one line, whatever a peer or a path put into it.
+        # One event is one line, even if a path or a peer's text has line breaks.
         line = line.replace("\n", "\\n").replace("\r", "\\r")
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One record as an object of JSON on one line."""
+    """One record as a JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         sentence, pairs = getattr(record, "sentence", record.getMessage()), getattr(record, "pairs", {})
@@ -154,10 +155,10 @@ def _plain(value: object) -> object:
 
 
 class JournalWriter(logging.Handler):
-    """Hands finished lines to the writing thread. `close` waits a second at most for the last ones."""
+    """Hands finished lines to the writing thread. `close` waits at most a second for the last ones."""
 
     def __init__(self, stream: TextIO, sink: Sink | None = None, *, as_json: bool = False) -> None:
-        """`sink`: in place of `stream`; a line that it does not take is lost, and counted."""
+        """`sink` replaces `stream`; a line that it cannot write is lost, and counted."""
         super().__init__()
         self.setFormatter(JsonFormatter() if as_json else LineFormatter())
         self._stream = stream
@@ -194,7 +195,7 @@ class JournalWriter(logging.Handler):
                 lost_count = 0
             except (OSError, ValueError):
                 if self._sink is None:
-                    # Nobody is left to tell; the server's work does not depend on its journal.
+                    # There is nowhere to report this; the server does not depend on its journal.
                     return
                 lost_count += 1
         if self._sink is not None:
@@ -209,8 +210,8 @@ class JournalWriter(logging.Handler):
 def open_journal(
     level: int = logging.INFO, stream: TextIO | None = None, sink: Sink | None = None, *, as_json: bool = False
 ) -> JournalWriter:
-    """Send every line of the `zab` loggers to `sink`, or else to `stream` (standard error). Close the returned writer
-    at the end."""
+    """Send every line of the `zab` loggers to `sink`, or to `stream` (default: standard error). Close the returned
+    writer at the end."""
     writer = JournalWriter(sys.stderr if stream is None else stream, sink, as_json=as_json)
     logger = logging.getLogger("zab")
     logger.propagate = False

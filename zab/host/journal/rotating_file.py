@@ -1,11 +1,11 @@
-"""A file of lines that grows up to a size, then becomes FILE.1, FILE.2 and so on; the oldest goes.
+"""A file of lines that grows up to a size, then is renamed to FILE.1, FILE.2 and so on; the oldest is removed.
 
-- It is this user's alone (mode 0600) and a plain file: no link is followed, no pipe is written to.
-- A chunk stands in it whole or not at all: where a write fails in its middle, what got there is cut off again.
-- Who renames or removes it, as programs for rotating logs do, gets a new one at the next chunk; one that was emptied
-  goes on from its beginning.
+- It has mode 0600 and is a plain file: no link is followed, no pipe is written to.
+- A chunk is written completely or not at all: if a write fails in the middle, its beginning is cut off again.
+- If another program renames or removes it, as log rotators do, the next chunk creates a new file; a truncated file
+continues from its beginning.
 
-Not here: the thread that writes (`background_writer`); the lines. They are not synced: a power cut takes the newest.
+Lines are not synced: a power cut may lose the newest. Not here: the thread that writes (`background_writer`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MODE = 0o600
 
 
 class RotatingFile:
-    """Raises OSError where the file cannot be opened or written."""
+    """A rotating file. Raises OSError if it cannot be opened or written."""
 
     def __init__(self, path: str, bytes_max: int, files_count: int) -> None:
-        """At most `files_count` files, each of `bytes_max`, or of one chunk that is larger."""
+        """Keep at most `files_count` files, each of `bytes_max`, or of one larger chunk."""
         assert files_count > 0
         self._path = path
         self._bytes_max = bytes_max

@@ -1,10 +1,10 @@
-"""Tracing: spans go to a collector of OpenTelemetry, over OTLP by HTTP, as its own environment variables say.
+"""Tracing: sends spans to an OpenTelemetry collector, by OTLP over HTTP. OpenTelemetry's environment variables apply:
 
-    OTEL_EXPORTER_OTLP_ENDPOINT     where the collector is; http://localhost:4318 without it
-    OTEL_RESOURCE_ATTRIBUTES        what else is said of this server; its id is service.instance.id
+    OTEL_EXPORTER_OTLP_ENDPOINT     the collector; http://localhost:4318 by default
+    OTEL_RESOURCE_ATTRIBUTES        further attributes of this server; its id is service.instance.id
 
-Nothing waits for the collector: spans are handed to the thread of the library, which keeps `OTEL_BSP_MAX_QUEUE_SIZE` of
-them and drops what comes on top.
+Nothing waits for the collector: spans go to the library's thread, which keeps `OTEL_BSP_MAX_QUEUE_SIZE` of them and
+drops further ones.
 
 Needs zab[tracing]. Not here: which operations have spans (`zab.service.spans`).
 """
@@ -33,8 +33,8 @@ _TRIES_AGAIN: Final = "Transient error"
 
 
 class _Library(logging.Handler):
-    """What the library says stands in the journal of this server, once for spans that are lost: as long as it tries
-    again they are not, and why it had to is the reason that it does not say in the end."""
+    """Writes the library's messages to the journal of this server. While the library retries, no spans are lost; the
+    last reason for a retry is remembered, since its final message lacks it."""
 
     _last_try = ""
 
@@ -49,7 +49,7 @@ class _Library(logging.Handler):
 
 
 class Tracer:
-    """See `zab.service.ports.Tracing`. It belongs to the loop's thread."""
+    """The port `zab.service.ports.Tracing`. Belongs to the loop's thread."""
 
     def __init__(self, provider: Any, now_ms: Callable[[], int]) -> None:
         """`provider`: a TracerProvider of OpenTelemetry. `now_ms`: the clock of the spans."""
@@ -61,7 +61,7 @@ class Tracer:
         self._kind, self._error = SpanKind.SERVER, Status(StatusCode.ERROR)
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Hand them over."""
+        """Hand the spans to the library's thread."""
         began = time.time_ns() - self._now_ms() * NS
         for span in spans:
             made = self._tracer.start_span(
@@ -73,7 +73,7 @@ class Tracer:
             made.end(end_time=began + span.ended * NS)
 
     def stop(self) -> None:
-        """Send what is there, for no longer than `STOP_SECONDS`: the library itself waits as long as an export may."""
+        """Send the remaining spans, for at most `STOP_SECONDS`: the library itself would wait for a whole export."""
         last = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         last.start()
         last.join(STOP_SECONDS)
@@ -82,7 +82,7 @@ class Tracer:
 
 
 def refuse_without_library(settings: TracingSettings, *, config_file: str) -> None:
-    """Raise ServerFailedError where spans are wanted and the library that sends them is missing."""
+    """Raise ServerFailedError if tracing is on and the library is missing."""
     if not settings.sample_ratio:
         return
     try:
@@ -96,7 +96,7 @@ def refuse_without_library(settings: TracingSettings, *, config_file: str) -> No
 def open_tracing(
     settings: TracingSettings, instance: str, now_ms: Callable[[], int], *, config_file: str
 ) -> Tracer | None:
-    """Begin to trace; None where the settings switch it off. `instance`: the id of this server. Raises
+    """Start tracing; None if the settings switch it off. `instance`: the id of this server. Raises
     ServerFailedError."""
     refuse_without_library(settings, config_file=config_file)
     if not settings.sample_ratio:

@@ -1,16 +1,16 @@
-"""A conversation: frames over one trio stream, beside the loop. It begins with a handshake; then each frame is sealed.
+"""Frames over one trio stream, beside the loop. They begin with a handshake; then each frame is sealed.
 
-    talk = await introduce(stream, dialling)    we dialled
-    greeted = await greet(stream, dialling)     the same, in two parts: who is there has proven it, and we have not yet
-    talk = await greeted.prove()
-    talk = await meet(stream, listening)        we were dialled; who is refused is told why
+    talk = await introduce(stream, dialling)    for a stream that we dialled
+    greeted = await greet(stream, dialling)     the same in two parts: after this one only the peer has proven its
+    identity talk = await greeted.prove()
+    talk = await meet(stream, listening)        for a stream that was dialled to us; a refused peer is told why
     await talk.send(payload)
     payload = await talk.receive()
 
-For what takes its time: links that many frames go over are the loop's (`zab.host.loop.links`). How long something may
-take is the caller's to say, by cancelling it; what was received before that is not lost.
+For slow exchanges: links, which carry many frames, belong to the loop (`zab.host.loop.links`). Callers limit the time
+by cancelling; bytes received before that are not lost.
 
-Not here: what payloads mean.
+Not here: the meaning of payloads.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from zab.wire.seal import SEAL_BYTES
 RECEIVE_BYTES: Final = 64 << 10
 REFUSING_SECONDS: Final = 2.0
 FAILURES: Final = (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError)
-"""What ends a dial, a handshake or a conversation."""
+"""Exceptions that end a dial, a handshake or a conversation."""
 
 S = TypeVar("S", bound=trio.abc.HalfCloseableStream)
 
 
 class Conversation:
-    """One stream after its handshake, as `agreed` says. Frames have at most `GREETING_BYTES_MAX`, unless
-    `frame_bytes_max` says more."""
+    """One stream after its handshake, whose result is `agreed`. Frames have at most `GREETING_BYTES_MAX`, unless
+    `frame_bytes_max` is raised."""
 
     def __init__(self, stream: trio.abc.HalfCloseableStream, agreed: Agreed, received: bytes = b"") -> None:
         self.stream = stream
@@ -46,7 +46,7 @@ class Conversation:
 
     @property
     def frame_bytes_max(self) -> int:
-        """The longest payload that may come."""
+        """The longest payload that is accepted."""
         return self._frames.frame_bytes_max - SEAL_BYTES
 
     @frame_bytes_max.setter
@@ -59,8 +59,8 @@ class Conversation:
         await self.stream.send_all(frame(payload if seal is None else seal.put(payload)))
 
     async def receive(self) -> bytes:
-        """The next payload. Raises EOFError at the end of the stream, FrameError, MessageError where a seal is wrong,
-        and trio.BrokenResourceError."""
+        """The next payload. Raises EOFError at the end of the stream, FrameError, MessageError for a wrong seal, and
+        trio.BrokenResourceError."""
         fed, self._fed = self._fed, b""
         payload = await _next(self.stream, self._frames, fed)
         seal = self.agreed.receiving
@@ -69,31 +69,31 @@ class Conversation:
 
 @attrs.frozen
 class Greeted(Generic[S]):
-    """A stream that we dialled, at whose other end is who he should be. We have not said who we are."""
+    """A stream that we dialled, whose peer has proven its identity. We have not proven ours yet."""
 
     stream: S
     handshake: Dialling
     proof: bytes
-    """What is left to be sent."""
+    """Our proof, which is still to be sent."""
     agreed: Agreed
     took_seconds: float
-    """The round trip of the stream."""
+    """The round-trip time of the stream."""
 
     async def prove(self) -> Conversation:
-        """Raises trio.BrokenResourceError."""
+        """Send our proof. Raises trio.BrokenResourceError."""
         await self.stream.send_all(frame(self.proof))
         return Conversation(self.stream, self.agreed)
 
 
 def reason_of(error: Exception) -> str:
-    """What a journal says of one of them, or of a time that is over."""
+    """The reason for the journal, for one of `FAILURES` or a timeout."""
     if isinstance(error, trio.TooSlowError):
         return "it does not answer in time"
     return str(error) or ("it closed the connection" if isinstance(error, EOFError) else type(error).__name__)
 
 
 async def greet(stream: S, handshake: Dialling) -> Greeted[S]:
-    """The first part of the handshake of a stream that we dialled. Raises one of `FAILURES`."""
+    """Do the first part of the handshake of a stream that we dialled. Raises one of `FAILURES`."""
     frames = FrameReader(GREETING_BYTES_MAX)
     began = trio.current_time()
     await stream.send_all(frame(handshake.hello()))
@@ -104,12 +104,12 @@ async def greet(stream: S, handshake: Dialling) -> Greeted[S]:
 
 
 async def introduce(stream: trio.abc.HalfCloseableStream, handshake: Dialling) -> Conversation:
-    """The handshake of a stream that we dialled. Raises one of `FAILURES`."""
+    """Do the handshake of a stream that we dialled. Raises one of `FAILURES`."""
     return await (await greet(stream, handshake)).prove()
 
 
 async def meet(stream: trio.abc.HalfCloseableStream, handshake: Listening) -> Conversation:
-    """The handshake of a stream from somebody who dialled us. Raises as `Conversation.receive` does."""
+    """Do the handshake of a stream that was dialled to us. Raises as `Conversation.receive` does."""
     frames = FrameReader(GREETING_BYTES_MAX)
     try:
         await stream.send_all(frame(handshake.welcome(await _next(stream, frames))))

@@ -1,4 +1,4 @@
-"""Deadlines: what happens to each of many when its time has come, with one timer of the loop for all."""
+"""Deadlines of many items, with one timer of the loop for all of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Deadlines(Generic[Item]):
-    """Each item has one deadline at most; `overdue` is called with every item whose deadline has passed, and removes
-    its deadline or sets a later one."""
+    """Each item has at most one deadline; `overdue` is called with every item whose deadline has passed, and has to
+    remove it or set a later one."""
 
     def __init__(self, loop: Loop, overdue: Callable[[Item], None]) -> None:
         self._overdue = overdue
@@ -23,12 +23,12 @@ class Deadlines(Generic[Item]):
         return len(self._deadlines)
 
     def set(self, item: Item, deadline: int) -> None:
-        """The deadline of an item (ms, monotonic), in place of an earlier one."""
+        """Set or replace the deadline of an item (ms, monotonic)."""
         self._deadlines[item] = deadline
         self._timer.set(deadline)
 
     def remove(self, item: Item) -> None:
-        """The item has none. Not an error if it had none before."""
+        """Remove the deadline of an item, if it has one."""
         self._deadlines.pop(item, None)
 
     def _check(self, now: int) -> None:

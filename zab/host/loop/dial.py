@@ -1,15 +1,14 @@
-"""Connections to other members, and how far they reach.
+"""Dials other members, if allowed only on this machine.
 
-A member that does not make the others prove who they are believes whoever reaches its ports. So it dials, and listens,
-within its own machine only, unless its operator says that nobody else can reach them (`quorum.insecure`). A name is of
-this machine if all its addresses are; it is asked for at each dial, and the connection goes to what was answered.
+A member without authentication trusts every process that reaches its ports. So it dials, and listens, only within its
+own machine, unless its operator declares that nobody else can reach the ports (`quorum.insecure`). A name belongs to
+this machine if all its addresses do; it is resolved at each dial, and the connection goes to the resolved address.
 
-A server may have several addresses, on as many networks. They are tried in their order, the next one beside those
-before it when these have refused, or have not answered for a while; the first
-at which the server has proven who it is, is the one: that something takes the connection, as a relay before a dead
-server does, is no answer.
+A server may have several addresses on different networks. They are tried in order: the next one is tried when those
+before it have refused, or have not answered for a while. The first address at which the server proves its identity
+wins: an accepted connection is not enough, since a relay in front of a dead server accepts, too.
 
-Not here: what is proven, and how (`zab.wire.handshake`); when to dial.
+Not here: the proof (`zab.wire.handshake`); when to dial.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ S = TypeVar("S")
 
 @attrs.frozen
 class Address:
-    """Where a server listens. The host may be a name. `others`: where it listens besides, to be tried after this."""
+    """The address of a server. The host may be a name. `others`: further addresses of it, to be tried after this
+    one."""
 
     host: str
     port: int
@@ -39,31 +39,31 @@ class Address:
 
     @property
     def text(self) -> str:
-        """The first of them."""
+        """The first address as text."""
         return f"{bracketed(self.host)}:{self.port}"
 
 
 def address_of(places: Sequence[tuple[str, int]]) -> Address:
-    """Of a server that listens at all of these, hosts and ports."""
+    """The address of a server that listens at all of these hosts and ports."""
     [(host, port), *others] = places
     return Address(host, port, tuple([Address(*other) for other in others]))
 
 
 class Dial(Protocol):
-    """How a server connects to another one: `dial`, or what a test puts in its place."""
+    """The type of `dial`, which tests may replace."""
 
     def __call__(self, address: Address, *, is_local_only: bool) -> Awaitable[trio.SocketStream]: ...
 
 
 class BeyondThisMachineError(OSError):
-    """An address is of another machine, and nobody would prove anything."""
+    """An address belongs to another machine, and there is no authentication."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"{host} is not this machine alone, and its members do not have to prove who they are")
 
 
 async def dial(address: Address, *, is_local_only: bool) -> trio.SocketStream:
-    """Connect. Raises OSError."""
+    """Connect to an address. Raises OSError."""
     if not is_local_only:
         return await trio.open_tcp_stream(address.host, address.port)
     error: OSError = OSError(f"{address.host} has no address")
@@ -78,8 +78,8 @@ async def dial(address: Address, *, is_local_only: bool) -> trio.SocketStream:
 async def first_of(
     address: Address, connect: Callable[[Address], Awaitable[S]], next_after_seconds: float, close: Callable[[S], None]
 ) -> S:
-    """What `connect` opens at the address, or at one of the others of it, whichever is there first; `close` what nobody
-    wants any more. Raises one of `FAILURES`: that of the address itself."""
+    """The result of `connect` at the first of the addresses that succeeds; `close` is called with late results. Raises
+    one of `FAILURES`: that of the first address."""
     if not address.others:
         return await connect(address)
     opened: list[S] = []
@@ -115,7 +115,8 @@ async def first_of(
 
 
 async def local_addresses(host: str) -> list[str]:
-    """The addresses of a host, all of this machine. Raises BeyondThisMachineError, and OSError if there are none."""
+    """The addresses of a host, if all belong to this machine. Raises BeyondThisMachineError, and OSError if there are
+    none."""
     found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(item[4][0]) for item in found))
     if not all(ip_address(each.partition("%")[0]).is_loopback for each in addresses):
@@ -124,7 +125,7 @@ async def local_addresses(host: str) -> list[str]:
 
 
 async def numeric(host: str, port: int) -> str:
-    """The address to listen on; empty, or of all addresses: as it is. Raises OSError."""
+    """The numeric address to listen on; an empty host, or one for all addresses, stays as it is. Raises OSError."""
     if not host or host in ("0.0.0.0", "::"):
         return host
     [first, *_others] = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

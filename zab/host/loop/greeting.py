@@ -1,7 +1,7 @@
-"""How a server meets the others: whom it dials, how it takes part in handshakes, to whom it hands connections over.
+"""Handshakes of one server with the others: dialling, accepting, and handing over connections that are no links.
 
-Inside of TLS the id that somebody says is held against his certificate, on both sides: it has to be good for the host
-of that server's line.
+Inside TLS both sides check the id that the peer claims against its certificate, which must be valid for the host in
+that server's line.
 
 Not here: the handshake (`zab.wire.handshake`), TLS (`zab.host.tls.mutual_tls`), and where secrets come from.
 """
@@ -27,22 +27,22 @@ Stream: TypeAlias = trio.SocketStream | TlsStream
 
 
 TakeOver: TypeAlias = Callable[[socket, TlsSide | None, Agreed, bytes], None]
-"""Owns, from this call on, the socket of somebody who wants no link, with its TLS if it has one. The bytes are what has
-come after the handshake."""
+"""Takes over the socket of a connection that is no link, with its TLS if it has one, and the bytes that came after the
+handshake."""
 
 
 def say_nothing(_host: str, _reason: str) -> None:
-    """Where nobody asks who was refused."""
+    """A `refused` callback that does nothing."""
 
 
 def close_at_once(stream: Stream) -> None:
-    """Without a word to the other side, and without waiting."""
+    """Close a stream without telling the peer, and without waiting."""
     plain = stream.stream if isinstance(stream, TlsStream) else stream
     plain.socket.close()
 
 
 class Greeting:
-    """How one server takes part in handshakes. `party` is asked for each, since secrets change while a server runs."""
+    """The handshakes of one server. `party` is called for each, since secrets change while a server runs."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Greeting:
         dial: Dial = dial,
         next_address_after_seconds: float = 0.0,
     ) -> None:
-        """`others` says who may come. `serve` gets the connections to the port of links that are for something else.
-        `is_insecure`: nobody else reaches the ports, the operator says. `refused` is told the host of each inbound
-        connection that ended without proof, and why. `dial` opens the connections;
+        """`others` returns the servers that may connect. `serve` gets connections to the port for links that have
+        another purpose. `is_insecure`: the operator declares that nobody else reaches the ports. `refused` is called
+        with the host of each inbound connection that ended without proof, and why. `dial` opens connections;
         `next_address_after_seconds`: see `first_of`."""
         self._purposes = purposes
         self._others = others
@@ -74,12 +74,14 @@ class Greeting:
 
     @property
     def is_local_only(self) -> bool:
-        """Whether it believes whoever reaches its ports, so that they must not be reached from other machines."""
+        """Whether the server trusts every process that reaches its ports, so that other machines must not reach
+        them."""
         takes_plain = self._tls is None or self._tls.takes_plain
         return self._party().is_open and takes_plain and not self._is_insecure
 
     async def reach(self, address: Address, purpose: int, sid: int) -> tuple[Conversation, float]:
-        """Connect to another server, and the handshake; the round trip in seconds. Raises one of `FAILURES`."""
+        """Connect to another server, with the handshake; returns also the round-trip time in seconds. Raises one of
+        `FAILURES`."""
         greeted = await self.greet(address, purpose, sid)
         with contextlib.ExitStack() as undo:
             # A dial that fails or is cancelled must not leave the socket to the garbage collector.
@@ -89,7 +91,8 @@ class Greeting:
         return talk, greeted.took_seconds
 
     async def greet(self, address: Address, purpose: int, sid: int) -> Greeted[Stream]:
-        """The same without our own proof: of several addresses that answer, one gets it. Raises one of `FAILURES`."""
+        """Connect to another server, without our own proof: if several addresses answer, only one gets it. Raises one
+        of `FAILURES`."""
 
         async def attempt(one: Address) -> Greeted[Stream]:
             stream = await self.dial(one)
@@ -103,36 +106,36 @@ class Greeting:
         return await first_of(address, attempt, self._next_after_seconds, lambda late: close_at_once(late.stream))
 
     async def dial(self, address: Address) -> Stream:
-        """Connect to this address alone, with the handshake of TLS where members speak it. Raises OSError."""
+        """Connect to this single address, with the TLS handshake if members use TLS. Raises OSError."""
         stream = await self._dial(address, is_local_only=self.is_local_only)
         if self._tls is None or not self._tls.dials:
             return stream
         return await self._tls.dialled(stream, address.host)
 
     async def meet(self, stream: trio.SocketStream, purposes: frozenset[int], objection: Objection) -> Conversation:
-        """The handshake on a stream that somebody has dialled, at a port for these purposes. Raises one of `FAILURES`,
-        and OSError."""
+        """Do the handshake of a stream that was dialled to a port for these purposes. Raises one of `FAILURES`, and
+        OSError."""
         if self._tls is None or (self._tls.takes_plain and not await speaks_tls(stream)):
             return await meet(stream, self.listening_for(purposes, None, objection))
         secured = await self._tls.accepted(stream)
         return await meet(secured, self.listening_for(purposes, secured.side.peer_certificate, objection))
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
-        """The handshake of a link that we dialled to this server; `is_certified`: inside of TLS."""
+        """The handshake of a link that we dialled to this server; `is_certified`: inside TLS."""
         return self.dialling_for(self._purposes.link, sid, is_certified=is_certified)
 
     def dialling_for(self, purpose: int, sid: int, *, is_certified: bool = False) -> Dialling:
-        """For a connection to another server."""
+        """The handshake of a connection that we dialled to another server."""
         return Dialling(self._party(), sid, purpose, self._nonce(), is_certified=is_certified)
 
     def listening(self, certificate: bytes | None) -> Listening:
-        """The handshake of a connection to the port of links; inside of TLS, with the certificate that was shown."""
+        """The handshake of a connection to the port for links; inside TLS, with the peer's certificate."""
         return self.listening_for(self._purposes.at_link_port, certificate)
 
     def listening_for(
         self, purposes: frozenset[int], certificate: bytes | None, objection: Objection = none_at_all
     ) -> Listening:
-        """At a port for these purposes."""
+        """The handshake of a connection to a port for these purposes."""
         certified = None
         if certificate is not None:
             assert self._tls is not None
@@ -143,9 +146,9 @@ class Greeting:
         return self._life + token_bytes(NONCE_BYTES - self._purposes.life_bytes)
 
     def believes(self, agreed: Agreed) -> bool:
-        """Whether what was proven when a connection began still counts."""
+        """Whether the proof with which a connection began is still valid."""
         return self._party().believes(agreed)
 
     def take_over(self, agreed: Agreed) -> TakeOver | None:
-        """Who owns a connection that came for something else than a link; None: it is one."""
+        """The function that takes over a connection that is no link; None: it is a link."""
         return None if agreed.purpose == self._purposes.link else self._serve

@@ -1,19 +1,19 @@
-"""Newcomers of a port with TLS, until their handshake is done: the service hears of them after that.
+"""TLS handshakes of new connections to a port; the service gets the connections after that.
 
-    add(sock, …)    one was accepted by a `TlsPolicy`
-    step()          once a turn while some wait: one step of one handshake, whoever has waited longest
+    add(sock, …)    adds a connection that was accepted for a port with a `TlsPolicy`
+    step()          once a turn while some wait: takes one step of one handshake, the one that has waited longest
 
-A policy lets in who speaks TLS, or plain ones as well (port unification): then the first byte tells, which stays
-unread.
+A policy accepts TLS, or also plain connections (port unification): then the first byte decides, which stays unread.
 
 Limits: a step costs up to 2 ms with an RSA key of 2048 bits, 1 ms with one of P-256, 9 ms with RSA of 4096 bits (its
 private key, or the client's certificate); so a turn takes one, however many wait. At most `count_max` newcomers are
-here at a time: one more takes the place of another one (`zab.wire.pending_connections`). So a flood of handshakes costs
-those who are in already one step a turn, and no place.
+here at a time: a further one replaces another (`zab.wire.pending_connections`). So a flood of handshakes costs
+established connections one step a turn, and no places.
 
-Who fails is told why, in TLS, and closed when it has closed, or at its deadline.
+A peer whose handshake fails is told why, in TLS, and its connection is closed when the peer has closed it, or at the
+deadline.
 
-Not here: TLS itself (`tls`), accepting, and what becomes of who is let in (`sockets`).
+Not here: TLS itself (`engine`), accepting, and established connections (`sockets`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ of_strangers = Journal("tls", is_of_strangers=True)
 
 
 class Newcomer(PolledSocket):
-    """One whose handshake is not done."""
+    """A connection whose handshake is not done."""
 
     def __init__(
         self, handshakes: Handshakes, sock: socket.socket, address: tuple[str, int], policy: TlsPolicy
@@ -46,10 +46,10 @@ class Newcomer(PolledSocket):
         self.address = address
         self.policy = policy
         self.side: TlsSide | None = None
-        """None: it has said nothing yet, and may be a plain one."""
+        """None: it has sent nothing yet, and may be plain."""
         self.unsent = b""
         self.is_leaving = False
-        """It has failed: what it still says is dropped."""
+        """Whether the handshake has failed: further bytes are dropped."""
         self._handshakes = handshakes
 
     def on_ready(self, mask: int) -> None:
@@ -61,7 +61,7 @@ def _say_failed(host: str, reason: str) -> None:
 
 
 Admit: TypeAlias = Callable[[socket.socket, tuple[str, int], TlsSide | None], None]
-"""Takes over the socket of a newcomer, and its TLS; None: it is a plain one."""
+"""Takes over the socket of a newcomer, and its TLS; None for a plain one."""
 
 
 class Handshakes:
@@ -77,8 +77,8 @@ class Handshakes:
         handshake_ms: int = HANDSHAKE_MS,
         failed: Callable[[str, str], None] = _say_failed,
     ) -> None:
-        """`wanted` is called when somebody waits for a step. `failed` is told the host of each whose handshake failed,
-        and why. A handshake ends after `handshake_ms`."""
+        """`wanted` is called when a newcomer waits for a step. `failed` is called with the host of each failed
+        handshake, and the reason. A handshake ends after `handshake_ms`."""
         self._loop = loop
         self._admit = admit
         self._wanted = wanted
@@ -87,11 +87,11 @@ class Handshakes:
         self._failed = failed
         self._strangers: PendingConnections[Newcomer] = PendingConnections(count_max)
         self.deadlines: dict[Newcomer, int] = {}
-        """All of them, in the order in which they came, which is that of their deadlines."""
+        """All newcomers in the order of arrival, which is the order of their deadlines."""
         self.waiting: dict[Newcomer, None] = {}
-        """Those with something to read or to send, longest wait first."""
+        """Newcomers with something to read or to send, longest wait first."""
         self.exceeded_count = 0
-        """Those that have ended since there were too many."""
+        """How many were replaced because there were too many."""
 
     @property
     def count(self) -> int:
@@ -103,18 +103,18 @@ class Handshakes:
         crowded_out = self._strangers.admit(newcomer, address[0])
         if crowded_out is not None:
             self.exceeded_count += 1
-            self._fail(crowded_out, "others came, and there are too many handshakes")
+            self._fail(crowded_out, "replaced by a newer connection: too many handshakes are under way")
         self.deadlines[newcomer] = now + self._handshake_ms
         self._timer.set(now + self._handshake_ms)
         self._loop.watch(newcomer, READ)
 
     def waits(self, newcomer: Newcomer) -> None:
-        """Something came of this one, or it can be sent more."""
+        """Note that this newcomer has something to read, or can be sent more."""
         self.waiting[newcomer] = None
         self._wanted()
 
     def step(self) -> None:
-        """Tell plain ones apart, and take one step of one handshake."""
+        """Recognize plain connections, and take one step of one handshake."""
         for newcomer in [each for each in self.waiting if each.side is None]:
             self._tell_apart(newcomer)
         if self.waiting:
@@ -145,13 +145,13 @@ class Handshakes:
                 newcomer.side = TlsSide(newcomer.policy.context)
 
     def _go_on(self, newcomer: Newcomer) -> None:
-        """Raises TlsError and OSError."""
+        """Take one step of a handshake. Raises TlsError and OSError."""
         if newcomer.unsent:
             self._send(newcomer, b"")
             return
         data = newcomer.socket.recv(_RECEIVE_BYTES)
         if not data:
-            # It looked whether somebody is here, as health checks do.
+            # It only checked whether the port is open, as health checks do.
             self._forget(newcomer)
         elif not newcomer.is_leaving:
             assert newcomer.side is not None
@@ -159,7 +159,7 @@ class Handshakes:
             self._send(newcomer, out)
 
     def _send(self, newcomer: Newcomer, data: bytes) -> None:
-        """What the kernel does not take is waited for, and nothing is read meanwhile."""
+        """Send bytes. While the kernel does not take all, nothing is read."""
         unsent = newcomer.unsent + data
         try:
             newcomer.unsent = unsent[newcomer.socket.send(unsent) :] if unsent else b""
@@ -180,7 +180,8 @@ class Handshakes:
     # -------------------------------------------------------------------------------------------------------- failing
 
     def _refuse(self, newcomer: Newcomer, error: TlsError) -> None:
-        """Say why, and wait for its end: a close with unread bytes would reset the connection, and lose the reason."""
+        """Tell the peer why, and wait until it closes: closing with unread bytes would reset the connection, and lose
+        the reason."""
         if not error.farewell:
             self._fail(newcomer, str(error))
             return
@@ -211,7 +212,7 @@ class Handshakes:
     # ----------------------------------------------------------------------------------------------------- deadlines
 
     def _close_overdue(self, now: int) -> None:
-        """Close who has had its time."""
+        """Close the newcomers whose time is over."""
         for newcomer in [newcomer for newcomer, deadline in self.deadlines.items() if now >= deadline]:
             self._fail(newcomer, "the handshake took too long")
         if self.deadlines:

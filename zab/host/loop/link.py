@@ -1,6 +1,6 @@
-"""One connection between two servers of one service: its socket, with or without TLS, and what waits to be sent on it.
+"""One connection between two servers of a service: its socket, with or without TLS, and its send queue.
 
-Not here: when a link is opened, read, flushed and closed, and what its handshake proves (`zab.host.loop.links`).
+Not here: opening, reading, flushing and closing links, and their handshake (`zab.host.loop.links`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from zab.wire.handshake import Agreed, Dialling, Listening
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_CALLS_MAX = 8
-"""A turn reads at most 512 KiB from one link: what is to be done with as much takes some milliseconds."""
+"""A turn reads at most 512 KiB from one link, which take some milliseconds to handle."""
 RECEIVE_FEW_BYTES = 4096
 SHAKE_BYTES = 8192
-"""A turn reads no more from somebody who has not proven himself, and from a link that is being closed."""
+"""A turn reads at most this from a peer that has not proven its identity, and from a link that is being closed."""
 HUNG_UP = "closed by the other side"
 
 
 class Marks(Protocol):
-    """Where a link says what the next turn has to do with it."""
+    """Where a link notes what the next turn has to do with it."""
 
     readable: list[Link]
     unflushed: dict[Link, None]
@@ -36,8 +36,8 @@ class Marks(Protocol):
 
 
 class Link(PolledSocket):
-    """One connection; `up` once the handshake is over. Until then nobody knows who is at the other end of an inbound
-    one: its `sid` is None."""
+    """One connection; `up` once the handshake is over. Until then the peer of an inbound one is unknown: its `sid` is
+    None."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Link(PolledSocket):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link = link
         self.host = ""
-        """Where an inbound one comes from."""
+        """The host of an inbound connection."""
         self.sid = sid
         self.inbound = sid is None
         self.handshake = handshake
@@ -65,13 +65,13 @@ class Link(PolledSocket):
         self.queue = SendQueue()
         self.frames = FrameReader(GREETING_BYTES_MAX)
         self.at_end = False
-        """The other side sends nothing any more."""
+        """Whether the peer has sent its last byte."""
         self.why_ended = HUNG_UP
         self._links = links
         self.lock = threading.Lock()
-        """Of its queue and its socket once it is up, but for reading: other threads send, too."""
+        """Guards the queue, and the socket except for reading, once the link is up: other threads send, too."""
         self.send_error: OSError | None = None
-        """What another thread ran into."""
+        """The error that another thread ran into."""
 
     def on_ready(self, mask: int) -> None:
         links = self._links
@@ -83,10 +83,10 @@ class Link(PolledSocket):
             links.has_unsent = True
 
     def receive(self) -> bytes:
-        """What the socket has.
+        """Read from the socket.
 
-        A short read has mostly emptied it; if not, the poller reports it again. Another call to find out costs more
-        than the turn that it saves now and then.
+        A short read has usually emptied it; if not, the poller reports it again. A further call would cost more than
+        the turn that it sometimes saves.
         """
         is_in_use = self.up and not self.closing
         calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if is_in_use else (1, SHAKE_BYTES)
@@ -112,7 +112,7 @@ class Link(PolledSocket):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _ask_for_another_turn(self, tls: SealedSocket) -> None:
-        """What TLS has decrypted, or has to say itself, is announced by no socket."""
+        """Ask for another turn if TLS has more to read or to send, which no socket announces."""
         links = self._links
         if tls.has_more and not self.at_end:
             links.readable.append(self)
@@ -122,22 +122,22 @@ class Link(PolledSocket):
             links.has_unsent = True
 
     def push_tls(self, tls: SealedSocket) -> int:
-        """Send what TLS has sealed, and return how many bytes are left of all. Raises OSError."""
+        """Send what TLS has sealed; returns how many bytes are left in all. Raises OSError."""
         tls.push()
         return self.queue.unsent_bytes or tls.sealed_bytes
 
     def close(self) -> None:
-        # A descriptor that is closed while another thread is about to send may be another connection by then.
+        # A descriptor that is closed while another thread is about to send may name another connection by then.
         with self.lock:
             super().close()
 
     @property
     def has_goodbye_left(self) -> bool:
-        """Whether the kernel has not taken all of it."""
+        """Whether a part of the TLS goodbye is still to be sent."""
         return self.tls is not None and self.tls.sealed_bytes > 0
 
     def finish(self) -> None:
-        """Say that nothing follows; again, while `has_goodbye_left`. Raises OSError."""
+        """Tell the peer that nothing follows; call again while `has_goodbye_left`. Raises OSError."""
         if self.tls is None:
             self.socket.shutdown(socket.SHUT_WR)
         else:

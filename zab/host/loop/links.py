@@ -1,34 +1,34 @@
 """Links: the connections between the servers of one service, inside the loop's poller.
 
-The messages, and what the service is told of links, are handed in (`LinkProtocol`). A link is a number, never reused.
+The messages, and the events about links, are handed in (`LinkProtocol`). A link is a number that is never reused.
 
-    adopt(sock, sid)    a connection that we dialled: the handshake, then it is up. One that was greeted is up at once
-    on the listener     the same, the other way round
-    receive(inputs)     what arrived, in the order of arrival; then what became of links and dials
+    adopt(sock, sid)    adds a connection that we dialled: after the handshake it is up; a greeted one is up at once
+    accept(now)         adds connections from the listeners
+    receive(inputs)     appends what arrived, in the order of arrival; then what happened with links and dials
     send(links, message), close(link, reason), flush()
     send_now(link, message)
-                        from any thread, at once; where something is queued, with that
+                        from any thread, at once, or together with queued messages
 
-Every connection begins with a handshake (`zab.wire.handshake`), which proves who is at the other end; what follows is
-sealed. Before that nothing of the service is touched, and no link gives way to another. Who comes for something else
-than a link has its connection handed over (`TakeOver`).
+Every connection begins with a handshake (`zab.wire.handshake`), which proves the identity of the peer; what follows is
+sealed. Before that the service is not touched, and no link is replaced by another. A connection with another purpose is
+handed over (`TakeOver`).
 
-A port with a `TlsPolicy` speaks TLS, below all that: who has dialled is no link before his handshake of TLS is done
+A port with a `TlsPolicy` speaks TLS below that: an inbound connection is no link before its TLS handshake is done
 (`handshakes`, which takes one step a turn). A connection that we dialled comes with its TLS.
 
-Every link is read in every turn, whatever limit is reached: limits act where the clients are connected. Otherwise
+Every link is read in every turn, even if a limit is reached: limits act where clients are connected. Otherwise
 acknowledgements would wait for forwarded requests, nothing would commit, and the limit would never clear (H1 links
 always read).
 
-Two send queues a link (H2 turn budget): urgent messages overtake the others, and the order within each queue is kept.
-Messages that the protocol cuts go out in pieces, between which urgent ones find their place.
+A link has two send queues (H2 turn budget): urgent messages overtake the others, and the order within each queue is
+kept. Messages that the protocol cuts are sent in pieces, between which urgent ones may go.
 
-Limits: frames of `frame_bytes_max`, and of `joining_bytes_max` from a server that has dialled us and is not admitted
-yet; a link with more than `UNSENT_BYTES_MAX` is broken; `GREETING_MS` for the handshake; `STRANGERS_MAX` inbound
-connections in it, and as many in that of TLS before it: one more takes the place of another one
+Limits: frames of `frame_bytes_max`, and of `joining_bytes_max` from a server that dialled us and is not admitted yet; a
+link with more than `UNSENT_BYTES_MAX` is broken off; `GREETING_MS` for the handshake; `STRANGERS_MAX` inbound
+connections in it, and as many in the TLS handshake before it: a further one replaces another
 (`zab.wire.pending_connections`).
 
-Not here: dialling, with its handshake of TLS (`tls_stream`), which links the service wants, what a message means.
+Not here: dialling, with its TLS handshake (`tls_stream`), which links the service wants, the meaning of messages.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from zab.wire.secret_messages import ENCRYPTED, decrypted, encrypted, hides_all
 UNSENT_BYTES_MAX = 64 << 20
 GREETING_MS = 5_000
 STRANGERS_MAX = 64
-_TAKEN_AWAY = "the secret was taken away meanwhile"
+_TAKEN_AWAY = "the secret was removed meanwhile"
 CLOSING_MS = 2_000
 
 Message = TypeVar("Message")
@@ -81,7 +81,7 @@ class Links(Generic[Message, Input]):
         greeting: Greeting,
         refused: Callable[[str, str], None] = say_nothing,
     ) -> None:
-        """`refused` is told the host of each inbound connection that ends without proof, and why."""
+        """`refused` is called with the host of each inbound connection that ends without proof, and why."""
         self._loop = loop
         self._protocol = protocol
         self._greeting = greeting
@@ -89,31 +89,31 @@ class Links(Generic[Message, Input]):
         self._numbers = itertools.count(1)
         self._links: dict[int, Link] = {}
         self._deadlines = Deadlines[Link](loop, self._time_out)
-        """When a link is closed unless its handshake is over; once it is closing, unless all is sent."""
+        """When the handshake of a link has to be over; once it is closing, when all has to be sent."""
         self._strangers: PendingConnections[Link] = PendingConnections(STRANGERS_MAX)
         self._left: deque[Link] = deque()
-        """Links on which another thread has left something to be flushed."""
+        """Links on which another thread has queued something."""
         self.readable: list[Link] = []
         self.unflushed: dict[Link, None] = {}
         self.has_news = self.has_unsent = self.has_knocks = False
-        """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
+        """Whether there is something to receive, to send, to accept (`zab.member.ports`)."""
         self._handshakes = Handshakes(
             loop, self._meet, self._have_news, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls
         )
         self._listeners: list[Listener] = []
         self._policy: TlsPolicy | None = None
         self._lost: list[Input] = []
-        """What became of links that broke while something was sent on them, and of dials; not reported yet."""
+        """Events about links that broke during a send, and about dials, which are not reported yet."""
 
     # ------------------------------------------------------------------------------------------------------- opening
 
     def listen(self, sock: socket.socket, policy: TlsPolicy | None = None) -> None:
-        """Serve other servers on a listening socket, beside those before; with a policy, those whom it lets in."""
+        """Serve other servers on a further listening socket, with a policy for TLS."""
         self._listeners.append(Listener(self._loop, sock, self._have_knocks))
         self._policy = policy
 
     def leave(self, sock: socket.socket) -> None:
-        """Serve nobody new on this listening socket any more, and close it. Links that are up stay."""
+        """Stop listening on this socket, and close it. Links that are up stay."""
         [listener] = [each for each in self._listeners if each.socket is sock]
         self._listeners.remove(listener)
         self._loop.discard(listener)
@@ -125,15 +125,15 @@ class Links(Generic[Message, Input]):
         self.has_news = True
 
     def _report(self, event: Input) -> None:
-        """For the next step."""
+        """Report an event with the next step."""
         self._lost.append(event)
         self.has_news = True
 
     def adopt(
         self, sock: socket.socket, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
     ) -> None:
-        """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one. Of the
-        other handshake nothing is, or all but our own proof."""
+        """Add a connection that we dialled to this server; its TLS handshake, if any, is done. The other handshake has
+        not begun or, with `greeted`, lacks only our proof."""
         if greeted is None:
             handshake = self._greeting.dialling(sid, is_certified=side is not None)
             self._say(self._add(sock, sid, handshake, side), handshake.hello())
@@ -144,17 +144,17 @@ class Links(Generic[Message, Input]):
             return
         self._say(link, greeted.proof)
         self._open(link, greeted.agreed)
-        # Nothing comes before the proof has been sent, which is at the end of the turn that is told of this.
+        # The peer sends nothing before our proof, which is sent at the end of the turn that gets this event.
         self._report(self._protocol.up(link.link, sid, False, greeted.agreed.features))
 
     def adopt_descriptor(
         self, descriptor: int, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
     ) -> None:
-        """The same, for a socket that only its descriptor names any more."""
+        """Call `adopt` for a socket of which only the descriptor is left."""
         self.adopt(socket.socket(fileno=descriptor), sid, side, greeted)
 
     def dial_failed(self, sid: int) -> None:
-        """A dial of this server came to nothing."""
+        """Report a failed dial of this server."""
         self._report(self._protocol.refused(sid))
 
     def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening, side: TlsSide | None) -> Link:
@@ -179,13 +179,13 @@ class Links(Generic[Message, Input]):
                         self._handshakes.add(sock, address, self._policy, now)
 
     def _meet(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
-        """Somebody has dialled us."""
+        """Begin the handshake of an inbound connection."""
         host, _port = address
         link = self._add(sock, None, self._greeting.listening(None if side is None else side.peer_certificate), side)
         link.host = host
         crowded_out = self._strangers.admit(link, host)
         if crowded_out is not None:
-            self._lose(crowded_out, "too many others have come since")
+            self._lose(crowded_out, "replaced by a newer connection: too many have not proven who they are")
 
     def _no_tls(self, host: str, reason: str) -> None:
         of_strangers.warning("link is refused", host=host, reason=reason)
@@ -208,7 +208,7 @@ class Links(Generic[Message, Input]):
     def _receive(self, link: Link, inputs: list[Input]) -> None:
         data = link.receive()
         if link.closing:
-            # The service has closed it: what still comes is dropped, only its end matters.
+            # The service has closed it: further bytes are dropped, only its end matters.
             if link.at_end:
                 self._drop(link)
             return
@@ -245,8 +245,7 @@ class Links(Generic[Message, Input]):
             self._lost.clear()
 
     def _shake(self, link: Link, data: bytes, inputs: list[Input]) -> list[bytes]:
-        """One step of the handshake; once it is over there may be frames behind it. Raises FrameError and
-        MessageError."""
+        """Take one step of the handshake; returns the frames after its end. Raises FrameError and MessageError."""
         payload = link.frames.feed_one(data)
         if payload is None:
             return []
@@ -256,7 +255,7 @@ class Links(Generic[Message, Input]):
             self._say(link, proof)
         elif not handshake.has_welcomed:
             if link.frames.kept_bytes:
-                raise MessageError("it says more before it is answered")
+                raise MessageError("it sends more before it is answered")
             self._say(link, handshake.welcome(payload))
             return []
         else:
@@ -276,7 +275,7 @@ class Links(Generic[Message, Input]):
         return link.frames.feed(b"")
 
     def _open(self, link: Link, agreed: Agreed) -> None:
-        """The handshake is over: both sides know who the other one is."""
+        """Open a link, since its handshake is over: both sides have proven their identity."""
         link.sid, link.agreed = agreed.sid, agreed
         self._deadlines.remove(link)
         self._strangers.leave(link)
@@ -291,7 +290,7 @@ class Links(Generic[Message, Input]):
         )
 
     def _refuse(self, link: Link, reason: str) -> None:
-        """End a handshake. Who dialled us is told why, once."""
+        """End a handshake. A peer that dialled us is told why, once."""
         if not link.inbound:
             self._lose(link, reason)
             return
@@ -337,8 +336,8 @@ class Links(Generic[Message, Input]):
                 self.unflushed[link] = None
 
     def send_now(self, number: int, message: Message) -> None:
-        """Send one message that is never secret nor cut, without waiting for a turn. From any thread. What the socket
-        does not take is left to the next turn, as is everything on a link with TLS."""
+        """Send one message that is neither secret nor cut, without waiting for a turn. Called from any thread. The next
+        turn sends what the socket does not take, and everything on a link with TLS."""
         link = self._links.get(number)
         if link is None:
             return
@@ -350,7 +349,7 @@ class Links(Generic[Message, Input]):
             is_first = not queue.unsent_bytes
             queue.push(LENGTH.pack(len(payload)) + payload, is_urgent=type(message) in self._protocol.urgent)
             if not is_first:
-                # Whoever left the others there sees to this one, too.
+                # The thread that left the others there will send this one, too.
                 return
             if link.tls is None:
                 try:
@@ -360,23 +359,23 @@ class Links(Generic[Message, Input]):
                     link.send_error = error
         if is_left:
             self._left.append(link)
-            # After that: `flush` takes what is there after it has cleared this.
+            # Set after that: `flush` clears this first, then takes what is there.
             self.has_unsent = True
             self._loop.wake()
 
     def unsent_bytes(self, link: int) -> int:
-        """How much waits on a link; 0 when it is gone."""
+        """How many bytes wait on a link; 0 when it is gone."""
         found = self._links.get(link)
         return 0 if found is None else found.queue.unsent_bytes
 
     def _say(self, link: Link, payload: bytes) -> None:
-        """A part of the handshake."""
+        """Queue a part of the handshake."""
         link.queue.push(frame(payload))
         self.unflushed[link] = None
         self.has_unsent = True
 
     def flush(self) -> None:
-        """At the end of a turn: one send for every link with something to send."""
+        """At the end of a turn: send once on every link with something to send."""
         unflushed, self.unflushed = self.unflushed, {}
         self.has_unsent = False
         while self._left:
@@ -403,7 +402,7 @@ class Links(Generic[Message, Input]):
     # ------------------------------------------------------------------------------------------------------- closing
 
     def close(self, number: int, reason: str) -> None:
-        """Close a link when what was queued on it is sent, or after `CLOSING_MS`; nothing is reported."""
+        """Close a link when its queue is sent, or after `CLOSING_MS`; nothing is reported."""
         link = self._links.get(number)
         if link is None or link.closing:
             return
@@ -411,7 +410,7 @@ class Links(Generic[Message, Input]):
         self._finish_later(link)
 
     def _finish_later(self, link: Link) -> None:
-        """Once all is sent, or after `CLOSING_MS`."""
+        """Close a link once all is sent, or after `CLOSING_MS`."""
         link.closing = True
         self._deadlines.set(link, now_ms() + CLOSING_MS)
         self.unflushed[link] = None
@@ -424,19 +423,19 @@ class Links(Generic[Message, Input]):
             self._lose(link, reason)
 
     def doubt(self) -> None:
-        """The secrets are others now: whose proof does not count any more is cut off."""
+        """Break off the links whose proof is no longer valid, since the secrets have changed."""
         for link in list(self._links.values()):
             if link.agreed is not None and not self._greeting.believes(link.agreed):
-                self._lose(link, "the secret by which it has proven itself was taken away")
+                self._lose(link, "the secret that proved its identity was removed")
 
     def break_off_dialled(self, sid: int, reason: str) -> None:
-        """The same, for the links that we dialled to a server."""
+        """Break off the links that we dialled to a server."""
         for link in [link for link in self._links.values() if link.sid == sid and not link.inbound]:
             self._lose(link, reason)
 
     def _finish(self, link: Link) -> None:
-        """All is sent. A close with unread bytes would reset the connection and lose what was sent last: say that
-        nothing follows, and wait for the other side to close."""
+        """Tell the peer that nothing follows, and wait until it closes: closing with unread bytes would reset the
+        connection and lose the last bytes."""
         try:
             link.finish()
         except OSError:
@@ -448,11 +447,11 @@ class Links(Generic[Message, Input]):
         self._lose(link, "did not prove in time who it is")
 
     def _lose(self, link: Link, reason: str) -> None:
-        """The link is no more; say so unless the service has let go of it, or never had it."""
+        """Drop a link; report it unless the service has closed it, or never had it."""
         if not link.closing:
             if link.sid is None:
                 of_strangers.warning("stranger is gone", link=link.link, reason=reason)
-                # Who looks whether the port is open, and a member that dials elsewhere by now, was not refused.
+                # A health check, and a member that has meanwhile dialled elsewhere, were not refused.
                 if reason != HUNG_UP:
                     self._refused(link.host, reason)
             else:
@@ -476,6 +475,6 @@ class Links(Generic[Message, Input]):
 
 
 def _by(agreed: Agreed) -> str:
-    """What proved who is at the other end."""
+    """How the peer has proven its identity."""
     proofs = [name for name, is_one in (("tls", agreed.is_certified), ("secret", bool(agreed.secret))) if is_one]
     return "+".join(proofs) or "nothing"

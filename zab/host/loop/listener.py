@@ -1,10 +1,10 @@
-"""A listening socket in the loop: it notes that connections wait, which are accepted at the end of the turn.
+"""A listening socket in the loop: notes that connections wait, which are accepted at the end of the turn.
 
 When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
 readable. The listener then leaves the poller for `PAUSE_MS`, so that the loop does not spin; the connections wait in
 the backlog.
 
-Not here: whom to let in (`links`, `sockets`); opening it (`open_listener`, which resolves no name).
+Not here: which connections are accepted (`links`, `sockets`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACCEPTS_MAX = 64
 """A turn accepts at most this many connections."""
 
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
-"""Hosts that are all addresses of this machine; so is an empty one."""
+"""Hosts that mean all addresses of this machine, as does an empty one."""
 
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -30,7 +30,8 @@ journal = Journal("listener")
 
 
 class Listener(PolledSocket):
-    """`ready` while connections wait; `resume_at` while accepting is paused. `knocked` is called when some wait."""
+    """A listening socket. `ready` while connections wait; `resume_at` is set while accepting is paused. `knocked` is
+    called when connections wait."""
 
     def __init__(self, loop: Loop, sock: socket.socket, knocked: Callable[[], None]) -> None:
         super().__init__(sock)
@@ -46,7 +47,7 @@ class Listener(PolledSocket):
         self._knocked()
 
     def accept(self) -> list[tuple[socket.socket, tuple[str, int]]]:
-        """The connections that wait, up to `ACCEPTS_MAX`, each with the numeric address and port it comes from."""
+        """Accept waiting connections, up to `ACCEPTS_MAX`, each with its numeric address and port."""
         self.ready = False
         accepted: list[tuple[socket.socket, tuple[str, int]]] = []
         for _ in range(ACCEPTS_MAX):
@@ -76,7 +77,8 @@ class Listener(PolledSocket):
 
 
 def open_listener(host: str, port: int, backlog_count: int = -1) -> socket.socket:
-    """A listening socket on a numeric address (empty: all of them, IPv6 too where there is any). Raises OSError."""
+    """Open a listening socket on a numeric address (empty: all addresses, including IPv6 if available). Raises
+    OSError."""
     if not host or host in EVERYWHERE:
         dual = socket.has_dualstack_ipv6()
         family, address = (socket.AF_INET6, ("::", port)) if dual else (socket.AF_INET, ("0.0.0.0", port))

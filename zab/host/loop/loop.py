@@ -1,24 +1,24 @@
-"""The one trio task with the one poller: it owns every client socket and every link of a server.
+"""The trio task with the poller, which owns all client sockets and links of a server.
 
-    run(turn)           until `stop`: take a turn, then wait for a socket, for `wake`, or until the turn's deadline
-    watch(watched, …)   what a socket is waited for; nothing at all takes it out of the poller
-    discard(watched)    out of the poller now, closed at the end of the turn
-    timer(call)         what is called before the first turn from a time on
-    wake()              from any thread: take a turn soon
+    run(turn)           until `stop`: takes a turn, then waits for a socket, for `wake`, or until the turn's deadline
+    watch(watched, …)   sets the interest in a socket; interest 0 removes it from the poller
+    discard(watched)    removes a socket from the poller now, and closes it at the end of the turn
+    timer(call)         a timer, which calls before the first turn after its time
+    wake()              from any thread: makes the loop take a turn soon
 
-A turn is synchronous, and bounded by the service whose turn it is; this module knows nothing of what happens in it.
+A turn is synchronous, and the service bounds it; this module does not know what happens in it.
 
 Rules, each with a test:
 
-- A turn that had work lingers for more in the poller, a moment at most, before it goes to sleep in trio: what one
-  turn sends is mostly answered within that time. Not so when the turn has given another task something to do.
+- After a turn with work, the loop waits briefly in the poller before it goes to sleep in trio: what a turn sends is
+mostly answered within that time. It does not if the turn has given another task something to do.
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
-- A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
-- A turn is told of all that are ready, however many they are: links must not wait behind clients (H1 links always
+- A turn that did not wait ends with a checkpoint, so that other tasks of the server run.
+- A turn gets all ready sockets, however many they are: links must not wait for clients (H1 links always
   read).
 - A descriptor closed in a turn may already name another socket in the same turn. So sockets leave the poller at once
-  and are closed at the end of the turn, and what became ready is told before anything of the turn happens.
+and are closed at the end of the turn, and ready sockets are reported before the turn begins.
 - The poller is announced to trio (`notify_closing`) before it closes.
 
 Not here: reading, sending, accepting (`links`, `sockets`); no blocking call and no cold file.
@@ -42,13 +42,13 @@ from zab.host.loop.poller import BROKEN, READ, make_poller
 _WAKE_BYTES = 4096
 
 LINGER_SECONDS = 0.003
-"""How long a turn that had work waits for more before the process goes to sleep in trio."""
+"""How long the loop waits in the poller after a turn with work, before it goes to sleep in trio."""
 _LINGER_TOTAL_NS = 10_000_000
-"""How long turns may follow each other without a look at what other tasks wait for."""
+"""How long turns may follow each other before other tasks run."""
 
 
 def now_ms() -> int:
-    """The monotonic clock, in whole milliseconds: the `now` of everything pure."""
+    """The monotonic clock in whole milliseconds: the `now` of all pure code."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -58,7 +58,7 @@ def wall_ms() -> int:
 
 
 class SystemClock:
-    """Both clocks of this machine and the processor time of the asking thread, as a turn asks for them."""
+    """Both clocks of this machine, and the processor time of the calling thread, for turns."""
 
     monotonic_ns = staticmethod(time.monotonic_ns)
     wall_ns = staticmethod(time.time_ns)
@@ -66,7 +66,7 @@ class SystemClock:
 
 
 class PolledSocket:
-    """A socket in the poller. `interest` is what it is waited for now; a discarded one is `gone`."""
+    """A socket in the poller, with its `interest`; `gone` once it is discarded."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -80,7 +80,7 @@ class PolledSocket:
         raise NotImplementedError
 
     def close(self) -> None:
-        """It is used no more. The loop's, at the end of a turn."""
+        """Close the socket. Called by the loop, at the end of a turn."""
         self.socket.close()
 
 
@@ -92,7 +92,7 @@ class _Alarm(PolledSocket):
 
 
 class Timer:
-    """What is called once, before the first turn from its time on. Set while it waits, it keeps the earlier time."""
+    """Calls once, before the first turn after its time. If it is set while it waits, the earlier time counts."""
 
     _numbers = count()
 
@@ -100,22 +100,23 @@ class Timer:
         self._timers = timers
         self.call = call
         self.when: int | None = None
-        """None: it does not wait."""
+        """The time of the call; None: it does not wait."""
 
     def set(self, when: int) -> None:
-        """Call by then (ms, monotonic)."""
+        """Call at this time (ms, monotonic), or earlier if it was set so before."""
         if self.when is None or when < self.when:
             self.when = when
             heappush(self._timers, (when, next(self._numbers), self))
 
 
 class _Others(trio.abc.Instrument):
-    """Tasks other than this one. A pass of trio runs all that may run, this one among them, in random order."""
+    """Notes whether other tasks have run. A pass of trio runs all runnable tasks, including this one, in random
+    order."""
 
     def __init__(self, own: trio.lowlevel.Task) -> None:
         self._own = own
         self.passes_left = 0
-        """So often this task has to wait until all of them that may run have run."""
+        """How many passes this task has to wait until all other runnable tasks have run."""
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         if task is not self._own:
@@ -126,7 +127,7 @@ class Turn(Protocol):
     """What the loop drives."""
 
     def take(self) -> bool:
-        """One turn. True: there is more to do at once."""
+        """Take one turn. True: there is more to do at once."""
         ...
 
     def next_deadline(self) -> int:
@@ -135,17 +136,17 @@ class Turn(Protocol):
 
 
 class Loop:
-    """One per server; every method but `wake` belongs to its task."""
+    """The loop of one server; every method except `wake` belongs to its task."""
 
     def __init__(self) -> None:
         self._poller = make_poller()
         self._poll = self._poller.poll
         self._watched: dict[PolledSocket, None] = {}
-        """All sockets, also those that wait for nothing now."""
+        """All sockets, including those with no interest now."""
         self._by_descriptor: dict[int, PolledSocket] = {}
-        """Those that wait for something."""
+        """The sockets with an interest."""
         self._timers: list[tuple[int, int, Timer]] = []
-        """A heap, by time; what a timer was set to before it was set anew stays in it until then."""
+        """A heap by time; outdated entries of timers that were set again stay until their time."""
         self._discarded: list[PolledSocket] = []
         self._stopping = False
         self._asleep = False
@@ -156,7 +157,7 @@ class Loop:
         self.watch(self._alarm, READ)
 
     def watch(self, watched: PolledSocket, interest: int) -> None:
-        """Wait for `interest` (READ | WRITE) on this socket from now on; with 0 it leaves the poller."""
+        """Set the interest (READ | WRITE) in this socket; with 0 it leaves the poller."""
         assert not watched.gone
         if interest == watched.interest:
             return
@@ -164,7 +165,7 @@ class Loop:
         descriptor = watched.descriptor
         if not interest:
             del self._by_descriptor[descriptor]
-            # One that was closed by its owner has left already.
+            # A socket that its owner closed has left already.
             with contextlib.suppress(OSError):
                 self._poller.unregister(descriptor)
         elif watched.interest:
@@ -181,13 +182,13 @@ class Loop:
             self._discarded.append(watched)
 
     def release(self, watched: PolledSocket) -> None:
-        """Forget the socket without closing it: somebody else owns it now."""
+        """Forget the socket without closing it: it has another owner now."""
         self.watch(watched, 0)
         self._watched.pop(watched, None)
         watched.gone = True
 
     def timer(self, call: Callable[[int], None]) -> Timer:
-        """One that calls this with the time (ms, monotonic)."""
+        """A timer that calls this with the time (ms, monotonic)."""
         return Timer(self._timers, call)
 
     def call_due(self, now: int) -> None:
@@ -199,27 +200,27 @@ class Loop:
                 timer.call(now)
 
     def wake(self) -> None:
-        """Make the loop take a turn soon. From any thread, after what the turn shall see is in its place."""
+        """Make the loop take a turn soon. Called from any thread, after the data for the turn is in place."""
         self._woken = True
-        # `_asleep` is set before `_woken` is looked at for the last time, so one of the two sides sees the other.
+        # `_asleep` is set before `_woken` is checked for the last time, so one of the two sides sees the other.
         if self._asleep:
             self._asleep = False
-            # A full buffer holds wake-ups that were not read yet: one more says nothing new.
+            # A full buffer has wake-ups that were not read yet: another one is not needed.
             with contextlib.suppress(BlockingIOError):
                 self._waker.send(b"\0")
 
     def stop(self) -> None:
-        """End `run` after the turn that is under way."""
+        """End `run` after the current turn."""
         self._stopping = True
         self.wake()
 
     async def run(self, turn: Turn) -> None:
-        """Take turns until `stop`; `close` is the caller's."""
+        """Take turns until `stop`. The caller has to `close`."""
         others = _Others(trio.lowlevel.current_task())
         trio.lowlevel.add_instrument(others)
         try:
             while not self._stopping:
-                # A scope whose deadline has passed stays cancelled: only then is there a new one.
+                # A scope whose deadline has passed stays cancelled: only then a new one is needed.
                 with trio.CancelScope() as scope:
                     while not self._stopping:
                         await self._take(turn, scope, others)
@@ -227,7 +228,7 @@ class Loop:
             trio.lowlevel.remove_instrument(others)
 
     async def _take(self, turn: Turn, scope: trio.CancelScope, others: _Others) -> None:
-        """Turns, one after the other while each finds something to do at once, then one wait."""
+        """Take turns while each has something to do at once, then wait once."""
         by_descriptor = self._by_descriptor
         ready = self._poll(0, len(by_descriptor))
         until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
@@ -235,7 +236,7 @@ class Loop:
             had_work = bool(ready) or self._woken
             self._woken = False
             for descriptor, mask in ready:
-                # One that was ready may have made another one leave.
+                # A ready socket may have made another one leave.
                 watched = by_descriptor.get(descriptor)
                 if watched is not None:
                     watched.on_ready(watched.interest if mask & BROKEN else mask)
@@ -252,9 +253,9 @@ class Loop:
                 until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
             if not has_more and (others.passes_left or not had_work):
                 break
-            # What one turn sends is mostly answered within a moment, and a wait through trio costs about as much as a
-            # small turn: so the process sleeps in the poller itself. A deadline may be missed by that moment: to find
-            # the next one in each turn costs more than that is worth.
+            # What a turn sends is mostly answered very soon, and a wait through trio costs about as much as a small
+            # turn: so the process sleeps in the poller itself. A deadline may be missed by this time: finding the next
+            # deadline in each turn would cost more than it is worth.
             self._asleep = True
             try:
                 ready = self._poll(0 if has_more or self._woken else LINGER_SECONDS, len(by_descriptor))

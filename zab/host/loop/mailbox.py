@@ -1,4 +1,4 @@
-"""What tasks and threads have for the next turn of a server."""
+"""A queue of items from tasks and threads for the next turn of a server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Mailbox(Generic[Mail]):
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
-        # A deque, not a list that is swapped: a thread could still append to the list that was taken away.
+        # A deque, not a list that is swapped: a thread could still append to the list that was taken.
         self.items: deque[Mail] = deque()
-        """What is there. Only the loop's task takes from it."""
+        """The queued items. Only the loop's task takes from it."""
 
     def put(self, item: Mail) -> None:
-        """From any thread."""
+        """Queue an item and wake the loop. Called from any thread."""
         self.items.append(item)
         self.wake()
 
     def leave(self, item: Mail) -> None:
-        """From any thread: for the next turn, whenever that is."""
+        """Queue an item for the next turn without waking the loop. Called from any thread."""
         self.items.append(item)

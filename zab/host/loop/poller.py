@@ -1,11 +1,11 @@
-"""Which sockets are ready: one wait for all of them, as the system has it.
+"""Waits for all sockets at once, by the facility of the system.
 
     register(descriptor, interest), modify(…), unregister(descriptor)
-    poll(seconds, …)    pairs of a descriptor and what it is ready for: READ, WRITE, or BROKEN
-    fileno()            readable as soon as one of them is ready
+    poll(seconds, …)    pairs of a descriptor and its readiness: READ, WRITE, or BROKEN
+    fileno()            a descriptor that is readable as soon as one of the sockets is ready
 
-On Linux this is `select.epoll` itself: a wait is one call of C, and the interests are its own. Elsewhere it is made of
-what `selectors` chooses.
+On Linux this is `select.epoll` itself: a wait is one call of C, and the interests are epoll's. Elsewhere it uses what
+`selectors` chooses.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 READ: Final = 1
 WRITE: Final = 4
-"""As EPOLLIN and EPOLLOUT."""
+"""Equal to EPOLLIN and EPOLLOUT."""
 BROKEN: Final = 8 | 16
-"""As EPOLLERR and EPOLLHUP: the socket is ready for everything that it is waited for."""
+"""Equal to EPOLLERR and EPOLLHUP: the socket is ready for everything of interest."""
 
 _EVENTS: Final = {
     READ: selectors.EVENT_READ,
@@ -29,7 +29,7 @@ _INTERESTS: Final = {events: interest for interest, events in _EVENTS.items()}
 
 
 class Poller(Protocol):
-    """See the module."""
+    """The interface of `select.epoll` that the loop uses."""
 
     def register(self, descriptor: int, interest: int, /) -> object: ...
 
@@ -38,8 +38,8 @@ class Poller(Protocol):
     def unregister(self, descriptor: int, /) -> object: ...
 
     def poll(self, seconds: float, count_max: int, /) -> list[tuple[int, int]]:
-        """Wait so long at most; 0 does not wait. So many pairs at most, of which epoll would give no more than 1023
-        without a number."""
+        """Wait at most `seconds`; 0 does not wait. Returns at most `count_max` pairs; without a number, epoll would
+        return at most 1023."""
         ...
 
     def fileno(self) -> int: ...
@@ -48,8 +48,8 @@ class Poller(Protocol):
 
 
 class SelectorPoller:
-    """Made of what `selectors` chooses for this system; where trio runs, that has a descriptor. It says nothing of
-    broken sockets: they are ready for what they are waited for."""
+    """A poller over the selector of this system; where trio runs, it has a descriptor. It does not report BROKEN:
+    broken sockets are ready for their interest."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -70,5 +70,5 @@ class SelectorPoller:
 
 
 def make_poller() -> Poller:
-    """The one of this system."""
+    """The poller for this system."""
     return select.epoll() if hasattr(select, "epoll") else SelectorPoller()

@@ -1,16 +1,16 @@
-"""What waits to be sent on one socket: urgent bytes before ordinary ones, each kind in its order.
+"""The send queue of one socket: urgent bytes before ordinary ones, each kind in order.
 
-    push(piece, is_urgent)  whole pieces (frames): a piece is never torn apart by another one; who has many appends to
-                            `ordinary` or `urgent`, and adds to `unsent_bytes`, without a call
-    flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
-    flush(send, pieces, …)  the same with more ordinary pieces: what nothing stands before goes straight to the socket
-    begin_sealing(seal)     what is pushed from here on is sealed, in the order in which it leaves
+    push(piece, is_urgent)  queues a whole piece (frame), which no other piece interrupts; callers with many pieces
+    append to `ordinary` or `urgent` and add to `unsent_bytes` directly flush(send)             calls `send` once with
+    the joined pieces; what the socket did not take stays as a view flush(send, pieces, …)  the same with more ordinary
+    pieces: if nothing is queued, they go straight to the socket begin_sealing(seal)     later pieces are sealed, in the
+    order in which they leave
 
-A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped.
-At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent
-piece waits for no more than that and one ordinary piece.
+A partial send copies nothing again: the rest is a view into the joined buffer.
+At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent piece
+waits at most for that and one ordinary piece.
 
-Not here: when to flush, and what to do about a queue that grows: its owner reads `unsent_bytes`.
+Not here: when to flush, and what to do about a growing queue: its owner reads `unsent_bytes`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TypeAlias
 
 JOIN_BYTES_MAX = 256 << 10
 SMALL_BYTES = 4 << 10
-"""Pieces that wait are kept as one where they are shorter than this, on the average."""
+"""Waiting pieces are joined if they are shorter than this on average."""
 
 Send: TypeAlias = Callable[[bytes | memoryview], int]
-"""A socket's `send`: how many bytes it took, or BlockingIOError."""
+"""A socket's `send`: returns how many bytes it took, or raises BlockingIOError."""
 
 
 class SendQueue:
@@ -44,7 +44,7 @@ class SendQueue:
         self.unsent_bytes += len(piece)
 
     def begin_sealing(self, seal: Callable[[bytes], bytes]) -> None:
-        """`seal` makes of a piece what is sent in its place. What was pushed before goes first, as it is."""
+        """Seal later pieces with `seal`. Pieces that were pushed before go first, unchanged."""
         assert self._seal is None
         waiting = b"".join((self._unsent or b"", *self.urgent, *self.ordinary))
         assert len(waiting) == self.unsent_bytes
@@ -54,16 +54,16 @@ class SendQueue:
         self._seal = seal
 
     def flush(self, send: Send, pieces: Sequence[bytes] = (), total_bytes: int = 0) -> int:
-        """Push the pieces, whose lengths sum up to `total_bytes`, and offer all that waits to the socket, joined, once;
-        returns how many bytes it took. Errors of `send` pass through, except that a socket which would block took
-        nothing."""
+        """Push the pieces, whose total length is `total_bytes`, and call `send` once with all that waits, joined;
+        returns how many bytes it took. Errors of `send` pass through, except BlockingIOError, which counts as 0
+        bytes."""
         data: bytes | memoryview
         if pieces:
             assert self._seal is None
             is_alone = not self.unsent_bytes and total_bytes <= JOIN_BYTES_MAX
             self.unsent_bytes += total_bytes
             if not is_alone and total_bytes < len(pieces) * SMALL_BYTES:
-                # Kept as they are, small pieces take several times their bytes.
+                # Kept separately, small pieces take several times their bytes.
                 self.ordinary.append(b"".join(pieces))
             elif not is_alone:
                 self.ordinary.extend(pieces)

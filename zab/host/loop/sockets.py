@@ -1,29 +1,28 @@
-"""Client connections: their sockets inside the loop's poller. What the bytes mean is the service's.
+"""The sockets of client connections in the loop's poller. The service interprets the bytes.
 
-    receive(inputs)         64 KiB a connection, until the turn's budget of bytes is used up
-    notice_ends(inputs)     who is gone, while nobody may be read from
-    flush(dirty)            one send of the joined output for each connection that has some
-    accept()                at the end of a turn; the newcomers are inputs of the next one, those of a port with TLS
-                            when their handshake is done (`handshakes`)
+    receive(inputs)         reads 64 KiB per connection, until the turn's budget of bytes is used up
+    notice_ends(inputs)     notices ended connections, while none may be read from
+    flush(dirty)            sends the joined output of each connection once
+    accept()                at the end of a turn; new connections are inputs of the next turn, those with TLS when their
+    handshake is done (`handshakes`)
 
-The connection object is made by the service (`ClientProtocol`). It collects output, and says `paused` (do not read from
-it now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the poller only
-for what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
+The service makes the connection object (`ClientProtocol`). It collects output, and has `paused` (do not read from it
+now) and `closing`; `unsent_bytes` is set to what the kernel has not taken yet. A socket is in the poller only with the
+needed interest: for writing while something is unsent, not at all while it is paused with nothing to send.
 
-The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the service does with bytes costs far more than
-receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took.
+The budget: a turn should last `TURN_MS` at most (H2 turn budget). Handling bytes costs far more than receiving them, so
+the number of bytes that a turn reads depends on how long the turns before it took.
 
-Two lines: whoever gave all that a turn asked of him has more to say, and stands in the long line until he gives less;
-the others stand in the short line. The short line is read first, and leaves a share of the budget for the long one. So
-a small request does not wait for the megabytes of others, and they go on, too. In each line, whoever was not served
-this time is first next time.
+Two lines: a connection that filled a whole receive has more to send, and is in the long line until it sends less; the
+others are in the short line. The short line is read first, and leaves a share of the budget for the long one. So a
+small request does not wait for the megabytes of others, which still make progress. In each line, connections that were
+not served this time are first next time.
 
-A connection over TLS is driven as any other: its socket gives and takes what is in clear. What it has decrypted and not
-given yet wakes no poller, so it stays in its line, and the loop takes another turn at once.
+A TLS connection is handled like any other: its socket reads and writes plain bytes. Decrypted bytes that were not read
+yet do not wake the poller, so the connection stays in its line, and the loop takes another turn at once.
 
-Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
-`BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the
-latest.
+Limits (besides those of the service on addresses, output and silence): one receive takes 64 KiB, a turn at most
+`BUDGET_BYTES_MAX`; a connection that is to be closed after its output is closed after `CLOSING_MS` at the latest.
 
 Not here: TLS itself (`tls_socket`), frames, what a connection may do.
 """
@@ -53,12 +52,12 @@ TURN_MS = 4
 BUDGET_BYTES_MIN = 16 << 10
 BUDGET_BYTES_MAX = 1 << 20
 LONG_SHARE = 4
-"""The long line has at least this part of the budget."""
+"""The long line gets at least one part in this many of the budget."""
 CLOSING_MS = 2_000
 CLOSED_MAX = 250
-"""Connections that are closed in a turn; the others in the next ones."""
+"""How many connections a turn closes; the others wait for the next turns."""
 ENDS_MAX = 16
-"""Connections of a line that a turn looks at for their end while nobody is read from."""
+"""How many connections of a line a turn checks for their end while none is read from."""
 
 
 C = TypeVar("C", bound=Connection)
@@ -73,21 +72,21 @@ class ClientSocket(PolledSocket, Generic[C]):
         self.connection = connection
         self.queue = SendQueue()
         self.is_finished = False
-        """All is sent and the other side was told that nothing follows."""
+        """Whether all is sent and the peer was told that nothing follows."""
         self._clients = clients
         self.line = clients.readable
-        """Where it stands while there is something to read."""
+        """The line that it is in while there is something to read."""
 
     receive: Callable[[int], bytes]
-    """As `recv` of a socket."""
+    """Like `recv` of a socket."""
     send: Callable[[bytes | memoryview], int]
-    """As `send` of a socket. One that would block is called again with the same bytes first."""
+    """Like `send` of a socket. After BlockingIOError it is called again with the same bytes first."""
     sealed_bytes = 0
-    """What TLS has to send beyond what the queue has."""
+    """Bytes that TLS has to send, besides those of the queue."""
     idle_bytes = 0
-    """What the last `receive` took from the kernel without giving anything."""
+    """Bytes that the last `receive` took from the kernel without returning any."""
     has_more = False
-    """There is something to receive that the poller does not announce."""
+    """Whether there is something to receive that the poller does not announce."""
 
     def on_ready(self, mask: int) -> None:
         if mask & READ:
@@ -98,23 +97,23 @@ class ClientSocket(PolledSocket, Generic[C]):
             self._clients.has_unsent = True
 
     def stand_in(self, line: dict[ClientSocket[C], None]) -> None:
-        """From now on, and now if there is something to read."""
+        """Move to this line, for as long as it is not moved again."""
         if self in self.line:
             del self.line[self]
             line[self] = None
         self.line = line
 
     def push(self) -> None:
-        """Send of `sealed_bytes` what the kernel takes."""
+        """Send as much of `sealed_bytes` as the kernel takes."""
 
     def finish(self) -> None:
-        """Tell the other side that nothing follows; `is_finished` says whether it is told. Raises OSError."""
+        """Tell the peer that nothing follows; `is_finished` says whether this is done. Raises OSError."""
         self.is_finished = True
         self.socket.shutdown(socket.SHUT_WR)
 
 
 class PlainSocket(ClientSocket[C]):
-    """Its methods are those of the socket, so that a request costs no call more."""
+    """A socket without TLS. Its methods are those of the socket, so that a request costs no extra call."""
 
     def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:
         super().__init__(clients, sock, connection)
@@ -123,7 +122,7 @@ class PlainSocket(ClientSocket[C]):
 
 
 class TlsSocket(ClientSocket[C]):
-    """One whose handshake is done."""
+    """A socket with TLS, whose handshake is done."""
 
     def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C, side: TlsSide) -> None:
         super().__init__(clients, sock, connection)
@@ -175,36 +174,36 @@ class ClientSockets(Generic[C, Input]):
         self._keep_alive = keep_alive
         self._sockets: dict[C, ClientSocket[C]] = {}
         self._news: list[Input] = []
-        """Newcomers, and connections that broke, for the next step."""
+        """New and broken connections, for the next step."""
         self._closing: dict[ClientSocket[C], int] = {}
-        """Connections that the service has let go of, and when they are closed at the latest, the next one first."""
+        """Connections that the service has closed, and their latest time of closing, the next one first."""
         self._timer = loop.timer(self._close_overdue)
         self._listeners: dict[Listener, TlsPolicy | None] = {}
         self.handshakes = Handshakes(loop, self._admit, self._have_news, handshakes_max)
         self.has_news = self.has_unsent = self.has_knocks = False
-        """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
+        """Whether there is something to receive, to send, to accept (`zab.member.ports`)."""
         self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
         self._room_for_ends = 0
-        """So many connections may be closed in this turn yet."""
+        """How many connections may still be closed in this turn."""
         self.readable: dict[ClientSocket[C], None] = {}
         self.long: dict[ClientSocket[C], None] = {}
-        """The short line and the long one: connections with something to read, longest wait first."""
+        """The short and the long line: connections with something to read, longest wait first."""
         self.writable: list[ClientSocket[C]] = []
 
     @property
     def count(self) -> int:
-        """Connections that the service knows."""
+        """How many connections the service knows."""
         return len(self._sockets)
 
     # ----------------------------------------------------------------------------------------------------- accepting
 
     def listen(self, sock: socket.socket, policy: TlsPolicy | None = None) -> None:
-        """Serve clients on a listening socket; with a policy, those whom it lets in."""
+        """Serve clients on a listening socket, with a policy for TLS."""
         self._listeners[Listener(self._loop, sock, self._have_knocks)] = policy
 
     def leave(self, sock: socket.socket) -> None:
-        """Serve no new clients on this listening socket any more, and close it. Who is here stays."""
+        """Stop listening on this socket, and close it. Connections stay."""
         [listener] = [each for each in self._listeners if each.socket is sock]
         del self._listeners[listener]
         self._loop.discard(listener)
@@ -216,7 +215,7 @@ class ClientSockets(Generic[C, Input]):
         self.has_news = True
 
     def _report(self, event: Input) -> None:
-        """For the next step."""
+        """Report an event with the next step."""
         self._news.append(event)
         self.has_news = True
 
@@ -234,10 +233,10 @@ class ClientSockets(Generic[C, Input]):
             if self._keep_alive:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except OSError:
-            # It is gone already; some systems say so here.
+            # It is gone already; some systems report that here.
             sock.close()
             return
-        # A client of an IPv4 address is known by it, also where it came in through a socket of both kinds.
+        # A client with an IPv4 address is known by it, even if it came through a dual-stack socket.
         known = address[0].removeprefix("::ffff:"), address[1]
         if policy is None:
             self._admit(sock, known, None)
@@ -289,13 +288,13 @@ class ClientSockets(Generic[C, Input]):
                 has_more = len(data) >= count_max or client.has_more
                 if has_more != (line is long):
                     client.stand_in(long if has_more else short)
-                # What still comes where a connection is closing is dropped: only its end is waited for.
+                # Bytes on a closing connection are dropped: only its end is waited for.
                 if client not in self._closing:
                     inputs.append(received(client.connection, data))
             elif data is not None:
                 self._at_end(client, inputs)
             if monotonic_ns() >= until_ns:
-                # The long line comes to its turn, too.
+                # The long line has its turn, too.
                 until_bytes = taken_bytes
         self._was_short = taken_bytes >= budget_bytes
         self.has_news = bool(short or long)
@@ -304,8 +303,8 @@ class ClientSockets(Generic[C, Input]):
             self.has_news = bool(short or long or self._news or self.handshakes.waiting)
 
     def notice_ends(self, inputs: list[Input]) -> None:
-        """Read nobody, but append newcomers, and those who are gone and left nothing to be read: a few in a turn, those
-        first who were not looked at the last time."""
+        """Append new connections, and ended ones with nothing left to read, without reading from any: a few in a turn,
+        first those that were not checked last time."""
         inputs += self._news
         self._news.clear()
         for client in [*islice(self.readable, ENDS_MAX), *islice(self.long, ENDS_MAX)]:
@@ -325,20 +324,21 @@ class ClientSockets(Generic[C, Input]):
         self.has_news = bool(self.readable or self.long)
 
     def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
-        """The other side sends nothing any more, or the connection is broken."""
+        """Handle the end of a connection, closed by its peer or broken."""
         if client not in self._closing:
             inputs.append(self._protocol.closed(client.connection))
         self._drop(client)
 
     def break_off(self, connection: C) -> None:
-        """Break a connection, as a network does: both ends hear of it."""
+        """Break a connection, as a network does: both ends notice."""
         client = self._sockets.get(connection)
         if client is not None:
             with contextlib.suppress(OSError):
                 client.socket.shutdown(socket.SHUT_RDWR)
 
     def adapt_budget(self, turn_ns: int) -> None:
-        """The turn took this long: take in less after a long one, more after a short one that left something."""
+        """Adapt the budget to the duration of a turn: read less after a long turn, more after a short one that left
+        something."""
         if turn_ns > TURN_MS * 1_000_000:
             self._budget_bytes = max(BUDGET_BYTES_MIN, self._budget_bytes * 3 // 4)
         elif self._was_short and turn_ns < TURN_MS * 750_000:
@@ -347,7 +347,8 @@ class ClientSockets(Generic[C, Input]):
     # ------------------------------------------------------------------------------------------------------- sending
 
     def flush(self, dirty: Iterable[C], now: int) -> None:
-        """At the end of a turn: send, pause, and close what the service has marked, and go on with what was unsent."""
+        """At the end of a turn: send on, pause and close the connections that the service has marked, and continue with
+        unsent output."""
         writable, self.writable = self.writable, []
         self.has_unsent = False
         self._room_for_ends = CLOSED_MAX
@@ -397,12 +398,12 @@ class ClientSockets(Generic[C, Input]):
                     self.has_news = True
 
     def wait_for_room(self, client: ClientSocket[C]) -> None:
-        """Go on with what it has to send as soon as the kernel takes it."""
+        """Continue to send as soon as the kernel takes more."""
         self._loop.watch(client, client.interest | WRITE)
 
     def _close_when_sent(self, client: ClientSocket[C], now: int) -> None:
-        """A close with unread bytes would reset the connection and lose the last answers: say that nothing
-        follows, read on, and close when the other side has closed."""
+        """Tell the peer that nothing follows, read on, and close when the peer has closed: closing with unread bytes
+        would reset the connection and lose the last answers."""
         if client not in self._closing:
             self._closing[client] = now + CLOSING_MS
             self._timer.set(now + CLOSING_MS)

@@ -1,1 +1,1 @@
-"""The process of a service: its limits, its memory, its secrets, who supervises it, why it ends."""
+"""The process of a service: its limits, its memory, its supervisor, its exit code."""

@@ -1,9 +1,10 @@
-"""File descriptors: how many there may be, and how many of them are not for clients.
+"""File descriptors: the limit of the process, and how many of them clients may use.
 
-A process that has none left accepts nobody, opens no file and dials nobody. So clients get only so many that the rest
-is enough for everything else a server opens: links, the log, snapshots and their transfers, names, strangers.
+A process without free descriptors cannot accept connections, open files or dial. So clients get only so many that the
+rest is enough for everything else that a server opens: links, the log, snapshots and their transfers, name lookups,
+connections before their handshake.
 
-Not here: who is turned away (the service).
+Not here: refusing clients (the service).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from zab.service.failure import CONFIG_ERROR, ServerFailedError
 
 WANTED_MAX: Final = 1 << 20
 RESERVE_MAX: Final = 512
-"""How many are kept from clients; of a small limit, half."""
+"""How many descriptors are reserved; half of them if the limit is small."""
 LIMIT_MIN: Final = 640
-"""Half of a lower limit does not hold the strangers at two ports, what waits to be accepted there, and the files."""
+"""Half of a lower limit would not be enough for pending handshakes at two ports, connections waiting to be accepted,
+and files."""
 
 
 @attrs.frozen
@@ -28,12 +30,12 @@ class ClientDescriptors:
 
     connected_count: int
     newcomers_count: int
-    """Connections whose TLS handshake is under way; 0 without TLS."""
+    """How many TLS handshakes may be under way; 0 without TLS."""
 
 
 def client_descriptors(handshakes_max: int) -> ClientDescriptors:
-    """Raise the limit of this process, and share it out. `handshakes_max`: how many newcomers are wanted, 0 without
-    TLS. Raises ServerFailedError where the limit is too low for a server."""
+    """Raise the limit of this process, and divide it. `handshakes_max`: the wanted number of TLS handshakes, 0 without
+    TLS. Raises ServerFailedError if the limit is too low for a server."""
     limit = raise_limit()
     if limit < LIMIT_MIN:
         reason = f"a process may have {limit} file descriptors (RLIMIT_NOFILE), and a server needs {LIMIT_MIN}"
@@ -44,7 +46,7 @@ def client_descriptors(handshakes_max: int) -> ClientDescriptors:
 
 
 def raise_limit() -> int:
-    """Let this process have as many descriptors as it may, up to `WANTED_MAX`, and return that number."""
+    """Raise the limit of this process as far as allowed, up to `WANTED_MAX`, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, WANTED_MAX)
     if soft >= wanted:
@@ -52,7 +54,7 @@ def raise_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError):
-        return soft  # Some systems name a limit that they do not give.
+        return soft  # Some systems report a limit that they do not grant.
     return wanted
 
 

@@ -1,4 +1,4 @@
-"""How Python's interpreter is tuned for a process that is one server."""
+"""Tunes the Python interpreter for a process that runs one server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Final
 from zab.host.storage.log_thread import SWITCH_SECONDS
 
 GC_THRESHOLDS: Final = (5_000, 10, 500)
-"""Containers that are new, and collections of each kind before one that looks at more. Of those that are new it is
-60,000, which takes a turn less than 20 ms; at all there are, it looks after 30 million."""
+"""The thresholds of `gc.set_threshold`: 5,000 new containers, 10 and 500 collections. The middle generation has up to
+60,000 containers, whose collection delays a turn by less than 20 ms; a full collection comes after 30 million."""
 
 
 def tune_interpreter() -> None:
-    """For a process that is one server, once it is recovered: short switches, and no collector on what is there."""
+    """Shorten the switch interval, and exempt existing objects from garbage collection. For a process that runs one
+    server, after recovery."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()

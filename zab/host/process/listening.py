@@ -1,11 +1,11 @@
-"""Listening: a port that cannot be had is a line of the journal, and the end of the start.
+"""Binds ports. A port that cannot be bound is reported in the journal and ends the start.
 
-    await listen(place)                                 one port. Raises ServerFailedError, exit code 14
-    await listen_on_all(sockets, places, tries)         several places, of which one is enough
+    await listen(place)                                 binds one port. Raises ServerFailedError, exit code 14
+    await listen_on_all(sockets, places, tries)         binds several places, of which one is enough
 
-A port that another process still holds is tried again.
+It retries a port that another process still uses.
 
-Not here: who is let in (`zab.host.loop`).
+Not here: accepting connections (`zab.host.loop`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Place: TypeAlias = tuple[str, int]
 
 
 async def listen_on_all(sockets: dict[Place, socket.socket], places: Sequence[Place], tries: int) -> None:
-    """Bind to these places, one at least. With `tries` 0 until it succeeds: the process before may still hold it."""
+    """Bind to these places, at least one. With `tries` 0, retry until it succeeds: the previous process may still use
+    the port."""
     missing = list(places)
     attempt = 0
     while missing:
@@ -57,7 +58,7 @@ async def listen(place: Place, backlog_count: int = -1, *, attempt: int = 1) -> 
     try:
         return open_listener(await numeric(host, port), port, backlog_count)
     except OSError as error:
-        # What `socket.create_server` adds to it says nothing new.
+        # The text that `socket.create_server` adds says nothing new.
         why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
         journal.warning("cannot listen", host=host, port=port, reason=why, attempt=attempt)
         reason = f"cannot listen on {bracketed(host) or '*'}:{port}: {why}"

@@ -1,6 +1,6 @@
-"""The machine and the process that a service runs in: their names, their memory, their descriptors.
+"""The machine and the process of a service: their names, memory, and descriptors.
 
-Linux and macOS. What cannot be seen is 0, or missing.
+Linux and macOS. Unknown values are 0, or missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has, without the one that is needed to look."""
+    """How many descriptors this process has open, without the one that this call uses."""
     try:
         return len(os.listdir(DESCRIPTORS)) - 1
     except OSError:
@@ -27,10 +27,10 @@ def open_descriptors() -> int:
 
 @cache
 def machine() -> Mapping[str, str]:
-    """The machine, the interpreter and the user, by the names of ZooKeeper's `envi`."""
+    """The machine, the interpreter and the user, with the names of ZooKeeper's `envi`."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # an id without a name, as in many containers
+    except (KeyError, OSError, ImportError):  # a user id without a name, as in many containers
         user = str(os.getuid())
     return {
         "host.name": socket.gethostname(),
@@ -47,12 +47,12 @@ def machine() -> Mapping[str, str]:
 
 
 def memory() -> Mapping[str, str]:
-    """The memory of the machine, free and in all, and what this process may have."""
+    """The free and total memory of the machine, and the limit of this process."""
     page = os.sysconf("SC_PAGE_SIZE")
     total = page * os.sysconf("SC_PHYS_PAGES")
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     most = total if limit == resource.RLIM_INFINITY else min(total, limit)
-    # macOS has no such name.
+    # macOS lacks this name.
     free = page * os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in os.sysconf_names else 0
     return {
         "os.memory.free": f"{free >> 20}MB",

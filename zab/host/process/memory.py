@@ -1,15 +1,15 @@
-"""Freed memory goes back to the system while nothing else happens.
+"""Returns freed memory to the system while the service is idle.
 
-After a burst (much was created and deleted, large messages came) much of what Python has freed stays with the process:
-pages in the middle of the allocator's heap, and cycles that were not collected. After `PAUSE_SECONDS` in which the
-service did hardly anything, both are given back. Under load nothing is done: a collection holds the interpreter, and
-the memory is wanted again at once.
+After a burst of creates and deletes, or of large messages, the process keeps much of the memory that Python has freed:
+pages in the middle of the allocator's heap, and cycles that were not collected. After `PAUSE_SECONDS` with hardly any
+work, both are released. Under load nothing is done: a collection blocks the interpreter, and the memory is needed again
+at once.
 
 Measured after the benchmark's creates (260,000 znodes made and deleted): 107 MB resident before, 81 MB after.
 
-Python collects all at once or nothing: 36 ms where two clients watch the same 80,000 paths in three ways. It is done
-all the same, since what is quiet waits least: Python would do it by itself in the middle of a turn. To freeze what is
-left would shorten the next one, and keep every cycle in it for ever.
+A full collection cannot be divided: it takes 36 ms when two clients watch the same 80,000 paths in three ways. It is
+done all the same, since an idle service suffers least: otherwise Python would do it in the middle of a turn. Freezing
+the remaining objects would shorten the next collection, but keep their cycles for ever.
 
 Not here: the limits on what a service keeps.
 """
@@ -23,11 +23,11 @@ import trio
 
 PAUSE_SECONDS = 15
 QUIET_COUNT_MAX = 1000
-"""What is done between two looks, at most, to call it quiet."""
+"""The most work between two checks that counts as idle."""
 
 
 async def give_back_when_quiet(done: Callable[[], int]) -> None:
-    """Run for as long as the server does. `done` grows with what it does; where it leaps or falls, much was done."""
+    """Run as long as the server does. `done` counts its work; a large rise, or a fall, means that it was busy."""
     before = done()
     is_due = False
     while True:
@@ -42,7 +42,7 @@ async def give_back_when_quiet(done: Callable[[], int]) -> None:
 
 
 def give_back() -> None:
-    """Collect what is garbage, and return the pages that the allocator holds for nothing."""
+    """Collect garbage, and return unused pages of the allocator to the system."""
     gc.collect()
     trim = _malloc_trim()
     if trim is not None:

@@ -1,4 +1,4 @@
-"""The operator of a service, as its journal: what it is told stands there, and a stop ends the process.
+"""Reports to the operator by the journal; a stop ends the process.
 
 Not here: the journal itself (`zab.host.journal`), the exit of the process (`run_service`).
 """
@@ -12,7 +12,7 @@ journal = Journal("server")
 
 
 class JournalOperator:
-    """See `zab.service.ports.Operator`."""
+    """The port `zab.service.ports.Operator`, over the journal."""
 
     def trace(self, text: str) -> None:
         journal.info(text)

@@ -1,12 +1,12 @@
-"""Whether this interpreter may run a server at all.
+"""Whether this interpreter may run a server.
 
-Two things forbid it: `python -O`, and a package `datatree` or `session` that is not this project's. Other projects
-install packages of these names (xarray-datatree has a `datatree`), and whichever was installed last wins.
+Two things forbid it: `python -O`, and a package `datatree` or `session` that does not belong to this project. Other
+projects install packages of these names (xarray-datatree has a `datatree`), and the one installed last wins.
 
-Finding out imports neither of the two packages, nor anything else of this project, so that the command line can ask
+The check imports neither of the two packages, nor anything else of this project, so that the command line can run it
 before it loads a command.
 
-Not here: the configuration's own faults (`zab.member.settings.zoo_cfg`).
+Not here: errors in the configuration (`zab.member.settings.zoo_cfg`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import zab
 
 __all__ = ["foreign_packages", "refusal"]
 
-# What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
+# The beginnings of our own docstrings: packages of other projects are in the same directory once installed.
 _OWN: Final = {"datatree": '"""The replicated state: znodes', "session": '"""Which sessions are alive:'}
 
 
 def foreign_packages() -> list[str]:
-    """What is wrong with the packages that belong to `zab`, one sentence each."""
+    """What is wrong with the packages of `zab`, one sentence each."""
     home = Path(zab.__file__).parent.parent
     problems = []
     for name, beginning in _OWN.items():
@@ -38,7 +38,7 @@ def foreign_packages() -> list[str]:
 
 
 def refusal() -> str | None:
-    """Why this interpreter must not run a server, None when it may."""
+    """Why this interpreter must not run a server; None if it may."""
     if not __debug__:
         return "python -O switches off the assertions that keep a wrong state from being served: run without -O"
     problems = foreign_packages()

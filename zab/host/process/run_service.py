@@ -1,14 +1,15 @@
-"""A service as a process: its journal, its signals, its supervisor, its exit code.
+"""Runs a service as a process: journal, signals, supervisor, exit code.
 
     run_service(serve, settings, stops_with_parent=…)     returns the exit code of the process
 
-SIGINT and SIGTERM cancel `serve`, also where the process was started with SIGINT ignored. Where there is a `log.file`,
-SIGHUP has it opened again. `stops_with_parent`: so does the end of standard input, which the parent holds open.
-A supervisor that speaks systemd's protocol is told how the service is (`supervisor`).
+SIGINT and SIGTERM cancel `serve`, even if the process was started with SIGINT ignored. With `log.file`, SIGHUP reopens
+that file. `stops_with_parent`: the end of standard input, which the parent keeps open, also cancels `serve`. A
+supervisor that speaks systemd's protocol is told the state of the service (`supervisor`).
 
-Exit codes: 0 stopped as asked, 2 the journal or the supervisor cannot be used, else that of the `ServerFailedError`.
+Exit codes: 0 stopped as asked, 2 the journal or the supervisor cannot be used, otherwise that of the
+`ServerFailedError`.
 
-Not here: what the service is, and its command line.
+Not here: the service itself, and its command line.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ journal = Journal("server")
 
 @attrs.frozen
 class Supervised:
-    """What the supervisor of this process is told; there may be none."""
+    """The supervisor of this process, if there is one."""
 
     _supervisor: Supervisor | None
 
     def opened(self, loop: Loop) -> None:
-        """The service has a loop; from now on the supervisor is told that it turns."""
+        """Send watchdog messages from now on, while this loop takes turns."""
         if self._supervisor is not None:
             self._supervisor.watch(loop)
 
@@ -50,7 +51,7 @@ class Supervised:
             self._supervisor.status(text)
 
     def ready(self) -> None:
-        """It serves."""
+        """Say that the service is ready."""
         if self._supervisor is not None:
             self._supervisor.ready()
 
@@ -63,7 +64,7 @@ def run_service(
     serve: Callable[[Supervised], Awaitable[None]], settings: JournalSettings, *, stops_with_parent: bool
 ) -> int:
     """Run `serve` until it ends, is told to stop, or raises ServerFailedError."""
-    # What a service writes concerns all its clients; nobody else on this machine may read it.
+    # Files of a service have data of its clients: no other user on this machine may read them.
     os.umask(0o077)
     try:
         sink = _sink(settings)
@@ -73,7 +74,7 @@ def run_service(
     try:
         supervisor = supervisor_of(os.environ, os.getpid())
     except (OSError, ValueError) as error:
-        print(f"whoever started this server cannot be told how it is: {error}", file=sys.stderr)
+        print(f"the supervisor cannot be reached: {error}", file=sys.stderr)
         return USAGE_ERROR
     writer = open_journal(LEVELS[settings.level], sink=sink, as_json=settings.format == "json")
     try:
@@ -81,7 +82,7 @@ def run_service(
     except ServerFailedError as failure:
         journal.error(failure.reason, exit_code=failure.exit_code)
         if sink is not None:
-            # The parent process looks there first.
+            # The parent process reads this first.
             print(failure.reason, file=sys.stderr)
         return failure.exit_code
     finally:
@@ -93,7 +94,7 @@ def run_service(
 
 
 def _sink(settings: JournalSettings) -> RotatingFile | None:
-    """Raises OSError."""
+    """The file of the journal, if there is one. Raises OSError."""
     if settings.file is None:
         return None
     return RotatingFile(settings.file, settings.file_bytes_max, settings.files_count)
@@ -122,11 +123,11 @@ async def _serve(
 
 
 async def _open_journal_again(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """The file is looked for at each line (`rotating_file`), so one line is enough."""
+    """Write a line on SIGHUP: each line checks whether the file is still in place (`rotating_file`)."""
     with trio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
-            journal.info("the journal is opened anew", signal="SIGHUP")
+            journal.info("the journal is reopened", signal="SIGHUP")
 
 
 async def _stop_on_signal(
@@ -145,5 +146,5 @@ async def _stop_at_end_of_input(scope: trio.CancelScope) -> None:
     stream = trio.lowlevel.FdStream(sys.stdin.fileno())
     while await stream.receive_some(4096):
         pass
-    journal.info("whoever started this server is gone -> stop")
+    journal.info("the parent process is gone -> stop")
     scope.cancel()

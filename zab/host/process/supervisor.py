@@ -1,15 +1,14 @@
-"""What a service tells whoever has started it, in systemd's words (sd_notify(3)): datagrams of KEY=value lines.
+"""Notifies the supervisor of a service by systemd's protocol (sd_notify(3)): datagrams of KEY=value lines.
 
-    READY=1        once: it does what it is for
+    READY=1        once: the service is ready
     STATUS=…       one line, for `systemctl status`
-    WATCHDOG=1     again and again, out of the loop: whoever hears nothing for too long restarts it
-    STOPPING=1     it ends
+    WATCHDOG=1     repeatedly, from the loop: a supervisor that hears nothing for too long restarts the service
+    STOPPING=1     the service stops
 
-The supervisor says in the environment where to send them (NOTIFY_SOCKET), and how long the silence may be
-(WATCHDOG_USEC, for the process WATCHDOG_PID). Nothing waits for it: what cannot be sent at once is sent
-with what is said next.
+The environment says where to send them (NOTIFY_SOCKET), and how long the silence may be (WATCHDOG_USEC, for the process
+WATCHDOG_PID). Nothing waits for the supervisor: a message that cannot be sent at once is sent with the next one.
 
-Not here: what a service is for, and the unit that says so (`zab.cli.servers.service`).
+Not here: when a service is ready, and the unit of systemd (`zab.cli.servers.service`).
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from typing import Final
 from zab.host.loop.loop import Loop, now_ms
 
 BEATS: Final = 3
-"""Within the silence that is allowed, so that one that is late or left out does no harm."""
+"""How many messages are sent within the allowed silence, so that a late or lost one is harmless."""
 
 
 class Supervisor:
-    """Every method belongs to one thread."""
+    """The connection to the supervisor. All methods belong to one thread."""
 
     def __init__(self, address: str, silence_ms: int | None = None) -> None:
-        """`address`: the path of a socket; an abstract one begins with `@`. `silence_ms`: None: no beats are wanted.
-        Raises OSError."""
+        """`address`: the path of a socket; an abstract one begins with `@`. `silence_ms`: the allowed silence; None: no
+        watchdog. Raises OSError."""
         self._silence_ms = silence_ms
         self._unsent: dict[str, str] = {}
-        """What was said and is not sent yet."""
+        """Values that are not sent yet."""
         self._is_ready = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
@@ -44,20 +43,20 @@ class Supervisor:
             raise
 
     def ready(self) -> None:
-        """Said once, however often it is called."""
+        """Send READY, once for any number of calls."""
         if not self._is_ready:
             self._is_ready = True
             self._say(READY="1")
 
     def status(self, text: str) -> None:
-        """On one line."""
+        """Send a status line."""
         self._say(STATUS=" ".join(text.split()))
 
     def stopping(self) -> None:
         self._say(STOPPING="1")
 
     def watch(self, loop: Loop) -> None:
-        """Let it hear beats for as long as this loop takes turns."""
+        """Send watchdog messages as long as this loop takes turns."""
         if self._silence_ms is None:
             return
         beat_ms = max(self._silence_ms // BEATS, 1)
@@ -71,7 +70,7 @@ class Supervisor:
 
     def _say(self, **said: str) -> None:
         self._unsent.update(said)
-        # It may be gone, or read too slowly.
+        # The supervisor may be gone, or read too slowly.
         with contextlib.suppress(OSError):
             self._socket.send("\n".join(f"{key}={value}" for key, value in self._unsent.items()).encode())
             self._unsent.clear()
@@ -81,8 +80,8 @@ class Supervisor:
 
 
 def supervisor_of(environment: Mapping[str, str], pid: int) -> Supervisor | None:
-    """That which has started the process `pid`; None: nobody who wants to be told. Raises OSError and ValueError where
-    the environment names none that is there."""
+    """The supervisor of the process `pid`; None if the environment names none. Raises OSError and ValueError if it
+    cannot be used."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return None

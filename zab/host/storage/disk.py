@@ -1,12 +1,12 @@
 """The real disk of one server: `datatree.log.disk.Disk` on a data directory.
 
-It makes `version-1` below `dataDir` and, where they differ, below `dataLogDir` (transaction logs go there), and holds
-an exclusive `flock` on `version-1/lock` in each for as long as it lives: two processes on one directory would each
-truncate the other's log. A tool that only reads opens it with `lock=False`.
+It creates `version-1` below `dataDir` and, if it differs, below `dataLogDir` (for transaction logs), and holds an
+exclusive `flock` on `version-1/lock` in each while it exists: two processes on one directory would each truncate the
+other's log. A tool that only reads opens it with `lock=False`.
 
-One append is one system call, `pwritev` with RWF_DSYNC, where the platform has it; else a write and an fdatasync (on
-macOS F_FULLFSYNC, the only call that reaches the medium there). Nothing is retried and no error is caught, except that
-a short write continues where it stopped, and that an open waits a little for a descriptor where there is none left.
+An append is one system call, `pwritev` with RWF_DSYNC, if the platform has it; otherwise a write and an fdatasync (on
+macOS F_FULLFSYNC, the only call that reaches the medium). Nothing is retried and no error is caught, except that a
+short write continues where it stopped, and that an open waits a little for a descriptor if none is left.
 """
 
 import contextlib
@@ -20,12 +20,13 @@ from collections.abc import Iterator
 LOCK_FILE = "version-1/lock"
 DIRECTORY = "version-1"
 _FILE_MODE = 0o600
-"""What a tree holds is for nobody else on the machine, whatever the umask says."""
+"""No other user on the machine may read the data, whatever the umask is."""
 _DIRECTORY_MODE = 0o700
 
 DESCRIPTOR_TRIES = 20
 DESCRIPTOR_WAIT_SECONDS = 0.05
-"""Some are kept from clients (`zab.host.process.descriptors`): one is there in a moment. Longer, and it is final."""
+"""How long an open waits for a descriptor. Some are reserved (`zab.host.process.descriptors`), so one is soon free;
+otherwise the error is final."""
 
 _RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -35,7 +36,7 @@ class DirectoryInUseError(OSError):
 
 
 def _open(path: str, flags: int) -> int:
-    """A descriptor. Raises OSError."""
+    """Open a file. Raises OSError."""
     for _ in range(DESCRIPTOR_TRIES):
         try:
             return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
@@ -61,7 +62,7 @@ def _fdatasync(fd: int) -> None:
 
 
 def _allocate(fd: int, size: int) -> None:
-    """Give the first `size` bytes real blocks."""
+    """Allocate blocks for the first `size` bytes."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
         return
@@ -110,7 +111,7 @@ class RealFile:
 
 
 class RealDisk:
-    """The files of one server. Raises DirectoryInUseError when another process has them."""
+    """The files of one server. Raises DirectoryInUseError if another process uses them."""
 
     def __init__(self, directory: str, log_directory: str | None = None, *, lock: bool = True) -> None:
         self.directory = directory
@@ -136,7 +137,7 @@ class RealDisk:
                 _fsync(parent)
 
     def close(self) -> None:
-        """Release the lock and what is held open."""
+        """Release the locks and close open files."""
         for fd in [*self._in_place.values(), *self._locks]:
             os.close(fd)
         self._in_place.clear()
@@ -196,7 +197,7 @@ class RealDisk:
         os.remove(self._absolute(path))
 
     def _forget(self, *paths: str) -> None:
-        """Close what `overwrite` keeps open under these names, which are about to name something else."""
+        """Close the files that `overwrite` keeps open under these names, which are about to name other files."""
         for path in paths:
             if path in self._in_place:
                 os.close(self._in_place.pop(path))
@@ -221,7 +222,7 @@ class RealDisk:
 
     def sync_directory(self, directory: str) -> None:
         paths = [os.path.join(root, directory) for root in self._roots]
-        # What is set aside is in the root that it came from: the other one may not have such a directory.
+        # Files are set aside in their own root: the other root may not have such a directory.
         for path in list(filter(os.path.isdir, paths)) or paths:
             with self._opened(path, os.O_RDONLY) as fd:
                 _fsync(fd)

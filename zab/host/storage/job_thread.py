@@ -1,11 +1,11 @@
-"""A job thread: slow work of a server, one job after the other, beside the loop and the log thread.
+"""A thread for slow jobs of a server, one after the other, beside the loop and the log thread.
 
-    run(job)            do it after what is queued; a job deals with its own errors
+    run(job)            queues a job, which has to handle its own errors
     pause, in_slices    for jobs, which end soon once the thread is closing
 
-None of this may run on the log thread, where each millisecond delays a write, nor in the loop.
+Such work must run neither on the log thread, where each millisecond delays a write, nor in the loop.
 
-Not here: what the jobs do.
+Not here: the jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REST_SECONDS_MAX = 0.02
 
 
 class JobThread:
-    """One thread. `start`, `run` and `close` belong to the loop's thread, the others to the jobs."""
+    """A job thread. `start`, `run` and `close` belong to the loop's thread, the other methods to jobs."""
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -33,11 +33,11 @@ class JobThread:
         self._thread.start()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Do this after what is queued."""
+        """Queue a job."""
         self._jobs.put(job)
 
     def close(self, patience_seconds: float) -> bool:
-        """End; what is queued is dropped. False when the job under way takes too long."""
+        """End the thread; queued jobs are dropped. False if the current job takes too long."""
         self._closing.set()
         self._jobs.put(None)
         if self._thread.ident is not None:
@@ -54,10 +54,10 @@ class JobThread:
         self._closing.wait(seconds)
 
     def in_slices(self, work: Callable[[], bool]) -> bool:
-        """Call `work` until it says that it is finished; False when the thread is closing before.
+        """Call `work` until it returns True; False if the thread is closing before that.
 
-        A slice may hold the interpreter for some milliseconds. After each the thread sleeps for as long as it took: a
-        job in slices takes half of one core at most.
+        A slice may block the interpreter for some milliseconds. After each slice the thread sleeps for as long as it
+        took: a job takes at most half of one core.
         """
         while not self._closing.is_set():
             began_ns = time.monotonic_ns()

@@ -1,22 +1,21 @@
-"""TLS, on one side of one connection: bytes in, bytes out, and no socket.
+"""One side of a TLS connection: bytes in, bytes out, without a socket.
 
-    feed(data, limit)   bytes of the other side: (what they say in clear, at most `limit`; what is to be sent)
-    seal(piece, …)      what is to be sent in place of the pieces, each of which begins a record
-    finish()            the same for the end: nothing follows
+    feed(data, limit)   takes bytes of the peer; returns the plain bytes, at most `limit`, and the bytes to be sent
+    seal(piece, …)      the bytes to send for the pieces, each of which begins a record
+    finish()            the bytes to send at the end
 
-Until `is_ready` only the handshake goes on, and one call takes one step of it: that is at most one use of the private
-key, and one check of the other side's certificate. Whatever is wrong, and a handshake that fails, is a `TlsError`; what
-its `farewell` holds tells the other side, and is sent before the connection is closed. The side that dialled begins: it
-is fed nothing first.
+Until `is_ready`, each call takes one step of the handshake: at most one use of the private key, and one check of the
+peer's certificate. Any error, including a failed handshake, is a `TlsError`; its `farewell` tells the peer, and is to
+be sent before the connection is closed. The side that dialled begins, with an empty feed.
 
-`has_more`: a call left something behind, at its limit. No socket will announce that: call again, with no data.
+`has_more`: a call stopped at its limit. No socket will announce the rest: call again, with no data.
 
-Records that bring no data, as KeyUpdates, cost far more than their bytes. So TLS is given one record after the other,
-and a side that sends more than `RECORDS_MAX` of them beside its data is over.
+Records without data, such as KeyUpdates, cost far more than their bytes. So TLS gets one record at a time, and a peer
+that sends more than `RECORDS_MAX` of them besides its data is disconnected.
 
-Limits: what waits inside is one record that is not whole, and what was fed and not taken yet.
+Limits: it keeps one incomplete record, and bytes that were fed and not handled yet.
 
-Not here: sockets, deadlines (`handshakes`), whom to believe: the context has the certificates.
+Not here: sockets, deadlines (`handshakes`), trust: the context has the certificates.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from zab.tls.subjects import SubjectError, subject_of
 
 RECORD_BYTES_MAX: Final = 16 << 10
 RECORDS_MAX: Final = 32
-"""Without data. A KeyUpdate, of 27 bytes, costs some 50 µs."""
+"""The limit for records without data. A KeyUpdate, of 27 bytes, costs some 50 µs."""
 DATA_PER_RECORD: Final = 8
-"""So many pieces of data make up for one record without any: an honest side has very few of these."""
+"""How many records with data offset one without: an honest peer has very few of the latter."""
 _HEAD_BYTES: Final = 5
-"""Of a record: its type, its version, and the length of the rest."""
+"""The head of a record: its type, its version, and the length of the rest."""
 _LENGTH_AT: Final = 3
 _SEALED_BYTES_MAX: Final = _HEAD_BYTES + RECORD_BYTES_MAX + 2048
 FIRST_BYTE: Final = b"\x16"
-"""Of a TLS connection: its first record is of a handshake. A client without TLS begins with 0, as the length of its
-first frame does, or with the letter of a word."""
+"""The first byte of a TLS connection, whose first record is a handshake. A client without TLS begins with 0, the first
+byte of a frame length, or with a letter of a four-letter word."""
 NO_TLS: Final = b"\x15\x03\x01\x00\x02\x02\x46"
-"""A record of type alert, fatal, protocol_version: by it whoever does not speak TLS learns that this port does."""
+"""A fatal alert, protocol_version: it tells a client without TLS that this port speaks TLS."""
 
 _REASONS: Final = {
     **dict.fromkeys(
@@ -63,16 +62,16 @@ _REASONS: Final = {
 
 
 class TlsError(ConnectionError):
-    """The connection is over; the text says what was wrong with it."""
+    """The connection is over; the text says what was wrong."""
 
     def __init__(self, reason: str, farewell: bytes = b"") -> None:
         super().__init__(reason)
         self.farewell = farewell
-        """What tells the other side, if anything does."""
+        """The bytes that tell the peer; may be empty."""
 
 
 class TlsSide:
-    """One connection. After a `TlsError` nothing more is done with it."""
+    """One side of a connection. It must not be used after a `TlsError`."""
 
     __slots__ = (
         *("_at", "_has_begun", "_idle", "_incoming", "_outgoing", "_tls", "_waiting"),
@@ -86,24 +85,24 @@ class TlsSide:
         self._has_begun = has_dialled
         self._waiting = b""
         self._at = 0
-        """What came after the handshake, and from where on TLS does not have it yet."""
+        """Bytes received after the handshake, and the offset up to which TLS has them."""
         self._idle = 0
-        """Records without data, less what data has made up for; in units of `DATA_PER_RECORD`."""
+        """Records without data, less those offset by data; in units of `DATA_PER_RECORD`."""
         self.is_ready = False
-        """The handshake is done: the other side is whom its certificate names, and bytes may go both ways."""
+        """Whether the handshake is done: the peer has proven its certificate, and data may flow both ways."""
         self.is_closed = False
-        """The other side has said that nothing follows."""
+        """Whether the peer has said that nothing follows."""
         self.has_more = False
         self.subject = ""
-        """Whom the client's certificate names; empty: it showed none, or one without a subject."""
+        """The subject of the client's certificate; empty: it showed none, or one without a subject."""
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """In DER; None: it showed none."""
+        """The peer's certificate in DER; None: it showed none."""
         return self._tls.getpeercert(binary_form=True) if self.is_ready else None
 
     def feed(self, data: bytes, limit_bytes: int) -> tuple[bytes, bytes]:
-        """The other side's bytes in clear, and what is to be sent. Raises TlsError."""
+        """Take bytes of the peer; returns the plain bytes, and the bytes to be sent. Raises TlsError."""
         if data and not self._has_begun:
             self._has_begun = True
             if data[:1] != FIRST_BYTE:
@@ -118,7 +117,7 @@ class TlsSide:
             raise TlsError(sentence_of(error), self._outgoing.read()) from None
 
     def _go_on(self) -> bytes:
-        """One step of the handshake: what it sends."""
+        """Take one step of the handshake; returns the bytes to be sent."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -126,7 +125,7 @@ class TlsSide:
         else:
             self.subject = self._verified_subject()
             self.is_ready = True
-            # With its last message a client may send its first request.
+            # A client may send its first request with its last handshake message.
             self._waiting = self._incoming.read()
             self.has_more = self._next_record() > 0
         return self._outgoing.read()
@@ -162,7 +161,7 @@ class TlsSide:
         self.has_more = bool(tls.pending() or self._next_record())
 
     def _next_record(self) -> int:
-        """Where the next record ends; 0: it is not all there. TLS finds out what is none."""
+        """The end of the next record; 0: it is incomplete. TLS itself detects invalid records."""
         waiting, at = self._waiting, self._at
         if len(waiting) < at + _HEAD_BYTES:
             return 0
@@ -170,7 +169,7 @@ class TlsSide:
         return end if end <= len(waiting) or end - at > _SEALED_BYTES_MAX else 0
 
     def _give_record(self) -> bool:
-        """Whether there was one."""
+        """Hand TLS the next record. False: there was none."""
         end = self._next_record()
         if end:
             self._incoming.write(self._waiting[self._at : end])
@@ -184,7 +183,7 @@ class TlsSide:
             raise TlsError("it sends records of TLS without data", self._outgoing.read())
 
     def seal(self, *pieces: bytes | memoryview) -> bytes:
-        """What is to be sent in place of the pieces. Raises TlsError."""
+        """The bytes to send for the pieces. Raises TlsError."""
         assert self.is_ready
         try:
             for piece in pieces:
@@ -196,8 +195,8 @@ class TlsSide:
         return self._outgoing.read()
 
     def finish(self) -> bytes:
-        """What tells the other side that nothing follows; it may say more, which nobody can read any more."""
-        # The other side has not said so itself, or breaks the rules while it is told.
+        """The bytes that tell the peer that nothing follows. Bytes that it still sends can no longer be read."""
+        # The peer has not closed yet, or violates the protocol meanwhile.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         return self._outgoing.read()

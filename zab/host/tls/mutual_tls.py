@@ -1,16 +1,16 @@
-"""TLS between the servers of a service: what this one shows, whom it believes, and for which servers a certificate is
-good.
+"""TLS between the servers of a service: this server's certificate, the trusted authorities, and the servers for which a
+peer's certificate is valid.
 
-Both ends of every connection show a certificate, and both believe only the authorities of their own trust store. A
-certificate is good for the servers in whose lines its hosts stand (`certificate_names`).
+Both ends of every connection show a certificate, and each trusts only the authorities in its own trust store. A
+certificate is valid for the servers whose lines have its hosts (`certificate_names`).
 
-Before anything of this is used, it is tried: this member shakes hands with itself. So a certificate that the others
-would refuse, as it has expired, or is for another host, or nobody vouches for it, refuses the start; and stores that
-have changed and are of no use leave those before in their place.
+New stores are tried before they are used: this member does a handshake with itself. So a certificate that others would
+refuse, since it has expired, is for another host, or has no trusted issuer, stops the start; and changed stores that
+are unusable do not replace the old ones.
 
-Limits: as for clients (`zab.tls.contexts`): whole handshakes only, one group, so that no step of one is long.
+Limits, as for clients (`zab.tls.contexts`): only full handshakes, one group, so that no step takes long.
 
-Not here: handshakes on sockets (`zab.host.loop`), when the files are looked at (`zab.host.files.watched_file`).
+Not here: handshakes on sockets (`zab.host.loop`), when files are checked (`zab.host.files.watched_file`).
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
 _NAME_BYTES: Final = 8
-"""As the name of a secret has."""
+"""As long as the name of a secret."""
 
 
 @attrs.frozen
 class Contexts:
-    """For both ends of links."""
+    """The contexts for both ends of links."""
 
     accepting: ssl.SSLContext
     dialling: ssl.SSLContext
     trusted: frozenset[bytes]
-    """The authorities who are believed, and their lists, in DER."""
+    """The trusted authorities, and their revocation lists, in DER."""
 
 
 class MutualTls:
-    """What one server shows to the others."""
+    """The TLS of one server with the others."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class MutualTls:
         dials: bool,
         takes_plain: bool,
     ) -> None:
-        """`certified` says which servers a certificate is good for that is for these hosts. `dials`: connections to
-        others are inside of TLS, too. `takes_plain`: those of others may be without. Raises StoreError."""
+        """`certified` returns the servers for which a certificate is valid, given a check of its hosts. `dials`:
+        connections to others also use TLS. `takes_plain`: inbound connections may be without. Raises StoreError."""
         self._settings = settings
         self._own_hosts = tuple(own_hosts)
         self._certified = certified
@@ -69,21 +69,21 @@ class MutualTls:
         self._steps = trio.Lock()
 
     def take_new(self) -> None:
-        """What was read again is for handshakes from now on."""
+        """Use the stores that were read again for new handshakes."""
         self.policy.context = self.watched.content.accepting
 
     @property
     def trusted_name(self) -> bytes:
-        """Of those who are believed: with another authority, or another one revoked, it is another name."""
+        """A name that changes when an authority is added or removed, or a certificate is revoked."""
         trusted = b"".join(sorted(self.watched.content.trusted))
         return blake2b(trusted, digest_size=_NAME_BYTES, person=b"zab quorum trust").digest()
 
     def servers_of(self, certificate: bytes) -> Collection[int]:
-        """Those for which it is good."""
+        """The servers for which a certificate is valid."""
         return self._certified(partial(is_for_host, certificate))
 
     async def dialled(self, stream: trio.SocketStream, host: str) -> TlsStream:
-        """The handshake of a stream that we dialled to this host. Raises OSError; then the stream is closed."""
+        """Do the handshake of a stream that we dialled to this host. Raises OSError; then the stream is closed."""
         secured = await dialled_tls(stream, self.watched.content.dialling)
         try:
             _check_host(secured.side, host)
@@ -93,7 +93,7 @@ class MutualTls:
         return secured
 
     async def accepted(self, stream: trio.SocketStream) -> TlsStream:
-        """The same of a stream from somebody who has dialled us."""
+        """Do the handshake of an inbound stream. Raises OSError; then the stream is closed."""
         return await accepted_tls(stream, self.policy.context, self._steps)
 
     def _read(self) -> Contexts:
@@ -109,9 +109,9 @@ class MutualTls:
         return contexts
 
     def _context(self, protocol: int) -> tuple[ssl.SSLContext, frozenset[bytes]]:
-        """And who is believed in it."""
+        """A context, and its trusted authorities."""
         context = self._settings.context(protocol)
-        # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
+        # Both ends check hosts by the same rule; OpenSSL only checks them when dialling.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         return context, self._settings.stores.load_trusted(context)

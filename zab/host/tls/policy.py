@@ -1,4 +1,4 @@
-"""What a port with TLS asks of those who connect."""
+"""The TLS policy of a port."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import attrs
 
 @attrs.define
 class TlsPolicy:
-    """What a listener asks of who comes in."""
+    """The TLS policy of a listener."""
 
     context: ssl.SSLContext
-    """For handshakes that begin from now on; it may be replaced at any time. It keeps clients from choosing groups
-    that make a step long (`zab.tls.contexts`)."""
+    """The context for new handshakes; it may be replaced at any time. It keeps clients from choosing groups that make a
+    step long (`zab.tls.contexts`)."""
     takes_plain: bool = False

@@ -1,19 +1,19 @@
-"""TLS over one socket that does not block: it receives and sends as the socket would, in clear.
+"""TLS over one non-blocking socket: receives and sends plain bytes like a socket.
 
-    receive(count_max)      as `recv`: BlockingIOError where nothing has come, b"" at the end
-    send(data)              as `send`; one that would block is called again with the same bytes first
-    push()                  send of `sealed_bytes` what the kernel takes
-    finish()                tell the other side that nothing follows
+    receive(count_max)      like `recv`: BlockingIOError if nothing has come, b"" at the end
+    send(data)              like `send`; after BlockingIOError it is called again with the same bytes first
+    push()                  sends as much of `sealed_bytes` as the kernel takes
+    finish()                tells the peer that nothing follows
 
-What is decrypted and not taken yet makes no socket readable: `has_more` says that it is there.
+Decrypted bytes that were not read yet do not make a socket readable: `has_more` announces them.
 
-Not every client knows that: ZooKeeper's in C waits for its socket, and would find what came in the record of an answer
-before only when something else comes. So for clients each frame begins a record (`SealedFrames`), as ZooKeeper does it.
+Not every client handles that: ZooKeeper's C client waits for its socket, and would read a second answer in the same
+record only when something else arrives. So for clients each frame begins a record (`SealedFrames`), as in ZooKeeper.
 
-Limits: `SEAL_BYTES_MAX` are sealed at a time, and kept until the kernel has taken them. At twice that, which only the
-other side brings about, by asking for new keys of TLS and reading nothing, it is over.
+Limits: `SEAL_BYTES_MAX` are sealed at a time, and kept until the kernel has taken them. At twice that, which only a
+peer can cause that requests new TLS keys and reads nothing, the connection ends.
 
-Not here: the handshake (`handshakes`, `tls_stream`); who waits for the socket.
+Not here: the handshake (`handshakes`, `tls_stream`); waiting for the socket.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ SEAL_BYTES_MAX: Final = 256 << 10
 
 
 class SealedSocket:
-    """One whose handshake is done."""
+    """A TLS socket whose handshake is done."""
 
     __slots__ = ("_has_said_goodbye", "_sealed", "_sealed_for", "_socket", "idle_bytes", "is_finished", "side")
 
     def __init__(self, sock: socket.socket, side: TlsSide) -> None:
         self.side = side
         self.idle_bytes = 0
-        """What the last `receive` took from the socket without giving anything."""
+        """Bytes that the last `receive` took from the socket without returning any."""
         self.is_finished = False
-        """The other side was told that nothing follows."""
+        """Whether the peer was told that nothing follows."""
         self._has_said_goodbye = False
-        """TLS takes and gives nothing more."""
+        """Whether TLS has been closed on our side."""
         self._socket = sock
         self._sealed = memoryview(b"")
         self._sealed_for = 0
-        """The first so many bytes of what is to be sent are sealed already, whether or not they are sent."""
+        """How many of the next bytes to send are sealed already."""
 
     @property
     def sealed_bytes(self) -> int:
-        """What TLS has to send beyond what its owner has."""
+        """Bytes that TLS has to send, besides those of its owner."""
         return len(self._sealed)
 
     @property
     def has_more(self) -> bool:
-        """There is something to receive that no socket announces."""
+        """Whether there is something to receive that no socket announces."""
         return (self.side.has_more or self.side.is_closed) and not self._has_said_goodbye
 
     def receive(self, count_max: int) -> bytes:
-        """Raises BlockingIOError, and OSError, of which `TlsError` is one."""
+        """Receive plain bytes. Raises BlockingIOError, and OSError, including `TlsError`."""
         side = self.side
         self.idle_bytes = 0
         if self._has_said_goodbye:
@@ -83,7 +83,7 @@ class SealedSocket:
         return plain
 
     def send(self, data: bytes | memoryview) -> int:
-        """How many bytes it took. Raises as `receive` does."""
+        """Send plain bytes; returns how many it took. Raises as `receive` does."""
         self.push()
         if not self._sealed and not self._sealed_for:
             sealed, self._sealed_for = self._seal(memoryview(data)[:SEAL_BYTES_MAX])
@@ -95,7 +95,7 @@ class SealedSocket:
         return sent
 
     def _seal(self, data: memoryview) -> tuple[bytes, int]:
-        """What is to be sent, and for how many bytes of `data`. Raises TlsError."""
+        """The sealed bytes, and how many bytes of `data` they cover. Raises TlsError."""
         return self.side.seal(data), len(data)
 
     def push(self) -> None:
@@ -104,14 +104,15 @@ class SealedSocket:
                 self._sealed = self._sealed[self._socket.send(self._sealed) :]
 
     def _control(self, out: bytes) -> None:
-        """What the protocol itself has to say. Raises TlsError."""
+        """Send bytes of the TLS protocol itself. Raises TlsError."""
         self._sealed = memoryview(bytes(self._sealed) + out)
         self.push()
         if len(self._sealed) > 2 * SEAL_BYTES_MAX:
             raise TlsError("it does not read what TLS says")
 
     def finish(self) -> None:
-        """Until `is_finished`, to be called again once what is sealed is sent. Raises OSError."""
+        """Tell the peer that nothing follows. To be called again, once the sealed bytes are sent, until `is_finished`.
+        Raises OSError."""
         if not self._has_said_goodbye:
             self._has_said_goodbye = True
             self._control(self.side.finish())
@@ -121,15 +122,15 @@ class SealedSocket:
 
 
 class SealedFrames(SealedSocket):
-    """What is sent are frames, each with its length before it. An answer to a word of four letters is text, and passes
-    for one."""
+    """A TLS socket that sends frames, each after its length. The text answer to a four-letter word passes for a
+    frame."""
 
     __slots__ = ("_left_bytes",)
 
     def __init__(self, sock: socket.socket, side: TlsSide) -> None:
         super().__init__(sock, side)
         self._left_bytes = 0
-        """Of the frame whose beginning is sealed."""
+        """The unsealed rest of a frame whose beginning is sealed."""
 
     def _seal(self, data: memoryview) -> tuple[bytes, int]:
         pieces = []

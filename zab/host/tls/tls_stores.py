@@ -1,18 +1,17 @@
-"""The stores of a service's ports (`zab.tls.stores`), and the contexts of handshakes that are made of them.
+"""The TLS stores of a service's ports (`zab.tls.stores`), and the contexts made from them.
 
-    NamedStores     what is shown, and who is believed, as the service's settings name the files
-    PortTls         these, with the versions and suites that a port speaks
+    NamedStores     the key store and the trust store, as named in the settings
+    PortTls         stores, with the versions and suites of a port
     accepting       a context for a port; `watched_context` reads it again when a file changes
 
-Handshakes that begin after stores were read again are under what is in them then. Who is in stays in.
+New handshakes use the stores as last read. Existing connections stay.
 
-Stores are read again in another thread; PKCS#12 as `zab certs` writes it keeps Python from the loop for 12 ms, PEM for
-1 ms.
+Stores are read again in another thread; PKCS#12 as `zab certs` writes it blocks the loop for 12 ms, PEM for 1 ms.
 
-A key that others may read is refused, as any other secret (`zab.host.files.private_file`).
+A key that other users may read is refused, like any other secret (`zab.host.files.private_file`).
 
-Not here: handshakes (`zab.host.loop.handshakes`), what a context speaks (`zab.tls.contexts`), the keys of settings
-(`zab.configuration.blocks.tls`), what servers ask of each other (`mutual_tls`).
+Not here: handshakes (`zab.host.loop.handshakes`), the contexts themselves (`zab.tls.contexts`), the keys of settings
+(`zab.configuration.blocks.tls`), TLS between servers (`mutual_tls`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Content = TypeVar("Content")
 
 @frozen
 class NamedStore:
-    """A store, as settings name it."""
+    """A store, as named in the settings."""
 
     prefix: str
     path: str | None
@@ -49,7 +48,7 @@ class NamedStore:
         return [path for path in (self.path, self.password_path) if path is not None]
 
     def opened(self) -> Store:
-        """The file with the password counts, as in ZooKeeper. Raises StoreError."""
+        """Open the store. The password file has priority, as in ZooKeeper. Raises StoreError."""
         assert self.path is not None, "the settings were checked for that"
         keys, password = StoreKeys.beginning(self.prefix), self.password or ""
         if self.password_path is not None:
@@ -61,20 +60,20 @@ class NamedStore:
 
 @frozen
 class NamedStores:
-    """What is shown, and who is believed."""
+    """The key store and the trust store."""
 
     key: NamedStore
     trust: NamedStore
     with_lists: bool
 
     def watched(self, read: Callable[[], Content]) -> WatchedFile[Content]:
-        """What `read` makes of them. It raises StoreError, as does reading them again."""
+        """The result of `read`, which is called again when a file changes. Both raise StoreError."""
         first, *others = self.key.files + self.trust.files
         return WatchedFile(first, lambda _: read(), *others)
 
     def load_key(self, context: ssl.SSLContext) -> None:
-        """The key is a secret: where it is not encrypted its file is for its owner alone; where it is, the file with
-        its password is. Raises StoreError."""
+        """Load the key, which is a secret: if it is not encrypted, its file must be private; otherwise its password
+        file. Raises StoreError."""
         is_encrypted = self.key.opened().load_key(context)
         secret, key = (self.key.password_path, "passwordPath") if is_encrypted else (self.key.path, "location")
         if secret is not None:
@@ -84,28 +83,28 @@ class NamedStores:
                 raise StoreError(f"{self.key.prefix}.{key}: {error}") from None
 
     def load_trusted(self, context: ssl.SSLContext) -> frozenset[bytes]:
-        """As `Store.load_trusted`."""
+        """Load the trusted authorities, like `Store.load_trusted`."""
         return self.trust.opened().load_trusted(context, with_lists=self.with_lists)
 
 
 @frozen
 class PortTls:
-    """What a kind of port shows, whom it believes, and what it speaks."""
+    """The stores, versions and suites of a kind of port."""
 
     stores: NamedStores
     versions: frozenset[str]
     ciphers: tuple[str, ...]
-    """As OpenSSL names suites of TLS 1.2; none: its own choice."""
+    """Suites of TLS 1.2, by OpenSSL's names; empty: OpenSSL's choice."""
 
     def context(self, protocol: int) -> ssl.SSLContext:
-        """With the key, and nobody believed yet. Raises StoreError."""
+        """A context with the key, without trusted authorities yet. Raises StoreError."""
         context = context_of_server(protocol, self.versions, self.ciphers)
         self.stores.load_key(context)
         return context
 
 
 def port_tls(settings: TlsSettings, prefix: str, versions: frozenset[str]) -> PortTls:
-    """`prefix`: what the keys of these settings begin with."""
+    """The TLS of a port from its settings, whose keys begin with `prefix`."""
     key = NamedStore(
         f"{prefix}.keyStore",
         settings.key_store,
@@ -125,7 +124,7 @@ def port_tls(settings: TlsSettings, prefix: str, versions: frozenset[str]) -> Po
 
 
 def accepting(settings: PortTls, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
-    """For a port that clients connect to. Raises StoreError."""
+    """The context for a port of clients. Raises StoreError."""
     context = settings.context(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = client_auth
     if client_auth != ssl.CERT_NONE:
@@ -134,5 +133,5 @@ def accepting(settings: PortTls, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
 
 
 def watched_context(settings: PortTls, client_auth: ssl.VerifyMode) -> WatchedFile[ssl.SSLContext]:
-    """Raises StoreError, as does reading the files again."""
+    """The context for a port of clients, made again when a file changes. Both raise StoreError."""
     return settings.stores.watched(lambda: accepting(settings, client_auth))

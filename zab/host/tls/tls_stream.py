@@ -1,14 +1,13 @@
-"""TLS over a trio stream, beside the loop: for what takes its time, and for the handshake of who has dialled.
+"""TLS over a trio stream, beside the loop: for slow exchanges, and for handshakes.
 
-    secured = await dialled_tls(stream, context)            the handshake of a stream that we dialled
-    secured = await accepted_tls(stream, context, steps)    of a stream from somebody who dialled us
-    TlsStream(stream, side)                                 after a handshake that was made elsewhere
+    secured = await dialled_tls(stream, context)            does the handshake of a stream that we dialled
+    secured = await accepted_tls(stream, context, steps)    does the handshake of an inbound stream
+    TlsStream(stream, side)                                 after a handshake that was done elsewhere
 
-`steps` is a lock that all handshakes of a port share: whoever has it takes one step, and lets everything else run
-before the next one takes his. So a flood of handshakes costs the thread one step at a time (`handshakes` has what a
-step costs).
+`steps` is a lock that all handshakes of a port share: its holder takes one step, and lets all other tasks run before
+the next one. So a flood of handshakes costs the thread one step at a time (`handshakes` has the cost of a step).
 
-Not here: TLS itself (`tls`), deadlines: who calls, cancels.
+Not here: TLS itself (`engine`), deadlines: callers cancel.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FAREWELL_SECONDS: Final = 1.0
 
 
 class TlsStream(trio.abc.HalfCloseableStream):
-    """One whose handshake is done. One task may receive while others send."""
+    """A TLS stream whose handshake is done. One task may receive while others send."""
 
     def __init__(self, stream: trio.SocketStream, side: TlsSide) -> None:
         self.stream = stream
@@ -78,12 +77,12 @@ class TlsStream(trio.abc.HalfCloseableStream):
         return b""
 
     async def aclose(self) -> None:
-        """At once: what nobody waited for may not arrive."""
+        """Close at once: bytes that are still being sent may be lost."""
         await self.stream.aclose()
 
 
 async def dialled_tls(stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
-    """Raises OSError, of which `TlsError` is one; then the stream is closed."""
+    """Do the handshake of a stream that we dialled. Raises OSError, including `TlsError`; then the stream is closed."""
     side = TlsSide(context, has_dialled=True)
     async with _closed_on_failure(stream):
         await stream.send_all(side.feed(b"", 0)[1])
@@ -93,7 +92,7 @@ async def dialled_tls(stream: trio.SocketStream, context: ssl.SSLContext) -> Tls
 
 
 async def accepted_tls(stream: trio.SocketStream, context: ssl.SSLContext, steps: trio.Lock) -> TlsStream:
-    """As `dialled_tls`."""
+    """Do the handshake of an inbound stream. Raises as `dialled_tls` does."""
     side = TlsSide(context)
     async with _closed_on_failure(stream):
         while not side.is_ready:
@@ -102,13 +101,13 @@ async def accepted_tls(stream: trio.SocketStream, context: ssl.SSLContext, steps
                 _, out = side.feed(data, 0)
                 await trio.lowlevel.checkpoint()
             if out:
-                # Not within the lock: who reads nothing holds up himself alone.
+                # Outside the lock: a peer that reads nothing delays only itself.
                 await stream.send_all(out)
     return TlsStream(stream, side)
 
 
 async def speaks_tls(stream: trio.SocketStream) -> bool:
-    """Whether who has dialled begins with TLS. Nothing is taken from the stream. Raises OSError."""
+    """Whether the peer begins with TLS. Takes nothing from the stream. Raises OSError."""
     return await stream.socket.recv(1, trio.socket.MSG_PEEK) == FIRST_BYTE
 
 
@@ -123,7 +122,7 @@ async def _closed_on_failure(stream: trio.SocketStream) -> AsyncIterator[None]:
             await _say_farewell(stream, error)
             raise
         except trio.BrokenResourceError:
-            raise ConnectionError("the connection broke within the handshake of TLS") from None
+            raise ConnectionError("the connection broke during the TLS handshake") from None
         undo.pop_all()
 
 
@@ -141,7 +140,8 @@ async def _step(stream: trio.SocketStream, side: TlsSide, data: bytes) -> None:
 
 
 async def _say_farewell(stream: trio.SocketStream, error: TlsError) -> None:
-    """Why it is over. A close with unread bytes would reset the connection, and lose that: wait for its end."""
+    """Tell the peer why the handshake failed, and wait until it closes: closing with unread bytes would reset the
+    connection and lose the reason."""
     if error.farewell:
         with trio.move_on_after(_FAREWELL_SECONDS), contextlib.suppress(trio.BrokenResourceError):
             await stream.send_all(error.farewell)
