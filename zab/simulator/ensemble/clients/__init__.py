@@ -1,1 +1,1 @@
-"""Clients that are simulated."""
+"""Simulated clients."""

@@ -1,13 +1,13 @@
-"""A simulated client: it speaks ZooKeeper's wire protocol with the real codecs, and judges every answer.
+"""A simulated client, which speaks ZooKeeper's wire protocol with the real codecs, and judges every answer.
 
-It connects to any server, keeps its session across connections as a real client does (xids begin again on each one,
-watches are moved with setWatches, a server that is behind what the client has seen refuses it), asks several things at
-once, pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
+It connects to any server, keeps its session across connections like a real client (xids start again on each connection,
+watches are moved with setWatches, a server that lags what the client has seen refuses it), has several requests under
+way, pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
 
-What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent
-until its session is over, stops reading, or closes its session and begins a new one.
+It misbehaves at the rates of the run's profile: it breaks its connection, moves to another server, goes silent until
+its session is over, stops reading, or closes its session and begins a new one.
 
-Not here: what it asks (`requests`), and what the answers have to be (`session_checker`).
+Not here: its requests (`requests`), and the right answers (`session_checker`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ BURST_MAX: Final = 6
 OUTSTANDING_MAX: Final = 20
 SET_WATCHES_XID: Final = -8
 MOSTLY: Final = {"deposing": "sync", "returning": "set"}
-"""What clients ask for most, in runs with a focus."""
+"""The most frequent request of clients, in runs with a focus."""
 PER_MILLE: Final = 1000
 
 
 class Client:
-    """One client. Its number is negative: it is an end of wires, as servers are with their ids."""
+    """One client. As an end of wires it has a negative number, while servers have their ids."""
 
     def __init__(
         self, ensemble: Ensemble, number: int, rng: Random, kept_requests: Collection[int] | None = None
     ) -> None:
-        """`kept_requests` are those of its wishes, counted from 1, that it asks for; None is all of them."""
+        """`kept_requests` are the numbers, from 1, of the drawn requests that it sends; None: all."""
         assert number < 0
         profile = ensemble.profile
         self.number = number
@@ -63,36 +63,36 @@ class Client:
         self._tick_us = profile.tick_us
         self._timeout_ms = profile.session_ticks * profile.tick_ms
         self._is_impatient = profile.focus == "returning"
-        """It goes back and forth between two servers, and does not wait for an answer."""
+        """Whether it goes back and forth between two servers, without waiting for an answer."""
         self._is_reader = -number <= profile.readers
         self._servers = rng.sample(profile.sids, 2) if self._is_impatient else []
         self.session = 0
         self._password = NO_PASSWORD
         self._xid = 0
-        """On the present connection."""
+        """The last xid on the current connection."""
         self._kept_requests = kept_requests
         self.wishes_count = 0
-        """What it wished to ask for on its own."""
+        """How many requests it has drawn."""
         self._asked_count = 0
-        """Requests on all connections."""
+        """How many requests it has sent on all connections."""
         self._link: ClientLink[ClientConnection] | None = None
         self._frames = FrameReader(FRAME_BYTES_MAX)
         self.is_connected = False
-        """The session is established on the present connection."""
+        """Whether the session is established on the current connection."""
         self.outstanding: deque[Asked] = deque()
         self._to_restore: Any = None
         self._heard_at = 0
         self._attempt = 0
         self._failed_count = 0
-        """Attempts since it was connected last."""
+        """Failed attempts since it was last connected."""
         self.is_silent = False
-        """It is silent until a later moment."""
+        """Whether it is silent for a while."""
         self.is_gone = False
-        """It is silent for good."""
+        """Whether it is silent for good."""
         self.has_faults = True
         self.acknowledged_count = 0
         self.is_asking = True
-        """Asks on its own; at the end of the run it only does what it is told."""
+        """Whether it draws requests; at the end of the run it only sends what it is told."""
         self._wishes: deque[tuple[int, Any]] = deque(self._requests.first() if number == -1 else ())
 
     def start(self) -> None:
@@ -131,12 +131,12 @@ class Client:
             self._schedule.after(int(self._tick_us * self._rng.random() ** 3), self._lose_patience, self._link)
 
     def _lose_patience(self, link: ClientLink[ClientConnection]) -> None:
-        """Leave a connection that was good a moment ago, or that has not answered yet."""
+        """Leave a connection that works, or that has not answered yet."""
         if self._link is link and self.has_faults and not self.is_silent:
             self._disconnect()
 
     def _connect_later(self) -> None:
-        """Try again: almost at once at first, then after ever longer waits."""
+        """Try again: almost at once at first, then after increasing waits."""
         self._failed_count += 1
         wait = self._tick_us * min(0.04 * 2**self._failed_count, 1.5)
         self._schedule.after(int(wait * (0.2 + self._rng.random())), self._connect)
@@ -181,14 +181,14 @@ class Client:
         self._to_restore = None
 
     def begin_anew(self) -> None:
-        """The lineage is over in which it had its session."""
+        """Start again, since the lineage of its session is over."""
         self._line("begins anew")
         self._disconnect()
         self._forget_session()
         self.checker = SessionChecker(self.name, self._observer.history)
 
     def disconnect(self) -> None:
-        """Break the connection, and come back elsewhere."""
+        """Break the connection, and connect elsewhere."""
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -199,11 +199,11 @@ class Client:
         self._lost()
 
     def _lost(self) -> None:
-        """What was asked and not answered may have happened, or may not."""
+        """Handle a lost connection: unanswered requests may or may not have been done."""
         self._line("has lost its connection")
         self._link = None
         if any(asked.xid == SET_WATCHES_XID for asked in self.outstanding):
-            # Whether these watches reached the server does not matter: they ended with the connection.
+            # It does not matter whether these watches reached the server: they ended with the connection.
             self.checker.watches.adopt(self._to_restore)
         self.is_connected = False
         self.outstanding.clear()
@@ -220,7 +220,7 @@ class Client:
         self._send(self._asked(opcode, body))
 
     def _request(self, xid: int, opcode: int, body: Any) -> Asked:
-        """A request takes its place among those that wait for their answers."""
+        """Add a request to those that wait for answers."""
         history = self._observer.history
         self._asked_count += 1
         asked = Asked(self.session, self._asked_count, xid, opcode, body, self._schedule.now, history.told)
@@ -238,13 +238,13 @@ class Client:
         return request_frame(self._xid, opcode, body.encode())
 
     def _think(self) -> None:
-        """A burst of requests; or something that a client should not do."""
+        """Send a burst of requests, or misbehave."""
         self._schedule.after(int(self._profile.think_us * (0.2 + 1.6 * self._rng.random())), self._think)
         if self.is_connected and self.is_asking and not (self.has_faults and self._misbehave()):
             self._burst()
 
     def _burst(self) -> None:
-        """Some requests, all in one segment."""
+        """Send some requests, all in one segment."""
         if not self.is_connected or not self.is_asking:
             return
         pieces = []
@@ -258,7 +258,7 @@ class Client:
             self._send(b"".join(pieces))
 
     def write(self) -> None:
-        """Ask for a write that succeeds wherever it is applied."""
+        """Send a write that succeeds in every state."""
         if self.is_connected and not self.outstanding:
             self.ask(*self._requests.write())
 
@@ -283,7 +283,7 @@ class Client:
         return False
 
     def _move(self) -> None:
-        """Go elsewhere, and leave the old connection open: that server has to find out."""
+        """Go elsewhere, and leave the old connection open, which that server has to notice."""
         assert self._link is not None
         self._link.to_client.cut()
         self._lost()
@@ -315,7 +315,7 @@ class Client:
     # --------------------------------------------------------------------------------------------------------- hearing
 
     def receive(self, link: ClientLink[ClientConnection], data: bytes) -> None:
-        """Bytes of a server, or `CLOSED`, arrive."""
+        """Take bytes of a server, or `CLOSED`."""
         if link is not self._link or self.is_silent:
             return
         if data == CLOSED:

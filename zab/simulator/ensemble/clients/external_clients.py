@@ -1,15 +1,14 @@
-"""External clients: programs outside of a simulated ensemble that send bytes to a member and take what it answers.
+"""External clients: programs outside a simulated ensemble that exchange bytes with its members.
 
-    Connection      one of them, from a dial to its end; to the member it is a client as any other
-    OpenHistory     the judge of what members do, where nobody says what clients ask for
+    Connection      one connection, from its dial to its end; for the member it is a client like any other
+    OpenHistory     judges members when the requests of clients are unknown
     ExternalClientFaults
-                    what goes wrong for them: connections that are lost, sessions that expire
+                    injects lost connections and expired sessions
 
-An external client is told that there is news, in the middle of what happens; it looks at `inbox` and `state` then, or
-later.
+An external client is told when something arrives; it looks at `inbox` and `state` then, or later.
 
-    opening ──> open ──> ended          closed by the member, or lost; what came before that is still in the inbox
-       └──────> refused                 nobody listens there
+    opening ──> open ──> ended          closed by the member, or lost; earlier bytes are still in the inbox
+       └──────> refused                 no member listens there
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from zab.simulator.world.sockets import CLOSED, ClientLink
 
 
 class State(Enum):
-    """Of a connection."""
+    """The state of a connection."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -38,11 +37,11 @@ class State(Enum):
 
 
 class Connection:
-    """One connection of an external client with a member. `number` is negative, as those of all clients: its end of
-    wires."""
+    """One connection of an external client with a member. `number`, its end of wires, is negative like those of all
+    clients."""
 
     def __init__(self, ensemble: Ensemble, number: int, sid: ServerId, tell: Callable[[], None]) -> None:
-        """`tell` is called when something came, or when `state` is another."""
+        """`tell` is called when something arrives, or `state` changes."""
         assert number < 0
         self.number = number
         self.sid = sid
@@ -58,7 +57,7 @@ class Connection:
             return
         network = self._ensemble.network
         if not network.reaches(self.number, self.sid):
-            return  # nothing is heard of it, as of any packet that is lost
+            return  # nothing comes back, as after any lost packet
         process = self._ensemble.process(self.sid)
         self._link = None if process is None else process.clients.connect(self)
         self._ensemble.schedule.after(network.delay(self.sid, self.number), self._answered)
@@ -73,24 +72,24 @@ class Connection:
 
     @property
     def session(self) -> int:
-        """That the member knows on it; 0 for none."""
+        """The session that the member has on it; 0 for none."""
         return 0 if self._link is None else self._link.connection.session
 
     def send(self, data: bytes) -> None:
-        """To the member; nothing happens once the connection has ended."""
+        """Send bytes to the member; no-op once the connection has ended."""
         if self.state is State.OPEN and data:
             assert self._link is not None
             self._link.to_server.send(data, len(data))
 
     def close(self) -> None:
-        """The client does not want it any more; what it has sent arrives."""
+        """Close the connection from the client's side; what it has sent arrives."""
         if self._link is not None and self.state in (State.OPENING, State.OPEN):
             self._link.to_client.cut()
             self._link.to_server.send(CLOSED, 1)
         self.state = State.ENDED
 
     def lose(self) -> None:
-        """It breaks: what is on its way is lost, and both ends hear of it."""
+        """Break the connection: bytes on their way are lost, and both ends notice."""
         link, delay = self._link, self._ensemble.network.delay(self.number, self.sid)
         if link is None or self.state is not State.OPEN:
             return
@@ -102,7 +101,7 @@ class Connection:
         self._became(State.ENDED)
 
     def receive(self, link: Any, data: bytes) -> None:
-        """See `zab.simulator.world.sockets.ClientEnd`."""
+        """Take bytes of the member (`zab.simulator.world.sockets.ClientEnd`)."""
         if self.state not in (State.OPENING, State.OPEN):
             return
         if data == CLOSED:
@@ -113,14 +112,14 @@ class Connection:
 
 
 class OpenHistory(History):
-    """What external clients ask for is known to them alone: everything else is judged as ever."""
+    """The judge of broadcast without the requests of clients, which only external clients know."""
 
     def _requested(self, txn: Txn) -> None:
         pass
 
 
 class ExternalConnections:
-    """All connections that are not over, in the order in which they were dialled."""
+    """All open connections, in the order of their dials."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -133,12 +132,12 @@ class ExternalConnections:
         return connection
 
     def open(self) -> list[Connection]:
-        """Those that have a session now."""
+        """The connections that have a session now."""
         return [each for each in self._connections if each.state is State.OPEN and each.session]
 
 
 class ExternalClientFaults:
-    """One thing after the other goes wrong, at random, until `end`."""
+    """Injects one fault after the other, at random, until `end`."""
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class ExternalClientFaults:
         rng: Random,
         gap_us: int,
     ) -> None:
-        """`expire` ends a session. `gap_us` passes between two faults, on average."""
+        """`expire` ends a session. `gap_us` is the average time between two faults."""
         self._ensemble = ensemble
         self._external_connections = connections
         self._expire = expire

@@ -1,1 +1,1 @@
-"""What goes wrong."""
+"""The faults of an ensemble."""

@@ -1,4 +1,4 @@
-"""What faults of an ensemble work with: what all faults do, its profile, and what may still be lost."""
+"""The context of an ensemble's faults: that of all faults, the profile, and what may still be lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zab.simulator.world.cluster import FaultContext
 
 
 class EnsembleFaultContext(FaultContext):
-    """What a fault of one run has to work with."""
+    """The context of the faults of one run."""
 
     def __init__(self, ensemble: Ensemble, rng: Random, clients: Sequence[Client] = ()) -> None:
         super().__init__(ensemble, rng)
@@ -28,7 +28,7 @@ class EnsembleFaultContext(FaultContext):
         self.losses = Losses(ensemble)
 
     def victim(self) -> MemberMachine:
-        """A machine; often the leader's."""
+        """A random machine, often the leader's."""
         machine = self.any_machine()
         assert isinstance(machine, MemberMachine)
         return machine
@@ -38,11 +38,11 @@ class EnsembleFaultContext(FaultContext):
         return ServerId(one), ServerId(two)
 
     def begin_lineage(self, lineage: bytes, history: History, of_files: Membership) -> None:
-        """The one before is over; these configurations and this history are what counts from now on."""
+        """Begin a lineage: this configuration and this history count from now on."""
         self.ensemble.observer.begin_lineage(lineage, history, of_files)
         for client in self._clients:
             client.begin_anew()
 
 
 Cause: TypeAlias = faults.Cause[EnsembleFaultContext]
-"""Makes something go wrong; whether it did."""
+"""Injects a fault. Returns False if it is not possible now."""

@@ -1,17 +1,17 @@
-"""What happens to disks, and what they do to the bytes on them: which file, which bytes, and whether a start can tell.
+"""Faults of disks and of the bytes on them.
 
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
-    bit_flip                  one bit of a file is another one, of a running or a stopped member
-    misdirected_write         a block is not where it was written, and is where it was not
-    rollback                  a directory is put back to what it was earlier, and the member starts from that
-    full_disk                 no more than a few hundred bytes fit on a disk, or little less than its member wants,
-                              until all other faults are over and all others have gone on without it
-    hung_disk                 a disk finishes no work any more, as long
+    bit_flip                  one bit in a file of a running or a stopped member flips
+    misdirected_write         a block is written to a wrong place, and is missing in its own
+    rollback                  a directory is set back to an earlier state, and the member starts from it
+    full_disk                 a disk takes only a few hundred bytes more, or little less than its member wants, until
+    all other faults are over and the others have made progress without it hung_disk                 a disk finishes no
+    more work, until the same time
 
-Files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Damage is done to
-running members too, whose memory is right while their files are not; they may find it when a learner needs a file.
+The files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Running members
+are damaged too: their memory is right while their files are not, which they may notice when a learner needs a file.
 
-What may be lost so is bounded by `losses`.
+`losses` bounds what may be lost.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from zab.simulator.ensemble.members.profile import DISK_LOW_BYTES
 from zab.simulator.world.disk import SECTOR_BYTES
 
 SKIPPED: Final = (FETCH, ".tmp", ".spare")
-"""Files that are being made: no promise stands on them."""
+"""Unfinished files, on which no promise depends."""
 
 Damage = dict[tuple[str, int], bytes]
-"""(path, offset) → the bytes that are there instead."""
+"""(path, offset) → the wrong bytes there."""
 
 
 def wipe(context: EnsembleFaultContext) -> bool:
@@ -72,7 +72,7 @@ def misdirected_write(context: EnsembleFaultContext) -> bool:
 
 
 def rollback(context: EnsembleFaultContext) -> bool:
-    """Put one directory back to what it was when it was copied away; or copy all of them away."""
+    """Set one directory back to its earlier copy; or copy all directories."""
     machines, losses, rng = context.ensemble.machines.values(), context.losses, context.rng
     sound = [machine for machine in machines if not (machine.damaged or machine.has_forgotten or machine.is_impaired)]
     possible = [machine for machine in sound if machine.backup is not None and losses.may_forget(machine)]
@@ -105,7 +105,7 @@ def hung_disk(context: EnsembleFaultContext) -> bool:
 
 
 def _files(machine: MemberMachine) -> dict[str, bytes]:
-    """What is in each file, without what is preallocated."""
+    """The content of each file, without preallocated bytes."""
     found = {}
     for path, data in sorted(machine.disk.image().items()):
         used = data.rstrip(b"\0")
@@ -128,7 +128,7 @@ def _damage(machine: MemberMachine, losses: Losses, damage: Damage) -> bool:
 
 
 def _reads_as_torn(machine: MemberMachine, damage: Damage) -> bool:
-    """Whether a log file, damaged so, has nothing intact in it that says that the damaged part was durable."""
+    """Whether nothing intact in the damaged log file shows that the damaged part was durable."""
     for first in log_files(machine.disk):
         data = bytearray(machine.disk.read(log_path(first)))
         places = [(at, there) for (path, at), there in damage.items() if path == log_path(first)]

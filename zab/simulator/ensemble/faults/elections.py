@@ -1,10 +1,11 @@
-"""What happens to election connections alone, while all other ones are sound.
+"""Faults of election connections, while all other connections work.
 
-    election_loss       one breaks: both sides know, or one does and the other later, or only when it sends a vote
-    election_one_way    a server cannot connect to the election port of another one for a while, which connects to it
-    election_double     another process has the id of a server and its secret, and votes as an empty server does
+    election_loss       a connection breaks: both sides notice at once, or one of them later, or only when it sends a
+    vote election_one_way    a server cannot connect to the election port of another one for a while, but the other can
+    connect to it election_double     another process has the id and the secret of a server, and votes like an empty
+    server
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from zab.simulator.ensemble.members.election_links import ElectionLinks
 from zab.simulator.world.process import Process
 
 ROUND_MAX: Final = 5
-"""An empty server that has voted a while may be in such a round."""
+"""The highest round of an empty server that has voted for a while."""
 
 
 def election_loss(context: EnsembleFaultContext) -> bool:
@@ -81,7 +82,7 @@ def election_double(context: EnsembleFaultContext) -> bool:
 
 
 def _vote_on(double: ElectionLinks, others: list[ServerId], tick_us: int) -> None:
-    """Each tick one vote for itself, as long as the process lives."""
+    """Send a vote for itself each tick, while the process lives."""
     if double.process.dead:
         return
     vote = Notification(

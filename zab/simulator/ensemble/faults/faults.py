@@ -1,9 +1,9 @@
-"""What goes wrong in an ensemble, beside what the world's own faults are.
+"""The faults of an ensemble, in addition to those of the world.
 
-Every fault is within what the service promises to bear, so that any failure is a bug: `losses` says how much of what
-was durable may be lost. Nothing that lasts is mended without mercy.
+Every fault is one that the service promises to tolerate, so that any failure is a bug: `losses` says how much durable
+data may be lost. Without mercy, lasting faults are not mended.
 
-The modules beside this one say what each fault is, `zab.simulator.world.faults` when, and which.
+The other modules have the faults, and `zab.simulator.world.faults` decides when and which.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zab.simulator.world.network_faults import NETWORK_FAULTS
 from zab.simulator.world.process_faults import PROCESS_FAULTS
 
 PURGE_TICKS: Final = 3
-"""Between two times that retention does its work, beside those after each snapshot."""
+"""The interval of purges, in addition to those after each snapshot."""
 
 
 class Faults(FaultInjector[EnsembleFaultContext]):
@@ -60,14 +60,14 @@ class Faults(FaultInjector[EnsembleFaultContext]):
         self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
     def _purge(self) -> None:
-        """No fault: retention does its work, now and then."""
+        """Purge old files regularly. This is no fault."""
         for process in self._ensemble.processes:
             process.turn.purge()
         if not self.is_over:
             self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
     def end(self) -> None:
-        """Nothing goes wrong any longer, and what is down is started. Disks that are full or hang stay so."""
+        """End the faults, and start what is down. Disks that are full or hang stay so."""
         super().end()
         for client in self._clients:
             client.has_faults = False
@@ -86,8 +86,8 @@ class Faults(FaultInjector[EnsembleFaultContext]):
             super().mend(machine)
 
     def retire(self) -> None:
-        """Servers that no configuration names, nor one that may come, are put away: nobody may need them. What was
-        asked for at last may come into force after the faults, and leave some out."""
+        """Stop servers that are in no present or possible configuration: nobody may need them. The last requested
+        configuration may come into force after the faults, and leave some out."""
         if self._profile.retires_removed:
             named = frozenset[int]().union(*(each.servers for each in self._ensemble.observer.configurations.possible))
             for machine in self._ensemble.machines.values():
@@ -97,7 +97,7 @@ class Faults(FaultInjector[EnsembleFaultContext]):
                     machine.stop(with_power=True)
 
     def mend_disks(self) -> bool:
-        """Disks that are full or hang take all again: whether there was one."""
+        """Mend disks that are full or hang. True: there was one."""
         impaired = [machine for machine in self._ensemble.machines.values() if machine.is_impaired]
         for machine in impaired:
             machine.mend()

@@ -1,14 +1,14 @@
-"""What an operator does that ends a lineage and begins another one, while servers of the old one may go on.
+"""Actions of an operator that end a lineage and begin another one, while servers of the old one may go on.
 
-    restore     members that are a quorum of what is in force are given a snapshot, as `zab restore --into` does
-    recover     one copy is all that is left: what it has begins a lineage (`zab recover --force`), with other voters,
-                which have nothing, and perhaps in another configuration
+    restore     a quorum of the configuration in force is given a snapshot, as by `zab restore --into`
+    recover     only one copy is left: its data begins a lineage (`zab recover --force`), with other, empty voters, and
+    perhaps in another configuration
 
-Who is neither given the snapshot nor emptied stays in the old lineage, and may run on in it. It is no quorum there, or
-the operator has not looked well. Once the faults are over such a server is given an empty disk.
+A server that is neither given the snapshot nor emptied stays in the old lineage, and may continue in it. Such servers
+are no quorum there, unless the operator made a mistake. Once the faults are over, they are given an empty disk.
 
-What was acknowledged is judged up to the end of its lineage: the next one has what the operator gave it, and clients
-begin anew (`Observer.begin_lineage`). Nobody serves in a lineage that is over.
+Acknowledged writes are judged up to the end of their lineage: the next one has what the operator gave it, and clients
+start again (`Observer.begin_lineage`). No server serves in a lineage that is over.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def restore(context: EnsembleFaultContext) -> bool:
 
 
 def _give(machine: MemberMachine, zxid: int, snapshot: bytes, in_force: bytes) -> tuple[bytes, bytes]:
-    """What it goes on with at its next start: lineage and chain."""
+    """Give a machine a snapshot for its next start; returns lineage and chain."""
     before = load_member(machine.disk)
     assert before is not None
     path = f"{snapshot_path(zxid)}.restore.tmp"
@@ -74,7 +74,7 @@ def _give(machine: MemberMachine, zxid: int, snapshot: bytes, in_force: bytes) -
 
 
 def _takes_snapshots(context: EnsembleFaultContext, process: MemberProcess, in_force: Membership) -> bool:
-    """Whether this member takes one (B8 restored members), and what the ensemble is now is in force there."""
+    """Whether this member accepts snapshots (B8 restored members), and has the current configuration in force."""
     memberships, machine = process.peer.memberships, process.machine
     return (
         memberships.outstanding is None
@@ -93,12 +93,12 @@ def _may_be_written(machine: MemberMachine) -> bool:
 
 
 def _snapshot(context: EnsembleFaultContext) -> tuple[int, bytes] | None:
-    """One that somebody took of what was committed in this lineage."""
+    """A random snapshot of committed data of this lineage."""
     observer = context.ensemble.observer
     found = []
     for machine in context.ensemble.machines.values():
         for zxid in snapshot_files(machine.disk):
-            with suppress(OSError):  # it may be one that cannot be read now
+            with suppress(OSError):  # it may be unreadable now
                 header = read_snapshot_header(machine.disk, snapshot_path(zxid))
                 if header is not None and observer.history.has_reached((zxid, header.chain)):
                     found.append((zxid, machine.disk.read(snapshot_path(zxid))))
@@ -140,7 +140,7 @@ def _has_a_history(context: EnsembleFaultContext, machine: MemberMachine) -> boo
 
 
 def _begin(machine: MemberMachine, lineage: bytes, before: History) -> History:
-    """Begin a lineage with what is on the disk of this machine, as `zab.cli.files.recover` does."""
+    """Begin a lineage with the data on this machine's disk, as `zab.cli.files.recover` does."""
     recovered = examine(machine.disk)
     assert recovered.epochs is not None
     assert not recovered.damage, recovered.damage
@@ -160,9 +160,9 @@ def _begin(machine: MemberMachine, lineage: bytes, before: History) -> History:
 
 
 def put_right(context: EnsembleFaultContext) -> None:
-    """The faults are over: who is left in a lineage that is over is given an empty disk, and the file of the others.
-    So is who counts in none, and has something of one that is over, or does not run and may have it. Any other one is
-    started again, since it may wait for the servers that it has heard of."""
+    """After the faults: give servers that are left in an old lineage an empty disk, and the file of the others. The
+    same goes for servers that count in no lineage and have, or may have, data of an old one. All others are restarted,
+    since they may wait for servers that they have heard of."""
     observer = context.ensemble.observer
     for machine in context.ensemble.machines.values():
         if observer.lineage is None or observer.lineage in (machine.lineage, machine.given):

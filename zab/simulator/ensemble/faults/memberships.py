@@ -1,9 +1,9 @@
-"""What an operator does to an ensemble that serves: no faults, but what they must not make worse.
+"""Actions of an operator on a serving ensemble: no faults themselves, but faults happen meanwhile.
 
-    reconfigure     a server leaves, comes back, or changes its role; it is refused where the rules say so
-    hand_over       the leader is told to hand the lead over to a server
+    reconfigure     a server leaves, comes back, or changes its role, if the rules allow it
+    hand_over       the leader is told to hand over the lead to a server
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def reconfigure(context: EnsembleFaultContext) -> bool:
     try:
         after = next_ensemble(in_force(member.config, member.peer), joining, leaving, None, 0)
     except ChangeError:
-        after = None  # the member says so itself
+        after = None  # the member itself refuses it
     if after is not None and not may_be_next(context, after):
         return False
     body = Reconfig(joining, leaving, None, _ANY_VERSION).encode()

@@ -1,14 +1,13 @@
-"""What happens to the connections of members: they break, carry nothing, or carry what a stranger says.
+"""Faults of the connections of members: they break, carry nothing, or carry bytes of a stranger.
 
     reset                     the connections between two members break
-    one_sided_loss            one side of the connections between two members is gone, the other one does not know
-    depose                    the leader is cut off from all others for long enough, while it goes on serving clients
-    thin_link                 what the leader has for a learner queues up behind few bytes a millisecond, for long; only
-                              what is urgent overtakes it. In runs that have this focus
-    stranger                  some who are no members say something at a quorum port
-    election_stranger         the same at an election port
+    one_sided_loss            one side of the connections between two members is gone, and the other side does not know
+    depose                    the leader is cut off from all others for long enough, while it still serves clients
+    thin_link                 the link from the leader to a learner carries few bytes per millisecond for a long time;
+    only urgent messages overtake. In runs that have this focus stranger                  processes that are no members
+    connect to a quorum port election_stranger         the same at an election port
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def election_stranger(context: EnsembleFaultContext) -> bool:
 
 
 def _strangers_say(context: EnsembleFaultContext, listening: Callable[[Greeter], Listening]) -> bool:
-    """Several of them, since each of them is short."""
+    """Let several strangers connect, since each of them is short."""
     process = context.ensemble.process(context.victim().number)
     if process is None:
         return False

@@ -1,11 +1,10 @@
-"""What happens to members while they live.
+"""Faults of running members.
 
-    wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one; sometimes no
-                              snapshot of that member can be read, either, until it is started again
-    race                      the next member that comes into discovery or synchronization ends, stands still or loses a
-                              connection there
+    wrong_tree                a tree in memory becomes wrong, while a quorum has the right one; sometimes the snapshots
+    of that member are also unreadable until its restart race                      the next member that enters discovery
+    or synchronization ends, stops or loses a connection there
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from zab.simulator.world.network_faults import block
 from zab.simulator.world.process_faults import CALLS_MAX
 
 LOST_EVERY: Final = 3
-"""A member whose tree is wrong cannot read its snapshots either, one time in so many, until it is started again."""
+"""One in this many members with a wrong tree also cannot read its snapshots until its restart."""
 
 
 def wrong_tree(context: EnsembleFaultContext) -> bool:
@@ -45,7 +44,7 @@ def wrong_tree(context: EnsembleFaultContext) -> bool:
 
 def _may_become_wrong(context: EnsembleFaultContext, process: MemberProcess) -> bool:
     tree = process.member.tree
-    again = tree.applied in process.member.trees.check.repaired  # that is the end of a member, by its own rules
+    again = tree.applied in process.member.trees.check.repaired  # a second time would end the member, by its own rules
     may = not again and not is_spoiled(tree) and tree.cursor is None
     return may and context.losses.may_be_wrong(process.machine)
 

@@ -1,10 +1,10 @@
-"""What happens to an ensemble whose servers come and go all the time.
+"""Faults of an ensemble whose servers come and go all the time.
 
-    reconfigure_all     the whole configuration is another one: other servers, roles, groups and weights
-    install             a server loses its data and comes back with another file: what was in force now or once, and
-                        itself; often one that was removed
+    reconfigure_all     the whole configuration is replaced: servers, roles, groups and weights
+    install             a server, often a removed one, loses its data and restarts with another file: a present or
+    former configuration, and itself
 
-`faults` says when; what may be lost so is bounded by `losses`.
+`faults` decides when; `losses` bounds what may be lost.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def reconfigure_all(context: EnsembleFaultContext) -> bool:
 
 
 def may_be_next(context: EnsembleFaultContext, ensemble: Ensemble) -> bool:
-    """Whether the ensemble may be asked for this, by what may be lost. If so, it counts there from now on."""
+    """Whether this configuration may be requested, considering what may be lost. If so, it counts there from now on."""
     asked = Membership(BEFORE_ALL, quorum_of(ensemble), servers(ensemble.servers))
     may = context.losses.may_ask_for(asked.quorum)
     if may:
@@ -57,7 +57,7 @@ def may_be_next(context: EnsembleFaultContext, ensemble: Ensemble) -> bool:
 
 
 def _whole(rng: Random, sids: list[ServerId], *, with_groups: bool) -> list[str]:
-    """The lines of a configuration of some of these servers."""
+    """The lines of a configuration with some of these servers."""
     chosen = [sid for sid in sids if rng.random() < 0.65]
     if len(chosen) < 2:
         chosen = sorted(rng.sample(sids, 2))
@@ -76,7 +76,7 @@ def _whole(rng: Random, sids: list[ServerId], *, with_groups: bool) -> list[str]
 
 
 def line_of(sid: int, role: str) -> str:
-    """Of a configuration."""
+    """A server line of a configuration."""
     return f"server.{sid}=10.0.0.{sid}:2888:3888:{role};2181"
 
 
@@ -99,7 +99,7 @@ def install(context: EnsembleFaultContext) -> bool:
 
 
 def with_file(config: Config, text: bytes, role: str) -> Config:
-    """The same server with a file that has this configuration; without text, that of its own file."""
+    """The settings of a server with this configuration in its file; without text, the configuration stays."""
     before = ensemble_of(text) if text else config.ensemble
     sid = config.server_id
     if sid in before.servers:

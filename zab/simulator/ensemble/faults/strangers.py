@@ -1,10 +1,10 @@
-"""What somebody who has no secret of the ensemble says at a port of a member: bytes, in pieces.
+"""The bytes that a process without a secret of the ensemble sends to a port of a member, in pieces.
 
-    nonsense            bytes, or frames of bytes, or a length that no frame has
-    a wrong greeting    of other versions, of a server that is none, to another server, for what is not to be had here
-    what was overheard  parts of handshakes of members, whole or changed, in any order
+    nonsense            random bytes, frames of random bytes, or an invalid frame length
+    a wrong greeting    another version, an unknown server, a greeting to another server, or an unknown purpose
+    overheard bytes     parts of handshakes of members, unchanged or changed, in any order
 
-Not one of them gets through the handshake: `hear` fails the run where one does.
+None of them must pass the handshake: `hear` fails the run if one does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PURPOSES: Final = (*Purpose, 7)
 
 
 def said(rng: Random, sid: ServerId, others: Sequence[ServerId], overheard: Sequence[bytes]) -> list[bytes]:
-    """All that one stranger says to the member `sid`, in the pieces in which it arrives."""
+    """The bytes that one stranger sends to the member `sid`, in pieces."""
     parts = [_part(rng, sid, others, overheard) for _ in range(rng.randrange(1, PARTS_MAX))]
     left = bytearray(b"".join(parts))
     if rng.random() < 0.3:
@@ -58,7 +58,7 @@ def _part(rng: Random, sid: ServerId, others: Sequence[ServerId], overheard: Seq
 
 
 def _greeting(rng: Random, sid: ServerId, others: Sequence[ServerId]) -> bytes:
-    """As that of a member, or nearly; with secrets of its own."""
+    """A greeting like that of a member, or nearly; with other secrets."""
     me = Party(rng.choice((sid, NOBODY, *others)), VERSION, VERSION, secrets=(Secret(rng.randbytes(32)),))
     if rng.random() < 0.3:
         me = attrs.evolve(me, least_version=VERSION + 1, version=VERSION + rng.randrange(1, 3))
@@ -69,7 +69,8 @@ def _greeting(rng: Random, sid: ServerId, others: Sequence[ServerId]) -> bytes:
 
 
 def hear(listening: Listening, pieces: Sequence[bytes]) -> str:
-    """A stranger says this to somebody; how it ended. Raises SafetyError if it has proven anything."""
+    """Hand the bytes of a stranger to a handshake; returns how it ended. Raises SafetyError if it has proven
+    anything."""
     frames = FrameReader(GREETING_BYTES_MAX)
     try:
         for piece in pieces:

@@ -1,1 +1,1 @@
-"""What clients ask, and whether what they are told is right."""
+"""The requests of clients, and the judges of members and of answers."""

@@ -1,11 +1,11 @@
-"""The configurations of a run, as its judges know them: which of them have come into force, and which may yet.
+"""The configurations of a run, as its judges know them: those that came into force, and those that still may.
 
-    in_force       those that some member knew to be committed, by version; 0 is that of the files
-    outstanding    those that stood in somebody's history above the newest of these. One that was cut away is among
-                   them until a newer one is in force: whoever has it might come back first
+    in_force       configurations that some member knew to be committed, by version; 0 is that of the files
+    outstanding    configurations in the history of some member above the newest of these. One that was cut away is
+    included until a newer one is in force, since a member that has it might come back first
 
-The history that is committed governs, and only that: what was outstanding and is lost has decided nothing. What may be
-lost of disks is another matter: there everything counts that might decide next (`losses`).
+Only the committed history governs: an outstanding configuration that is lost has decided nothing. For the loss of
+disks, however, everything counts that might decide next (`losses`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from zab.quorum.quorums import Quorum
 __all__ = ["Configurations"]
 
 ASKED_MAX: Final = 2
-"""Of what was asked for last, so much may not have been answered yet."""
+"""How many of the last requests may still be unanswered."""
 
 
 class Configurations:
-    """See the module."""
+    """The configurations of one run."""
 
     def __init__(self, of_files: Membership) -> None:
         self.in_force: dict[int, Membership] = {of_files.version: of_files}
@@ -32,11 +32,11 @@ class Configurations:
         self._asked: deque[Membership] = deque(maxlen=ASKED_MAX)
 
     def ask(self, membership: Membership) -> None:
-        """Somebody asks for this configuration: it may be outstanding from now on."""
+        """Note a requested configuration, which may be outstanding from now on."""
         self._asked.append(membership)
 
     def forget_asked(self) -> None:
-        """What was asked for has been answered."""
+        """Forget the requested configurations, since they have been answered."""
         self._asked.clear()
 
     @property
@@ -45,28 +45,28 @@ class Configurations:
 
     @property
     def deciding(self) -> list[Quorum]:
-        """Of what is in force, of all that might be next, and of what was asked for last."""
+        """The quorums of the configurations in force, of those that may come next, and of those requested last."""
         return [each.quorum for each in self.possible]
 
     @property
     def possible(self) -> list[Membership]:
-        """The same."""
+        """The configurations in force, those that may come next, and those requested last."""
         return [self.newest, *self.outstanding.values(), *self._asked]
 
     @property
     def ever(self) -> list[Quorum]:
-        """Of all that were in force, too: somebody may know no newer one."""
+        """The quorums of these, and of all that were once in force, since some member may know no newer one."""
         return [*(each.quorum for each in self.in_force.values()), *self.deciding]
 
     def appended(self, memberships: Memberships) -> None:
-        """Something was appended to a history whose member knows these."""
+        """Note the memberships of a member that has appended to its history."""
         outstanding = memberships.outstanding
         if outstanding is not None and outstanding.version > max(self.in_force):
             self.outstanding.setdefault(outstanding.version, outstanding)
 
     def committed(self, memberships: Memberships) -> Sequence[Quorum]:
-        """A mark has moved at a member that knows these. If its configuration was not known to be in force: the quorums
-        that have committed it, by the one before and by itself."""
+        """Note the memberships of a member whose mark has moved. If its configuration was not known to be in force,
+        returns the quorums that must have committed it: that of the one before, and its own."""
         in_force = memberships.in_force
         if in_force.version in self.in_force:
             return ()
@@ -77,5 +77,5 @@ class Configurations:
         return self.in_force[max(before)].quorum, in_force.quorum
 
     def governing(self, zxid: int) -> Quorum:
-        """Who has decided what stands at this zxid; of a reconfiguration, the rule that it brought into force."""
+        """The quorum that decided about this zxid; for a reconfiguration, the quorum that it brought into force."""
         return self.in_force[max(version for version in self.in_force if version <= zxid)].quorum

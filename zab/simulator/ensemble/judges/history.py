@@ -7,13 +7,13 @@ batch:
     integrity               what is delivered was broadcast, by the primary of its epoch
     agreement               two processes that deliver, deliver the same: no process delivers in a place of the sequence
                             what another did not deliver there
-    total_order             whoever delivers two batches, delivers them in the same order as everybody
+    total_order             all processes that deliver two batches deliver them in the same order
     local_primary_order     of one primary, batches are delivered in the order in which it broadcast them, none left out
     global_primary_order    batches of an earlier primary are delivered before those of a later one
     primary_integrity       when a primary broadcasts, it holds everything that is ever delivered of earlier primaries
 
-There is one sequence, the longest that anybody has delivered so far; each process has its place in it. Whoever is the
-first to deliver the next batch decides what it is; everybody else has to deliver the same bytes there.
+There is one sequence, the longest that any process has delivered so far; each process has its place in it. The first
+process to deliver the next batch decides what it is; all others have to deliver the same bytes there.
 
 Committed transactions are applied to the model (`model`) as the sequence grows.
 """
@@ -46,7 +46,7 @@ class Broadcast:
 
 
 class History:
-    """See the module. A process is named by (server id, count of its starts)."""
+    """The judge of broadcast. A process is named by (server id, number of its starts)."""
 
     def __init__(self) -> None:
         self.model = Model()
@@ -60,29 +60,30 @@ class History:
         self.txns: dict[int, Txn] = {}
         """Every committed transaction."""
         self._synced: dict[int, tuple[int, int]] = {}
-        """Of each session: the number of its last sync that was answered, and the zxid of that."""
+        """For each session: the number of its last answered sync, and its zxid."""
         self._place_of: dict[int, int] = {0: 0}
         """Batch end → how many batches are delivered up to it."""
         self._places: dict[int, int] = {}
         """Server → how many batches its process has delivered."""
         self._initial: dict[int, int] = {}
-        """Epoch → where the history of its primary ended when it broadcast first."""
+        """Epoch → the end of its primary's history at its first broadcast."""
         self.beginning = BEFORE_ALL
         """The zxid at which the lineage began."""
         self.told = 0
         """The highest zxid that any client was told of."""
         self._asked: dict[tuple[int, int], list[Asked]] = {}
-        """Every write that a client sent: by session and xid, which every connection uses anew, in order."""
+        """Every write that a client sent, by session and xid, in order; each connection starts again with the same
+        xids."""
         self.requested: dict[int, Asked] = {}
-        """The transactions that did what a client asked for: zxid → the request."""
+        """The transactions that carried out a request: zxid → the request."""
         self.ending: set[int] = set()
         """Sessions whose end some leader has proposed."""
         self._last_number: dict[int, int] = {}
         """Session → the number of its newest write in the sequence."""
 
     def next(self, txns: Iterable[Txn], position: Position, *, keeps_epochs: bool) -> History:
-        """That of the lineage which follows: it begins at this position, with what these transactions make. Where it
-        keeps the epochs, none of them is led again, and no zxid comes a second time."""
+        """The judge of the next lineage, which begins at this position with the state that these transactions make.
+        `keeps_epochs`: no epoch is led again, and no zxid is used twice."""
         other = type(self)()
         for txn in txns:
             other.txns[txn.zxid] = txn
@@ -101,20 +102,20 @@ class History:
 
     @property
     def end(self) -> Zxid:
-        """The last zxid that anybody has delivered."""
+        """The last zxid that any process has delivered."""
         return self.zxids[-1] if self.zxids else BEFORE_ALL
 
     @property
     def end_txn(self) -> int:
-        """The same; the last transaction of the model."""
+        """The last transaction of the model."""
         return self.model.zxid
 
     def ask(self, asked: Asked) -> None:
-        """A client sends a write."""
+        """Note a write that a client sends."""
         self._asked.setdefault((asked.session, asked.xid), []).append(asked)
 
     def refused_by_a_member(self, asked: Asked) -> None:
-        """A member refused a write by itself: it is never done, then."""
+        """Note that a member refused a write by itself: it must never be done."""
         if asked in self.requested.values():
             raise SafetyError("refused writes never reappear", f"{asked} is refused by a member alone, and was done")
         self._asked[asked.session, asked.xid].remove(asked)
@@ -126,7 +127,7 @@ class History:
     # --------------------------------------------------------------------------------------------------------- leading
 
     def leads(self, process: tuple[int, int], epoch: int) -> None:
-        """A process is the primary of an epoch."""
+        """Note the primary of an epoch."""
         other = self.primaries.setdefault(epoch, process)
         if other != process:
             raise SafetyError("leadership", f"epoch {epoch} is led by {other} and by {process}")
@@ -140,7 +141,7 @@ class History:
         self.broadcasts[batch.zxid] = Broadcast(batch, txns, predecessor)
         if batch.epoch not in self._initial:
             self._initial[batch.epoch] = predecessor[0]
-            # A primary that was deposed may not know it yet: what later ones have done does not concern it.
+            # A deposed primary may not know it yet: it need not know what later primaries have done.
             earlier = bisect_left(self.zxids, make_zxid(batch.epoch, 0))
             if earlier and self.zxids[earlier - 1] > predecessor[0]:
                 delivered = self.zxids[earlier - 1]
@@ -151,9 +152,9 @@ class History:
     # ------------------------------------------------------------------------------------------------------ delivering
 
     def starts_at(self, sid: int, zxid: int, chain: bytes, recent: list[Batch]) -> None:
-        """A process begins with a tree at this position: it has delivered everything up to there.
+        """Note that a process begins with a tree at this position: it has delivered everything up to there.
 
-        `recent` has the newest batches that it found on its disk; what nobody has delivered before is delivered now."""
+        `recent` has the newest batches on its disk; those that were not delivered before count as delivered now."""
         for batch in recent:
             if self.end < batch.zxid <= zxid:
                 self._extend(f"server {sid}", batch)
@@ -161,11 +162,11 @@ class History:
         if place is None:
             raise SafetyError("agreement", f"server {sid} begins at {zxid:#x}, where no delivered batch ends")
         if place and self.chains[place - 1] != chain:
-            raise SafetyError("agreement", f"server {sid} begins at {zxid:#x} with another history than was delivered")
+            raise SafetyError("agreement", f"server {sid} begins at {zxid:#x} with a history that was not delivered")
         self._places[sid] = place
 
     def deliver(self, sid: int, batch: Batch) -> None:
-        """A process delivers the batch that comes next for it."""
+        """Note that a process delivers its next batch."""
         place = self._places[sid]
         if place == len(self.zxids):
             self._extend(f"server {sid}", batch)
@@ -177,7 +178,7 @@ class History:
         self._places[sid] = place + 1
 
     def _extend(self, who: str, batch: Batch) -> None:
-        """Somebody is the first to deliver this batch."""
+        """Check a batch that is delivered for the first time."""
         known = self.broadcasts.get(batch.zxid)
         if known is None or known.batch.raw != batch.raw:
             raise SafetyError("integrity", f"{who} delivers {batch.first:#x}+{batch.count}, which nobody broadcast")
@@ -197,7 +198,7 @@ class History:
             self.model.apply(txn)
 
     def _requested(self, txn: Txn) -> None:
-        """A client's write is in the sequence: it was asked for, is there once, and in the client's order."""
+        """Check that a write in the sequence was requested, is there once, and in the order of its client."""
         opcode = txn.rest[0] if txn.type == -1 else txn.type
         if opcode == -10 or not txn.session or not txn.cxid:
             return
@@ -206,9 +207,9 @@ class History:
         if not possible:
             raise SafetyError("integrity", f"{txn} is what nobody asked for; {txn.session:#x} asked {asked}")
         if txn.type == -1:
-            return  # what comes late through an older connection is refused with SESSIONMOVED
+            return  # a late write of an older connection is refused with SESSIONMOVED
         newest = self._last_number.get(txn.session, 0)
-        # The first one that can be meant: whatever comes later finds its own if there is any way at all.
+        # The first possible request: later transactions find theirs if there is any assignment at all.
         left = [one for one in possible if one.number > newest]
         meant = next((one for one in left if not self._is_behind_its_sync(one, txn.zxid)), None)
         if meant is None and left:
@@ -220,7 +221,7 @@ class History:
         self.requested[txn.zxid] = meant
 
     def synced(self, sync: Asked, zxid: int) -> None:
-        """A client is told that its sync is done there: nothing that it asked for before is done later."""
+        """Note that a sync of a client is done at this zxid: none of its earlier requests may be done later."""
         self._synced[sync.session] = sync.number, zxid
         later = []
         for done_at in reversed(self.requested):
@@ -233,7 +234,7 @@ class History:
         else:
             newest = 0
         if any(self._is_behind_its_sync(self.requested[done_at], done_at) for done_at in later):
-            # Requests that look alike may have been taken for each other.
+            # Equal requests may have been confused.
             self._last_number[sync.session] = newest
             for done_at in reversed(later):
                 self._requested(self.txns[done_at])
@@ -243,7 +244,7 @@ class History:
         return asked.number < number and zxid > synced_zxid
 
     def _primary_integrity(self, who: str, batch: Batch) -> None:
-        """No later primary may have begun without this batch."""
+        """Check that no later primary began without this batch."""
         if counter_of(batch.first) == 1 or not self._initial:
             self._initial = {epoch: zxid for epoch, zxid in self._initial.items() if epoch >= batch.epoch}
         for epoch, zxid in self._initial.items():

@@ -1,25 +1,25 @@
-"""What clients were told, judged from outside: by their questions, answers and times alone.
+"""Judges a run from outside, only by the requests, answers and times of its clients.
 
     judge(records) -> list[Finding]      empty: ZooKeeper's guarantees hold
-    demand_linearizability(records)      the same, for a run
+    demand_linearizability(records)      raises an error for the first finding
 
 ZooKeeper's guarantees are not those of one register that is always linearizable. Judged is exactly this:
 
-    writes      of all sessions, refused ones included, are linearizable: one order, in which each does what its answer
-                says, none before what was answered before it was sent, none before what its session sent earlier
-    reads       show a prefix of that order, and never a shorter one than their session was shown, or has written,
-                before; after a `sync`, at least all that anybody was told before that was sent
-    zxids       count that order: a reply from a zxid shows the writes up to it, and none above; so in real time a write
-                is above, and a `sync` and what is read after it not below, all that anybody was told before
+    writes      of all sessions, including refused ones, are linearizable: in one order, each does what its answer says,
+    and comes after all writes that were answered before it was sent, and after earlier requests of its session reads
+       show a prefix of that order, never shorter than what their session has seen or written before; after a `sync`, at
+       least everything that any client was told before the sync was sent zxids       count that order: a reply with a
+       zxid shows the writes up to it, and none above; so a write has a higher zxid than everything that any client was
+       told before, and a `sync`, and reads after it, have no lower one
 
 Linearizability is local, so each znode has its own search (`znode_order`): Wing and Gong's. What joins the znodes is
-the zxid, whose order all of them keep to; so a session whose replies' zxids never fall goes back on no znode.
+the zxid, whose order all of them follow; so a session whose replies' zxids never fall does not go back on any znode.
 
 It shares no code with the other judge of such histories, `zab pipeline history`, and works the other way round: that
 one trusts zxids and compares, this one looks for an order. Both have to agree on every run (`make sim`, `make chaos`).
 
-Znodes begin absent: recorded is the life of a whole ensemble. The parts of a multi are judged each by itself; that all
-of them happened or none is left to the judges that see the committed history (`session_checker`).
+Znodes begin absent, since the record covers the whole life of an ensemble. The parts of a multi are judged separately;
+the judges that see the committed history check that all of them happened or none (`session_checker`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WRITES: Final = frozenset({"create", "set", "delete"})
 
 @frozen
 class Finding:
-    """What is wrong with a history, or could not be decided within the bound, which is no pass."""
+    """An error in a history, or a question that could not be decided within the bound, which is no pass."""
 
     path: str
     is_undecided: bool
@@ -56,7 +56,7 @@ class Finding:
 
 
 def judge(records: Iterable[Record], steps_max: int = STEPS_MAX) -> list[Finding]:
-    """Everything that is wrong with what the clients of one ensemble were told."""
+    """All errors in what the clients of one ensemble were told."""
     sessions: dict[int, list[Record]] = defaultdict(list)
     for record in records:
         sessions[record.session if record.client is not None else 0].append(record)
@@ -88,7 +88,7 @@ def demand_linearizability(records: Iterable[Record]) -> None:
 
 
 def _goes_back(asked: list[Record]) -> Iterator[Finding]:
-    """Replies of one session whose zxid falls, in the order of its requests."""
+    """Findings about replies of one session whose zxid falls, in the order of its requests."""
     highest: Record | None = None
     for record in asked:
         if record.zxid is None or record.status == "unknown":
@@ -100,7 +100,7 @@ def _goes_back(asked: list[Record]) -> Iterator[Finding]:
 
 
 def _intervals(asked: list[Record]) -> Iterator[Interval]:
-    """Each operation of a session, with the moment from which on it has to show everything."""
+    """The operations of a session, each with the time before which it has to show everything."""
     synced = _ALWAYS
     for record in asked:
         invoked = _ALWAYS if record.invoked is None else record.invoked
@@ -110,7 +110,7 @@ def _intervals(asked: list[Record]) -> Iterator[Interval]:
 
 
 def _comes_late(intervals: list[Interval]) -> Iterator[Finding]:
-    """Answers from a zxid below what anybody was told before they had to show everything."""
+    """Findings about answers with a zxid below one that a client was told before the time that they have to show."""
     answered = [one for one in intervals if one.record.zxid is not None and one.record.status != "unknown"]
     told = sorted((one for one in answered if one.record.returned is not None), key=lambda one: one.end)
     ends = [one.end for one in told]

@@ -1,8 +1,7 @@
-"""The judge's own tree: what the committed transactions make of the state, at every zxid, not only the newest.
+"""The judge's own tree: the state that committed transactions make, at every zxid, not only the newest.
 
-A dumb twin of `datatree.tree`, written from the transaction's format alone (`datatree.record`): dicts, and for each
-path the list of its states with the zxid that made each. So a read that some member answered at any zxid can be
-compared with what it should have been, whenever the answer arrives.
+A simple twin of `datatree.tree`, written only from the format of transactions (`datatree.record`): dicts, and for each
+path the list of its states with their zxids. So the answer to a read at any zxid can be checked, whenever it arrives.
 
 It also lists the triggers of watches in their order, and keeps sessions with their ephemerals.
 """
@@ -22,7 +21,7 @@ from zab.simulator.world.verdict import SafetyError
 CREATED, DELETED, CHANGED, CHILDREN_CHANGED = 1, 2, 3, 4
 """Types of watch events, as on the wire."""
 DATA, CHILD, DELETE = 0, 1, 2
-"""Kinds of triggers: whom they concern (`datatree.outcome`)."""
+"""Kinds of triggers: which watches they fire (`datatree.outcome`)."""
 
 _CREATES: Final = types_with(Effect.CREATE)
 _DELETES: Final = types_with(Effect.DELETE)
@@ -36,7 +35,7 @@ Trigger: TypeAlias = tuple[int, bytes, int]
 
 @define
 class Znode:
-    """One state of a znode. `creations` counts the children that it ever had."""
+    """One state of a znode. `creations` counts the children that were ever created below it."""
 
     data: bytes | None
     czxid: int
@@ -51,7 +50,7 @@ class Znode:
     children_count: int = 0
 
     def stat(self) -> bytes:
-        """The 68 bytes that a client sees."""
+        """The stat of 68 bytes that a client sees."""
         return STAT_LAYOUT.pack(
             self.czxid,
             self.mzxid,
@@ -68,7 +67,7 @@ class Znode:
 
 
 class Versions:
-    """The states of one thing, each from its zxid on."""
+    """The states of one item, each with its zxid."""
 
     __slots__ = ("states", "zxids")
 
@@ -90,7 +89,7 @@ class Versions:
 
 
 class Model:
-    """See the module. `apply` is called once for every committed transaction, in order."""
+    """The judge's tree. `apply` is called once for every committed transaction, in order."""
 
     def __init__(self) -> None:
         self.znodes: dict[bytes, Znode] = {path: Znode(b"", 0, 0, 0, 0, 0) for path in _RESERVED}
@@ -103,7 +102,7 @@ class Model:
         self.sessions: dict[int, int] = {}
         self.ephemerals: dict[int, set[bytes]] = {}
         self.zxid = 0
-        """Of the last transaction."""
+        """The zxid of the last transaction."""
         self.triggers: list[Trigger] = []
         self.trigger_zxids: list[int] = []
         self._znode_versions: dict[bytes, Versions] = {}
@@ -127,13 +126,13 @@ class Model:
         return (versions.at(zxid) if versions is not None else None) or frozenset()
 
     def paths(self) -> list[bytes]:
-        """Every path that there ever was, but those that servers render themselves."""
+        """Every path that ever existed, except those that servers generate."""
         return [path for path in self._znode_versions if path not in _RESERVED or path == b"/"]
 
     # Writing.
 
     def apply(self, txn: Txn) -> None:
-        """The next committed transaction."""
+        """Apply the next committed transaction."""
         if txn.type == OpCode.MULTI:
             if not any(part[0] == OpCode.ERROR for part in txn.rest):
                 for kind, number, path, data, rest in txn.rest:
@@ -165,7 +164,7 @@ class Model:
             raise SafetyError("integrity", f"{path!r} is created at {txn.zxid:#x}, and it exists")
         if is_ephemeral(owner):
             if owner not in self.sessions:
-                raise SafetyError("ephemerals", f"{path!r} is of session {owner:#x}, which does not live")
+                raise SafetyError("ephemerals", f"{path!r} belongs to session {owner:#x}, which does not live")
             self.ephemerals.setdefault(owner, set()).add(path)
         above, _, name = path.rpartition(b"/")
         above = above or b"/"

@@ -1,12 +1,12 @@
-"""What clients asked and were told in a run, operation by operation, for whoever checks histories (`zab.pipeline`).
+"""Records the requests and answers of clients in a run, for checkers of histories (`zab.pipeline`).
 
 A record has the fields of an operation of `zab.pipeline.history.operation`, by name; nothing else is shared, so that
-recording needs nothing but the simulator. Recorded are the writes of znodes, getData and exists, also in multis, and
-sync. A write without a reply is `unknown`; what the ensemble did by itself (sessions that end delete their ephemerals,
-containers and znodes with a TTL go) is taken from what was committed, and has no client and no time.
+recording needs only the simulator. It records writes of znodes, getData and exists, also in multis, and sync. A write
+without a reply is `unknown`. Deletions by the ensemble itself (ephemerals of ended sessions, containers, znodes with a
+TTL) are taken from the committed history, and have no client and no time.
 
-Invariants: recording changes nothing of a run. The path of a sequential create without a reply is the one it got, and
-there is no record of it if it was never committed. Times are virtual, in ns.
+Invariants: recording does not change a run. A sequential create without a reply has the path that it got, and no record
+if it was never committed. Times are virtual, in ns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KINDS: Final = {
     int(OpCode.SYNC): "sync",
 }
 _MULTIS: Final = frozenset({int(OpCode.MULTI), int(OpCode.MULTI_READ)})
-# The answer of a refused multi says which part was refused, and why. Each part is judged in the state that the parts
+# The answer to a refused multi says which part was refused, and why. Each part is checked in the state that the parts
 # before it made, which nobody else sees.
 _REFUSED_AS_A_WHOLE: Final = int(ErrorCode.RUNTIMEINCONSISTENCY)
 
@@ -67,24 +67,24 @@ class Record:
 
 
 class Recorder:
-    """Told of every request and reply by the clients; `finish` when the run is over."""
+    """Gets every request and reply from the clients; call `finish` at the end of the run."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._waiting: dict[tuple[int, int], tuple[Asked, list[Record]]] = {}
         """By session and number of the request."""
         self._beginning: frozenset[str] = frozenset()
-        """The paths that were there when the lineage began."""
+        """The paths that existed when the lineage began."""
 
     def begin_anew(self, history: History) -> None:
-        """What comes next is of another lineage, which began with this. Of a znode that is there already nothing is
-        recorded: whoever judges histories takes all of them for absent at first."""
+        """Start again with another lineage, which began with this history. Existing znodes are not recorded, since
+        judges of histories take all znodes for absent at first."""
         self.records.clear()
         self._waiting.clear()
         self._beginning = frozenset(path.decode() for path in history.model.paths())
 
     def asked(self, client: str, asked: Asked) -> None:
-        """A client sends a request."""
+        """Record a request that a client sends."""
         parts: list[tuple[int | None, Any]] = [(None, (asked.opcode, asked.body))]
         if asked.opcode in _MULTIS:
             parts = list(enumerate(asked.body.parts))
@@ -93,7 +93,7 @@ class Recorder:
         self._waiting[asked.session, asked.number] = asked, made
 
     def replied(self, asked: Asked, header: ReplyHeader, payload: bytes, now_us: int) -> None:
-        """The answer has come."""
+        """Record an answer."""
         _, records = self._waiting.pop((asked.session, asked.number), (asked, []))
         body: Any = None if header.error else decode_body(asked.opcode, payload)
         for record in records:
@@ -110,7 +110,7 @@ class Recorder:
                 _answer(record, int(opcode), _REFUSED_AS_A_WHOLE if is_refused else result.error, result.value)
 
     def finish(self, history: History) -> None:
-        """Add what the ensemble did by itself, and find the paths of sequential creates that nobody was told."""
+        """Add what the ensemble did by itself, and find the paths of sequential creates without a reply."""
         committed = {(one.session, one.number): history.txns[zxid] for zxid, one in history.requested.items()}
         for of, (asked, records) in self._waiting.items():
             txn = committed.get(of)
@@ -132,7 +132,7 @@ class Recorder:
 
 
 def _record(client: str, asked: Asked, part: int | None, opcode: int, body: Any) -> Record:
-    """A request on its way."""
+    """The record of a request."""
     kind = _KINDS[int(opcode)]
     record = Record(client, asked.session, asked.number, part, kind, body.path.decode(), "unknown")
     record.invoked = asked.sent_at * _NS_PER_US
@@ -144,7 +144,7 @@ def _record(client: str, asked: Asked, part: int | None, opcode: int, body: Any)
 
 
 def _answer(record: Record, opcode: int, error: int, body: Any) -> None:
-    """What the reply says of the znode."""
+    """Fill in what the reply says about the znode."""
     if error:
         record.status, record.error = "failed", error
         return

@@ -1,7 +1,7 @@
-"""What simulated clients ask: requests on a few paths that all of them fight for.
+"""The requests of simulated clients, on a few paths that all of them use.
 
-Everything that a client writes is there once, so that what a read returns says which write it saw. Weights are drawn
-per client: some only read, some only write, some live on ephemerals and sequences, as locks and queues do.
+Every written value is unique, so that the result of a read shows which write it saw. Weights are drawn per client: some
+only read, some only write, some mostly use ephemerals and sequences, like locks and queues.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _MULTI: Final = int(OpCode.MULTI)
 
 @attrs.define
 class Asked:
-    """A request on its way."""
+    """A request that was sent."""
 
     session: int
     number: int
-    """Of all requests of its client, on whatever connection; xids begin again on each one."""
+    """Its number among all requests of its client, on all connections; xids start again on each connection."""
     xid: int
     opcode: int
     body: Any
     sent_at: int
     told: int
-    """The highest zxid that any client had been told of when this was sent."""
+    """The highest zxid that any client had been told when this was sent."""
 
     @property
     def is_write(self) -> bool:
         return self.opcode in _IS_WRITE
 
     def may_be(self, txn: Txn) -> bool:
-        """Whether a committed transaction says what was asked here: session, xid, operation, and what is written."""
+        """Whether a committed transaction matches this request: session, xid, operation, and data."""
         if (txn.session, txn.cxid) != (self.session, self.xid):
             return False
         if txn.type == _ERROR:
@@ -71,7 +71,7 @@ class Asked:
 
 
 def _is_written(body: Any, path: bytes, data: bytes | None) -> bool:
-    """Whether a transaction on this path, with this data, is what a request asks for."""
+    """Whether a transaction with this path and data matches a request."""
     if isinstance(body, Create) and body.flags & _SEQUENTIAL:
         is_there = path.startswith(body.path)
     else:
@@ -80,7 +80,7 @@ def _is_written(body: Any, path: bytes, data: bytes | None) -> bool:
 
 
 class Requests:
-    """The wishes of one client."""
+    """Draws the requests of one client."""
 
     def __init__(self, rng: Random, number: int, tick_ms: int, *, long_data: bool, mostly: str) -> None:
         self._rng = rng
@@ -95,7 +95,7 @@ class Requests:
         self._up_to = list(accumulate(self._weights))
 
     def first(self) -> list[tuple[int, Any]]:
-        """The znodes that the other requests are about."""
+        """Creates of the znodes that other requests use."""
         return [(int(OpCode.CREATE), Create(path, self._data(), OPEN_ACL, 0)) for path in TOPS]
 
     def draw(self) -> tuple[int, Any]:
@@ -105,7 +105,7 @@ class Requests:
         return int(opcode), body
 
     def write(self) -> tuple[int, Any]:
-        """A write that succeeds on every tree."""
+        """A write that succeeds in every state."""
         path = b"/done-%d-" % self._number
         return int(OpCode.CREATE), Create(path, self._data(), OPEN_ACL, _SEQUENTIAL)
 

@@ -1,20 +1,18 @@
-"""What one client may be told: every answer is compared with what the committed history makes of the state.
+"""Checks every answer to one client against the state that the committed history makes.
 
-    acked writes never lost          what is acknowledged is in the delivered sequence, as it was asked, with that zxid
-    refused writes never reappear    what is refused is there as a refusal, with that error
-    monotonic reads                  the zxids of a session's messages never fall, whatever server answers
+    acked writes never lost          an acknowledged write is in the delivered sequence, as requested, with that zxid
+    refused writes never reappear    a refused write is there as a refusal, with that error
+    monotonic reads                  the zxids of a session's messages never fall, even with different servers
     read your writes                 follows: a read after a write has a zxid of at least the write's; and one before
                                      it, in the same connection, a lower one (A1 output order)
-    reads                            a read is the state at its zxid, bit for bit: data, stat, children
-    real-time order of writes        a write is done above everything that any client was told before it was asked for
-    sync                             a sync that returns has a zxid of at least all that any client was told before it
-                                     began (invariant 9); nothing that this client asked for before, through whatever
-                                     connection, is done above that
-    read-only mode                   a server without a quorum takes no write and no sync, and says so; what it shows is
-                                     committed, and this client has seen nothing newer
-    order                            replies come in the order of the requests
+    reads                            a read shows the exact state at its zxid: data, stat, children
+    real-time order of writes        a write has a higher zxid than everything that any client was told before it was
+    sent sync                             the zxid of a sync is at least everything that any client was told before it
+    began (invariant 9); no earlier request of this client, on any connection, is done above it read-only mode
+            a server without a quorum refuses writes and syncs; what it shows is committed, and this client has seen
+            nothing newer order                            replies come in the order of the requests
 
-Watches are `watch_checker`'s.
+`watch_checker` checks watches.
 """
 
 from __future__ import annotations
@@ -36,21 +34,21 @@ _QUOTAEXCEEDED: Final = int(ErrorCode.QUOTAEXCEEDED)
 
 
 class SessionChecker:
-    """The judge of one client: of one session after the other, each on one connection after the other."""
+    """The judge of one client, with its successive sessions and connections."""
 
     def __init__(self, name: str, history: History) -> None:
         self._name = name
         self._history = history
         self.seen = 0
-        """The highest zxid that this client was told of."""
+        """The highest zxid that this client was told."""
         self._replied = 0
-        """The same, without events: those of a write come before its reply."""
+        """The highest zxid in replies; events are left out, since those of a write come before its reply."""
         self.watches = WatchChecker(history.model)
         self.is_read_only = False
-        """The present connection is to a server without a quorum."""
+        """Whether the current connection is to a server without a quorum."""
 
     def connected(self) -> None:
-        """A new connection: watches begin anew, what was seen stays seen."""
+        """Begin a new connection: watches start again, and `seen` stays."""
         self.watches = WatchChecker(self._history.model)
 
     def fail(self, rule: str, reason: str) -> None:
@@ -59,19 +57,19 @@ class SessionChecker:
     # ------------------------------------------------------------------------------------------------------- messages
 
     def event(self, zxid: int, kind: int, path: bytes) -> None:
-        """A watch event has come."""
+        """Check a watch event."""
         self.watches.event(zxid, kind, path)
         if zxid != -1:
             self._saw(zxid)
 
     def told(self, zxid: int) -> None:
-        """A message that is no answer to a request has come, such as the answer to a ping."""
+        """Check a message that does not answer a request, such as the answer to a ping."""
         self.watches.reply(zxid)
         self._saw(zxid)
         self._replied = zxid
 
     def reply(self, asked: Asked, header: ReplyHeader, payload: bytes) -> None:
-        """The answer to a request has come."""
+        """Check the answer to a request."""
         zxid = header.zxid
         if asked.is_write and header.error == _QUOTAEXCEEDED and not self._is_logged(asked, header):
             self._history.refused_by_a_member(asked)
@@ -98,7 +96,7 @@ class SessionChecker:
             _ANSWERED[asked.opcode](self, asked, header, body)
 
     def _is_logged(self, asked: Asked, header: ReplyHeader) -> bool:
-        """Whether the leader refused it; else the member that was asked did, since no quorum has room."""
+        """Whether the leader refused it; otherwise the client's member did, since no quorum has disk space."""
         txn = self._history.txns.get(header.zxid)
         is_news = header.zxid > self._replied and txn is not None and asked.may_be(txn)
         return is_news and txn is not None and (txn.type, txn.number) == (-1, header.error)
@@ -163,7 +161,7 @@ class SessionChecker:
             self.fail("reads", f"{_shown(asked)}: {what} is {got!r}, it should be {wanted!r} at {self.seen:#x}")
 
     def _is_there(self, asked: Asked, header: ReplyHeader) -> bool:
-        """Whether the znode is there; the error has to say the same."""
+        """Whether the znode exists; checks that the error agrees."""
         is_there = self._history.model.znode_at(asked.body.path, header.zxid) is not None
         self._same("error", header.error, 0 if is_there else _NONODE, asked)
         return is_there

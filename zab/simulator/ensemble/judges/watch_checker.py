@@ -1,16 +1,16 @@
-"""What a connection has to be told by its watches, neither more nor less, nor earlier, nor later.
+"""Checks that a connection gets exactly the watch events that are due, at the right time.
 
-The judge keeps the watches of one connection as its client knows them: set by replies, in the order in which those
-came. With every message that comes it goes on to that message's zxid through the list of everything that changed
-(`model`), and so knows which events have to have come before it:
+The judge keeps the watches of one connection as its client knows them: set by replies, in the order of arrival. With
+every message it goes through all changes up to that message's zxid (`model`), and so knows which events must have come
+before it:
 
-    no event comes before the reply that registered its watch       it is not among the expected ones
+    no event comes before the reply that registered its watch       it is not expected yet
     no watch is lost                                                 a message comes for a zxid after an expected event
     none fires twice                                                 the second one is not expected
     the order is that of the transactions                            the oldest expected event is the next to come
 
-Watches that move to another connection (setWatches) are told at once what changed meanwhile, in events with zxid -1
-before the reply; what they have to be follows from the model at the zxid of that reply.
+Watches that move to another connection (setWatches) report at once what changed meanwhile, in events with zxid -1
+before the reply; the model at the zxid of the reply says what they have to be.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class WatchChecker:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._at = 0
-        """How many of the model's triggers have been looked at."""
+        """How many of the model's triggers have been handled."""
         self._expected: deque[tuple[int, int, bytes]] = deque()
         self.data: dict[bytes, bool] = {}
-        """Data watches, and whether the znode was there when the watch was set."""
+        """Data watches, and whether the znode existed when the watch was set."""
         self.child: dict[bytes, None] = {}
         self.persistent: dict[bytes, None] = {}
         self.recursive: dict[bytes, None] = {}
@@ -44,7 +44,7 @@ class WatchChecker:
     # ----------------------------------------------------------------------------------------------------- what comes
 
     def event(self, zxid: int, kind: int, path: bytes) -> None:
-        """An event has come."""
+        """Check an event."""
         if zxid == -1:
             self._made_up.append((kind, path))
             return
@@ -55,7 +55,7 @@ class WatchChecker:
             raise SafetyError("watches", f"event {kind} of {path!r} at {zxid:#x} has come, expected is {wanted}")
 
     def reply(self, zxid: int) -> None:
-        """A reply has come: every event up to its zxid has come before it."""
+        """Check that every event up to the zxid of a reply has come before it."""
         self._go_to(zxid)
         if self._expected:
             lost_at, kind, path = self._expected[0]
@@ -66,7 +66,7 @@ class WatchChecker:
     # ---------------------------------------------------------------------------------------------------- what is set
 
     def set_data(self, path: bytes, *, is_there: bool) -> None:
-        """The reply that registered a data watch has come."""
+        """Note a data watch, since the reply that registered it has come."""
         self.data.setdefault(path, is_there)
 
     def set_child(self, path: bytes) -> None:
@@ -76,7 +76,7 @@ class WatchChecker:
         (self.persistent if mode == 0 else self.recursive)[path] = None
 
     def request(self, seen: int) -> SetWatches | None:
-        """What moves these watches to another connection; None when there are none."""
+        """The request that moves these watches to another connection; None if there are none."""
         if not (self.data or self.child or self.persistent or self.recursive):
             return None
         there = tuple(path for path, is_there in self.data.items() if is_there)
@@ -84,7 +84,7 @@ class WatchChecker:
         return SetWatches(seen, there, absent, tuple(self.child), tuple(self.persistent), tuple(self.recursive))
 
     def adopt(self, request: SetWatches) -> None:
-        """The connection broke before these were restored: they are to be moved to the next one."""
+        """Keep watches of a request whose connection broke before they were restored, for the next one."""
         for path in request.data:
             self.data.setdefault(path, True)
         for path in request.exist:
@@ -94,7 +94,7 @@ class WatchChecker:
         self.recursive.update(dict.fromkeys(request.recursive))
 
     def restored(self, request: SetWatches, zxid: int) -> None:
-        """The reply to setWatches has come, with this zxid; these watches go on here."""
+        """Continue with these watches, since the reply to setWatches has come with this zxid."""
         made_up: list[Event] = []
         model = self._model
         for path, is_there in (*((p, True) for p in request.data), *((p, False) for p in request.exist)):
@@ -124,7 +124,7 @@ class WatchChecker:
     # -------------------------------------------------------------------------------------------------------- the twin
 
     def _go_to(self, zxid: int) -> None:
-        """Pass all changes up to this zxid."""
+        """Go through all changes up to this zxid."""
         zxids = self._model.trigger_zxids
         if not (self.data or self.child or self.persistent or self.recursive):
             self._at = bisect_right(zxids, zxid)
@@ -136,7 +136,7 @@ class WatchChecker:
             self._at += 1
 
     def _concerns(self, kind: int, path: bytes) -> bool:
-        """Whether this connection is told; one-shot watches are used up."""
+        """Whether this connection gets an event; one-shot watches are removed."""
         told = path in self.persistent
         if kind in (DATA, DELETE):
             told = self.data.pop(path, None) is not None or told

@@ -1,30 +1,30 @@
-"""One znode's operations, put into an order that explains them all: the search of Wing and Gong, with Lowe's memo.
+"""Searches an order of one znode's operations that explains them all: Wing and Gong's search, with Lowe's memo.
 
-    order_of(operations) -> None when there is such an order; else how far the best attempt came
+    order_of(operations) -> None if there is such an order; otherwise how far the best attempt came
 
-    state       the znode: absent, or a value, its version, and the zxid that wrote it where somebody was told
-    operation   a step from a state to the next one, or none: what it was answered contradicts the state
-    candidate   an operation before which nothing is left that has to come earlier
+    state       the znode: absent, or a value, its version, and the zxid that wrote it if a client was told
+    operation   a step from a state to the next one, or no step if its answer contradicts the state
+    candidate   an operation that has no remaining predecessor
 
-"Has to come earlier" is the model of consistency: in real time, what was answered before a write was sent; of a
-session, what it had sent earlier; by zxid, every write up to the one that a reply names. A read may be late in real
-time, as long as nobody synchronized: it counts from the beginning of its session's last `sync` (`Interval.start`).
+Predecessors define the consistency: in real time, operations answered before a write was sent; in a session, earlier
+operations; by zxid, every write up to the one that a reply names. A read may be stale in real time: it counts from the
+beginning of its session's last `sync` (`Interval.start`).
 
-The search takes one candidate after the other and goes back where no one is left. It never visits a pair of
+The search takes one candidate after the other and backtracks if none is left. It never visits a pair of
 (operations taken, state) twice, which is Lowe's memo ("Testing for linearizability", 2017). Five more things keep it
 short, and none loses an order:
 
-- what changes nothing, and could only be late, is taken as soon as it may come;
-- of writes without a reply that nobody's answer tells apart, the one that was sent first stands for all;
-- a write without a reply whose value was read, and written by no other, has happened, with the zxid and the version
-  that were read with it;
-- a write with a zxid comes once everything is taken that was answered from below it;
-- where every answer names a zxid, such a write settles what was before it: it comes when it can.
+- an operation that changes nothing is taken as soon as possible;
+- of writes without a reply that no answer distinguishes, only the one sent first is tried;
+- a write without a reply whose value was read, and was written by no other, has happened, with the zxid and version
+that were read with it;
+- a write with a zxid comes after everything that was answered with a lower one;
+- if every answer names a zxid, such a write is taken as soon as possible, without alternatives.
 
-Steps are bounded: beyond `STEPS_MAX` it is undecided, which is not an order.
+Steps are bounded: beyond `STEPS_MAX` the result is undecided, which does not count as an order.
 
-Reference: Wing and Gong, "Testing and verifying concurrent objects", 1993. What concerns several znodes or a whole
-session is in `linearizability`.
+Reference: Wing and Gong, "Testing and verifying concurrent objects", 1993. Checks across znodes, and of whole sessions,
+are in `linearizability`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from zab.simulator.ensemble.judges.recorder import Record
 __all__ = ["STEPS_MAX", "Interval", "Stuck", "order_of", "says_something"]
 
 STEPS_MAX: Final = 50_000
-"""Choices tried for one znode before it is undecided."""
+"""How many choices are tried for one znode before it is undecided."""
 
 _NONODE, _BADVERSION, _NODEEXISTS = int(ErrorCode.NONODE), int(ErrorCode.BADVERSION), int(ErrorCode.NODEEXISTS)
 _WRITES: Final = frozenset({"create", "set", "delete"})
@@ -54,7 +54,7 @@ _LAST_PART: Final = 1 << 31
 
 @frozen
 class Interval:
-    """An operation, and from when on it has to show what was known. `start` and `end` in ns of one clock."""
+    """An operation, and the time before which it has to show everything. `start` and `end` in ns of one clock."""
 
     record: Record
     start: int
@@ -67,7 +67,7 @@ class Interval:
 
 @frozen
 class Stuck:
-    """There is no order, or none was found. `left`: what could not come next where the best attempt ended."""
+    """No order exists, or none was found. `left`: operations that could not come next after the best attempt."""
 
     is_undecided: bool
     taken_count: int
@@ -81,18 +81,18 @@ class Znode(NamedTuple):
     value: bytes | None
     version: int | None
     mzxid: int | None
-    """None where no answer told it yet: then it lies above `above`, and not above `below`."""
+    """None if no answer has told it yet: then it is above `above`, and not above `below`."""
     above: int
     below: int
     seen: int
-    """The highest zxid that anything taken has named."""
+    """The highest zxid that the operations taken so far have named."""
 
 
 _ABSENT: Final = Znode(None, None, _ALWAYS, _ALWAYS, _NEVER, _ALWAYS)
 
 
 def says_something(record: Record) -> bool:
-    """Whether the operation changed this znode, or its answer says how it was."""
+    """Whether the operation changed this znode, or its answer tells its state."""
     if record.status == "failed":
         return record.error in _REASONS.get(record.kind, ())
     return record.kind in _WRITES or (record.kind in ("get", "exists") and record.status == "ok")
@@ -116,7 +116,7 @@ def _demand(record: Record) -> int | None:
 
 
 def _wrote(record: Record, state: Znode) -> Znode | None:
-    """The state after a write, None if it cannot have been carried out in this one."""
+    """The state after a write; None if it is impossible in this state."""
     demand, version = _demand(record), state.version
     if (version is None) != (record.kind == "create") or (demand is not None and demand != version):
         return None
@@ -130,7 +130,7 @@ def _wrote(record: Record, state: Znode) -> Znode | None:
 
 
 def _agrees(record: Record, state: Znode) -> bool:
-    """Whether a read or a refusal may be answered so in this state, its zxids aside."""
+    """Whether this answer to a read, or refusal, is possible in this state, apart from zxids."""
     if record.status == "failed":
         if record.error == _NONODE:
             return state.version is None
@@ -142,7 +142,7 @@ def _agrees(record: Record, state: Znode) -> bool:
 
 
 def _told(record: Record, state: Znode, keys: Sequence[tuple[int, int]]) -> Znode | None:
-    """The state with what the answer says of zxids, None if they contradict it."""
+    """The state with the zxids of the answer; None if they contradict it."""
     zxid, shown = record.zxid, record.mzxid if record.status == "ok" else None
     if state.mzxid is None:
         below = state.below if zxid is None else min(state.below, zxid)
@@ -164,11 +164,11 @@ class _Place:
 
     interval: Interval
     record: Record
-    """What the interval has, and what a read told of it."""
+    """The record of the interval, completed by what a read told about it."""
     is_write: bool
     is_needed: bool
     rank: int | None = None
-    """How many writes with a zxid come before it, where its answer says that."""
+    """How many writes with a zxid come before it, if its answer says that."""
     chain: int = -1
     position: int = 0
 
@@ -176,9 +176,9 @@ class _Place:
 @define(eq=False)
 class _Point:
     heads: list[int]
-    """How many of each chain are taken."""
+    """How many operations of each chain are taken."""
     optional: int
-    """Bits of the writes without a reply that are taken."""
+    """A bit for each write without a reply that is taken."""
     ranked: int
     state: Znode
     end_at: int
@@ -195,11 +195,11 @@ class _Search:
     by_end: list[_Place] = field(factory=list)
     optional: list[_Place] = field(factory=list)
     below: dict[int, list[_Place]] = field(factory=lambda: defaultdict(list))
-    """Rank to what was answered from exactly so many writes."""
+    """Rank → the operations answered after exactly this many writes."""
     all_ranked: bool = False
-    """Every answer names a zxid."""
+    """Whether every answer names a zxid."""
     shown: set[bytes | None] = field(factory=set)
-    """Every value that was read."""
+    """All values that were read."""
     best: tuple[int, Znode, list[Record]] = (-1, _ABSENT, [])
 
     def __attrs_post_init__(self) -> None:
@@ -215,7 +215,7 @@ class _Search:
         self.by_end = sorted((place for place in places if place.is_needed), key=lambda place: place.interval.end)
 
     def _witnessed(self) -> Iterator[Record]:
-        """What was asked and answered; a write without a reply that a read shows has the answer that it made."""
+        """The records; a write without a reply that was read gets the answer that follows from the read."""
         records = [interval.record for interval in self.intervals]
         written = Counter(record.value for record in records if record.kind in ("create", "set"))
         reads = {record.value: record for record in records if _shows_value(record)}
@@ -239,8 +239,8 @@ class _Search:
         self.all_ranked = all(place.rank is not None for place in places)
 
     def _chain(self, places: list[_Place]) -> None:
-        """What comes in a known order: a session's operations as it sent them; what the ensemble did, by zxid. What had
-        no reply may be carried out after what its session sent later."""
+        """Make chains of operations with a known order: those of a session as sent, and those of the ensemble by zxid.
+        Operations without a reply may come after later ones of their session."""
         chains: dict[object, list[_Place]] = defaultdict(list)
         for place in places:
             had_reply, is_own = place.interval.record.status != "unknown", place.record.client is None
@@ -295,7 +295,7 @@ class _Search:
             point.ranked += 1
 
     def _settled(self, point: _Point) -> _Point:
-        """The point after all that changes nothing and could only be late, with the choices from there."""
+        """The point after taking all operations that change nothing, with the choices from there."""
         while True:
             while point.end_at < len(self.by_end) and self._is_taken(point, self.by_end[point.end_at]):
                 point.end_at += 1
@@ -311,8 +311,8 @@ class _Search:
         return point
 
     def _settles(self, place: _Place) -> bool:
-        """Whether nothing need be tried before this write, which may come. All that was answered from below it is
-        taken, and what it leaves is the same whatever was there: a write without a reply before it was seen by nobody.
+        """Whether this write, which may come, needs no alternatives: everything answered with a lower zxid is taken,
+        and its result does not depend on the state before, so a write without a reply before it was seen by nobody.
         """
         record = place.record
         return self.all_ranked and place.is_write and (record.kind != "set" or record.version is not None)
@@ -330,7 +330,7 @@ class _Search:
         return True
 
     def _take_early(self, point: _Point, place: _Place) -> bool:
-        """Take a read or refusal that fits here, and that would fit nowhere better. Whether it was taken."""
+        """Take a read or refusal that fits here, and would not fit better elsewhere. True: it was taken."""
         record, state = place.record, point.state
         if place.is_write or not _agrees(record, state):
             return False
@@ -355,15 +355,15 @@ class _Search:
         if not place.is_write:
             return _told(record, state, self.keys) if _agrees(record, state) else None
         if place.is_needed and record.zxid is not None:
-            # Behind what was told already; only the parts of one multi share a zxid.
+            # After what was told already; only the parts of one multi share a zxid.
             known = state.seen if state.mzxid is None or record.part is None else state.seen - 1
             if record.zxid <= known:
                 return None
         return _wrote(record, state)
 
     def _without_reply(self, point: _Point, due: int) -> Iterator[tuple[_Place, Znode]]:
-        """Writes that may have happened here: those first whose value was read here, of the others one of each sort;
-        deletes last, since the version that is wanted next is mostly a higher one."""
+        """Writes without a reply that may have happened here: first those whose value was read here, then one of each
+        kind of the others; deletes last, since the next expected version is mostly higher."""
         sorts: set[object] = set()
         for is_shown in (True, False):
             for number, place in enumerate(self.optional):
@@ -393,5 +393,5 @@ def _sent(record: Record) -> tuple[int, int]:
 
 
 def order_of(intervals: Sequence[Interval], steps_max: int = STEPS_MAX) -> Stuck | None:
-    """None when an order explains these operations, all on one znode that began absent; else why not."""
+    """None if an order explains these operations, all on one znode that began absent; otherwise why not."""
     return _Search(intervals, steps_max).run()
