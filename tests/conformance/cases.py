@@ -365,7 +365,7 @@ FRAMING = {
     ),
     "frame length negative": a(Frames(i32(-1))),
     "frame length minimum": a(Frames(i32(-(2**31)))),
-    "frame too long": a(Frames(i32(1_048_576))),
+    "frame too long": a(Frames(i32(2**31 - 1))),
     "frame longest": a(
         Frames(frame((i32(9) + i32(5) + set_data(R, bytes(1_048_575 - 37))[1]).ljust(1_048_575, b"\0")), 1, ((9, 5),))
     ),
