@@ -7,7 +7,6 @@ import pytest
 
 from datatree.log.zxid import Zxid
 from zab.member import turn as module
-from zab.member.clients.events import ClientConnected
 from zab.member.events import FOR_THE_TURN, Answer, Input, MemberEffect, Warn
 from zab.member.ports import Ports
 from zab.member.settings.zoo_cfg import parse
@@ -29,6 +28,7 @@ from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol.message import Commit, Notification
+from zab.wire.client_protocol import ClientConnected
 
 CHAIN = bytes(16)
 NOW_NS = 5_000_000_123

@@ -31,7 +31,7 @@ from zab.wire.client_protocol import ClientProtocol
 
 PATIENCE_SECONDS = 30
 
-NOBODY = ClientProtocol(None, None, None, None, 2)
+NOBODY = ClientProtocol(None, 2)
 """No client ever comes."""
 
 

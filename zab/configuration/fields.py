@@ -26,6 +26,8 @@ from typing import Any, Final, TypeVar
 import attrs
 from attrs import frozen
 
+from zab.configuration.properties import parse_properties
+
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -222,3 +224,17 @@ def built(kind: type[_Settings], values: Mapping[Setting, object], **others: obj
         blocks.setdefault(setting_.block, {})[setting_.name] = value
     made = {name: attrs.fields_dict(kind)[name].metadata[_BLOCK](**chosen) for name, chosen in blocks.items()}
     return kind(**made, **others)
+
+
+def read(kind: type[_Settings], text: str) -> _Settings:
+    """Settings from a file of properties that has keys of `kind` alone. Raises ValueError, with the line."""
+    known = {each.key: each for each in settings_of(kind)}
+    values: dict[Setting, object] = {}
+    for entry in parse_properties(text):
+        if entry.key not in known:
+            raise ValueError(f"line {entry.line}: {entry.key} is unknown")
+        try:
+            values[known[entry.key]] = known[entry.key].read(entry.value)
+        except ValueError as error:
+            raise ValueError(f"line {entry.line}: {entry.key}: {error}") from error
+    return built(kind, values)

@@ -12,15 +12,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from zab.member.clients.connection import ClientConnection, Closing, Stage
-from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
 from zab.member.requests.limits import NOTED_BYTES_MIN, NOTED_COUNT_MIN, Limits
 from zab.member.requests.processor import Processor
 from zab.member.requests.request_throttle import RequestThrottle
 from zab.member.requests.serving import Serving
 from zab.member.words.four_letter import FourLetterWords
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
-FromClient: TypeAlias = ClientConnected | ClientBytes | ClientClosed
+FromClient: TypeAlias = (
+    ClientConnected[ClientConnection] | ClientBytes[ClientConnection] | ClientClosed[ClientConnection]
+)
 E = TypeVar("E", bound=FromClient)
 
 
@@ -66,7 +68,7 @@ class ClientInput:
         for event in waiting:
             self._handlers[type(event)](event)
 
-    def closed_between_states(self, event: ClientClosed) -> None:
+    def closed_between_states(self, event: ClientClosed[ClientConnection]) -> None:
         """Close at once a connection that sent nothing more before its end: nothing is sent to it from now on."""
         connection = event.connection
         if connection.is_ours and all(other.connection is not connection for other in self.waiting):
@@ -74,15 +76,15 @@ class ClientInput:
         else:
             self.waiting.append(event)
 
-    def _on_connected(self, event: ClientConnected) -> None:
+    def _on_connected(self, event: ClientConnected[ClientConnection]) -> None:
         event.connection.established = self._clock.wall
         if not self._clients.admit(event.connection):
             self._metrics.connection_rejected += 1
 
-    def _on_closed(self, event: ClientClosed) -> None:
+    def _on_closed(self, event: ClientClosed[ClientConnection]) -> None:
         self._clients.close(event.connection)
 
-    def _on_bytes(self, event: ClientBytes) -> None:
+    def _on_bytes(self, event: ClientBytes[ClientConnection]) -> None:
         connection = event.connection
         if connection.closing or not connection.is_ours:
             return

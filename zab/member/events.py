@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected, LoginStepped, UsersRead, WriteAudit
+from zab.member.clients.connection import ClientConnection
+from zab.member.clients.events import LoginStepped, UsersRead, WriteAudit
 from zab.member.storage.events import (
     ChangesRead,
     ChooseSnapshot,
@@ -37,15 +38,16 @@ from zab.member.words.events import LookAround, LookedAround
 from zab.protocol.effects import Effect
 from zab.protocol.events import Event
 from zab.service.spans import Span
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 # ------------------------------------------------------------------------------------------------------------- inputs
 
 
 Input: TypeAlias = (
     Event
-    | ClientConnected
-    | ClientBytes
-    | ClientClosed
+    | ClientConnected[ClientConnection]
+    | ClientBytes[ClientConnection]
+    | ClientClosed[ClientConnection]
     | SnapshotTaken
     | SnapshotFailed
     | TreeInstalled

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, make_zxid
@@ -47,7 +47,7 @@ from zab.member.clients.audit import Auditor
 from zab.member.clients.authentication import Authentication
 from zab.member.clients.connection import Clients, Closing
 from zab.member.clients.connection_throttle import ConnectionThrottle
-from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected, LoginStepped, UsersRead, WriteAudit
+from zab.member.clients.events import LoginStepped, UsersRead, WriteAudit
 from zab.member.clients.kerberos import Logins
 from zab.member.events import ExportSpans, Input, MemberEffect, Warn
 from zab.member.membership.reconfiguring import Heir
@@ -104,6 +104,7 @@ from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.session_keys import keys_of
 from zab.protocol.states import BROADCAST, LEADING, LOOKING
 from zab.quorum.ids import Link, ServerId
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
 E = TypeVar("E", bound=Input | fx.Effect)
@@ -486,7 +487,8 @@ class Member:
                 _on(ev.TimePassed, lambda _event: None),
             )
         )
-        assert _FROM_CLIENTS | handlers.keys() | set(get_args(ev.Event)) == set(get_args(Input))
+        kinds = {get_origin(kind) or kind for kind in get_args(Input)}
+        assert _FROM_CLIENTS | handlers.keys() | set(get_args(ev.Event)) == kinds
         return handlers
 
     def _effect_handlers(self) -> dict[type[object], Callable[[Any], None]]:

@@ -10,7 +10,6 @@ from itertools import count
 
 from zab.member.clients.authentication import identities_of_subject
 from zab.member.clients.connection import ClientConnection, Closing
-from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
 from zab.member.clients.long_requests import LongRequests
 from zab.member.events import Input
 from zab.member.settings.config import Config
@@ -53,7 +52,7 @@ QUORUM_PROTOCOL: LinkProtocol[Message, Input] = LinkProtocol(
 )
 
 
-def client_protocol(config: Config) -> ClientProtocol[ClientConnection, Input]:
+def client_protocol(config: Config) -> ClientProtocol[ClientConnection]:
     """The client protocol of one member. The numbers of its connections begin with 1."""
     numbers = count(1)
 
@@ -64,4 +63,4 @@ def client_protocol(config: Config) -> ClientProtocol[ClientConnection, Input]:
         connection.identify(*identities_of_subject(config, subject))
         return connection
 
-    return ClientProtocol(connect, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)
+    return ClientProtocol(connect, Closing.AT_ONCE)

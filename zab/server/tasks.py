@@ -17,14 +17,12 @@ import trio
 from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
 from zab.host.journal.journal import Journal
-from zab.host.loop.conversation import FAILURES, Greeted, reason_of
 from zab.host.loop.dial import Address
-from zab.host.loop.greeting import Greeting, Stream
+from zab.host.loop.greeting import Greeting
+from zab.host.loop.link_dial import dial_link
 from zab.host.loop.links import Links
 from zab.host.loop.mailbox import Mailbox
-from zab.host.tls.tls_stream import TlsStream
 from zab.member.events import Answer, Input
-from zab.member.membership.greeting import Purpose
 from zab.member.storage.events import (
     ChooseSnapshot,
     FetchFailed,
@@ -95,19 +93,7 @@ class Tasks:
         return (self.observer_addresses if sid == self._observed else self.quorum_addresses)[sid]
 
     async def _dial(self, sid: ServerId, address: Address) -> None:
-        greeted: Greeted[Stream] | None = None
-        try:
-            with trio.fail_after(self.connect_timeout_ms / 1000):
-                if address.others:
-                    # Which of them is the one, its answer says; of a single one the links do the rest themselves.
-                    greeted = await self.greeting.greet(address, Purpose.QUORUM, sid)
-                stream = await self.greeting.dial(address) if greeted is None else greeted.stream
-        except (*FAILURES, trio.TooSlowError) as error:
-            journal.info("quorum port cannot be reached", sid=sid, reason=reason_of(error))
-            self.links.dial_failed(sid)
-        else:
-            side, plain = (stream.side, stream.stream) if isinstance(stream, TlsStream) else (None, stream)
-            self.links.adopt_descriptor(plain.socket.detach(), sid, side, greeted)
+        await dial_link(self.links, self.greeting, sid, address, self.connect_timeout_ms / 1000)
         self.mailbox.wake()
 
     # ---------------------------------------------------------------------------------------------------------- reading

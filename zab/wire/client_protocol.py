@@ -41,21 +41,40 @@ class Connection(Protocol):
 
 
 C = TypeVar("C", bound=Connection)
-Input = TypeVar("Input")
-"""The type of inputs to the service's turn."""
 
 
 @attrs.frozen
-class ClientProtocol(Generic[C, Input]):
-    """How a service creates connections, and what it is told about them."""
+class ClientProtocol(Generic[C]):
+    """How a service creates connections, and lets go of them."""
 
     connect: Callable[[str, int, str], C]
     """Takes the client's numeric address, its port, and the subject of its certificate, which is empty if it presented
     none."""
-    connected: Callable[[C], Input]
-    received: Callable[[C, bytes], Input]
-    closed: Callable[[C], Input]
-    """The client closed the connection, or it broke. No input about a connection follows this one, nor the service's
-    own close."""
     at_once: int
     """The value of `closing` for which pending output is dropped."""
+
+
+# What a service is told about its clients: inputs to its turns.
+
+
+@attrs.define
+class ClientConnected(Generic[C]):
+    """A client's socket is open."""
+
+    connection: C
+
+
+@attrs.define
+class ClientBytes(Generic[C]):
+    """A client sent these bytes."""
+
+    connection: C
+    data: bytes
+
+
+@attrs.define
+class ClientClosed(Generic[C]):
+    """A client closed its connection, or it broke. No input about a connection follows this one, nor the service's own
+    close."""
+
+    connection: C

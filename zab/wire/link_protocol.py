@@ -4,6 +4,7 @@ The server's links (`zab.host.loop.links`) and the simulator's use the same prot
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -13,7 +14,7 @@ Input = TypeVar("Input")
 """The type of inputs to the service's turn."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class LinkProtocol(Generic[Message, Input]):
     """The messages of a service, and the inputs that tell it about its links. A link is a number, a server an id."""
 
@@ -25,11 +26,11 @@ class LinkProtocol(Generic[Message, Input]):
     """The longest frame accepted from a server that has dialled this one, until it is admitted."""
     admitting: frozenset[type[Any]]
     """Sending a message of one of these types to a server admits it."""
-    urgent: frozenset[type[Any]]
+    urgent: frozenset[type[Any]] = frozenset()
     """Messages of these types overtake others on their link."""
-    secret: frozenset[type[Any]]
+    secret: frozenset[type[Any]] = frozenset()
     """Messages of these types are encrypted, and not sent on links whose other end is not authenticated."""
-    cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]]
+    cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]] = MappingProxyType({})
     """Splits large messages of these types."""
     uncut_bytes_max: int
     """Messages longer than this are large."""

@@ -1,46 +1,48 @@
-"""An echo service with a log: a small process that is not a member. Pure: for the real kernel and the simulated one.
+"""An echo service with a log: what a service on the kernel looks like. This is its pure part.
 
-A client sends frames. Each is an entry of the log, and is answered with its number in the log and its bytes once the
-log has it durably. Entries of one turn are one append. Numbers begin with 1 and go on after a restart.
+A client logs in where there are users, and sends frames. Each is an entry of the log of its server, and is answered
+with its number and its bytes once the log has it durably. Entries of one turn are one append. Numbers begin with 1 and
+go on after a restart. Servers tell each other over links how many entries they have, for metrics.
 
-    Echo            step(now, inputs) -> effects, and `dirty`: connections to be flushed or closed after a step
-    EchoLog         the log over a `Disk`, for the log thread
-    EchoTurn        what a turn does, in which order, over ports
+    Echo            step(now, inputs) -> effects
 
 Limits: an entry of `ENTRY_BYTES_MAX`; a connection with `WAITING_MAX` entries on their way to the log is not read from;
 one with `UNSENT_BYTES_MAX` bytes of answers that it does not take is closed, and so is one that is silent for
 `IDLE_MS`.
 
-The log's file: an entry is a frame (`zab.wire.frames`) of a CRC-32, 4 bytes, big-endian, and the entry. What follows
-the last entry that checks was being written when the process ended: nobody was answered, and it is dropped.
+Not here: the log (`echo_log`), what a turn does (`turn`), the real host (`service`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from random import Random
 from struct import Struct
-from typing import Protocol, TypeAlias
-from zlib import crc32
+from typing import TypeAlias
 
 import attrs
 
-from datatree.log.disk import Disk, File
-from zab.wire.client_protocol import ClientProtocol
+from zab.service.audit import Record, Refusal
+from zab.service.figure import Figure, Kind
+from zab.service.summary import Summary
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol
 from zab.wire.frames import FrameError, FrameReader, frame
+from zab.wire.handshake import Purposes
+from zab.wire.link_protocol import LinkProtocol
+from zab.wire.login.digest_md5 import DigestMd5Error, challenge, check
+from zab.wire.records import MessageError
 
 ENTRY_BYTES_MAX = 1 << 20
 WAITING_MAX = 1000
 UNSENT_BYTES_MAX = 1 << 20
 IDLE_MS = 30_000
-TURN_NS = 4_000_000
+DIAL_AGAIN_MS = 1000
+NEVER = 1 << 62
+REALM, URI = "echo", b"echo/echo"
 
 GOES_ON, CLOSED_WHEN_SENT, CLOSED_AT_ONCE = range(3)
-
-LOG_FILE = "version-1/log.echo"
-
 _NUMBER = Struct(">Q")
-_CHECKSUM = Struct(">I")
 
 
 @attrs.define(eq=False)
@@ -48,8 +50,9 @@ class Connection:
     """One client; what a socket needs of it (`zab.wire.client_protocol.Connection`), and its place in the log."""
 
     host: str
-    port: int
     frames: FrameReader = attrs.Factory(lambda: FrameReader(ENTRY_BYTES_MAX))
+    nonce: bytes = b""
+    """The one of its challenge; empty once it has logged in, or needs not to."""
     out: list[bytes] = attrs.Factory(list)
     out_bytes: int = 0
     unsent_bytes: int = 0
@@ -67,22 +70,6 @@ class Connection:
 
 
 @attrs.frozen
-class Connected:
-    connection: Connection
-
-
-@attrs.frozen
-class Received:
-    connection: Connection
-    data: bytes
-
-
-@attrs.frozen
-class Closed:
-    connection: Connection
-
-
-@attrs.frozen
 class Durable:
     """The log has so many entries."""
 
@@ -90,80 +77,146 @@ class Durable:
 
 
 @attrs.frozen
-class StorageFailed:
-    reason: str
+class LinkUp:
+    link: int
+    sid: int
 
 
 @attrs.frozen
-class Append:
-    """Append these to the log; answer with `Durable`."""
+class Told:
+    """The server at the other end has so many entries."""
 
-    entries: tuple[bytes, ...]
+    link: int
+    count: int
 
 
 @attrs.frozen
-class Halt:
-    """The process ends."""
-
-    reason: str
+class LinkDown:
+    link: int
 
 
-Answer: TypeAlias = Durable | StorageFailed
-Input: TypeAlias = Connected | Received | Closed | Answer
-Effect: TypeAlias = Append | Halt
+@attrs.frozen
+class DialFailed:
+    sid: int
 
 
-def connect(host: str, port: int, _subject: str) -> Connection:
-    return Connection(host, port)
+@attrs.define
+class Effects:
+    """What a step asks for."""
+
+    append: list[bytes] = attrs.Factory(list)
+    """Append these entries to the log; answer with `Durable`."""
+    dials: list[int] = attrs.Factory(list)
+    """Open links to these servers."""
+    tells: dict[int, int] = attrs.Factory(dict)
+    """Links, and how many entries to tell the server at the other end."""
+    refusals: list[Record] = attrs.Factory(list)
+    """Records for the audit log."""
+    dirty: dict[Connection, None] = attrs.Factory(dict)
+    """Connections to be flushed or closed."""
 
 
-CLIENT_PROTOCOL: ClientProtocol[Connection, Input] = ClientProtocol(
-    connect, Connected, Received, Closed, CLOSED_AT_ONCE
+FromClient: TypeAlias = ClientConnected[Connection] | ClientBytes[Connection] | ClientClosed[Connection]
+Input: TypeAlias = FromClient | Durable | LinkUp | Told | LinkDown | DialFailed
+
+
+def _count_in(payload: bytes) -> int:
+    if len(payload) != _NUMBER.size:
+        raise MessageError("a count has 8 bytes")
+    return int.from_bytes(payload, "big")
+
+
+CLIENT_PROTOCOL = ClientProtocol(lambda host, _port, _subject: Connection(host), CLOSED_AT_ONCE)
+LINK_PROTOCOL: LinkProtocol[int, Input] = LinkProtocol(
+    encode=_NUMBER.pack,
+    decode=_count_in,
+    frame_bytes_max=_NUMBER.size,
+    joining_bytes_max=_NUMBER.size,
+    admitting=frozenset({int}),
+    uncut_bytes_max=_NUMBER.size,
+    up=lambda link, sid, *_agreed: LinkUp(link, sid),
+    received=Told,
+    down=LinkDown,
+    refused=DialFailed,
 )
+PURPOSES = Purposes(link=1, at_link_port=frozenset({1}), life_bytes=0)
 
 
 # ---------------------------------------------------------------------------------------------------------- the service
 
 
 class Echo:
-    """The service without its surroundings."""
+    """One server without its surroundings. It dials the servers of `dials`; the others dial it."""
 
-    def __init__(self, logged_count: int) -> None:
-        """`logged_count` entries were recovered."""
+    def __init__(self, logged_count: int, rng: Random, users: Mapping[str, bytes], dials: Iterable[int] = ()) -> None:
+        """`logged_count` entries were recovered. `users`: the keys of those who may log in; empty: everybody may."""
         self.durable_count = logged_count
-        self.dirty: dict[Connection, None] = {}
-        self._waiting: deque[tuple[Connection, bytes]] = deque()
-        """What is on its way to the log, in its order."""
+        self.users = users
+        self.counts: dict[int, int] = {}
+        """How many entries the others have, as far as they told."""
+        self._waited_ms = Summary()
+        self._rng = rng
+        self._waiting: deque[tuple[Connection, bytes, int]] = deque()
+        """What is on its way to the log, in its order, and since when."""
         self._heard_at: dict[Connection, int] = {}
         """The connections, and when something came; longest silence first."""
+        self._links: dict[int, int] = {}
+        """The server at the other end of each link."""
+        self._dial_at = dict.fromkeys(dials, 0)
+        """When to dial each server next; never while there is a link to it."""
+        self._effects = Effects()
 
-    def step(self, now: int, inputs: Iterable[Input]) -> list[Effect]:
+    def step(self, now: int, inputs: Iterable[Input]) -> Effects:
         """One turn; `now` is monotonic ms."""
-        self.dirty.clear()
-        entries: list[bytes] = []
+        effects = self._effects = Effects()
         for given in inputs:
             match given:
-                case Connected(connection):
-                    self._heard_at[connection] = now
-                case Received(connection, data):
-                    if connection in self._heard_at:
-                        entries += self._take(connection, data, now)
-                case Closed(connection):
+                case ClientConnected(connection):
+                    self._connected(connection, now)
+                case ClientBytes(connection, data) if connection in self._heard_at:
+                    self._take(connection, data, now)
+                case ClientClosed(connection):
                     self._close(connection, CLOSED_AT_ONCE)
                 case Durable(count):
-                    self._answer(count)
-                case StorageFailed(reason):
-                    return [Halt(reason)]
+                    self._answer(count, now)
+                case LinkUp(link, sid):
+                    self._links[link] = sid
+                    effects.tells[link] = self.durable_count
+                case Told(link, count):
+                    self.counts[self._links[link]] = count
+                case LinkDown(link):
+                    self._dial_again(self._links.pop(link), now)
+                case DialFailed(sid):
+                    self._dial_again(sid, now)
         self._close_silent(now)
-        return [Append(tuple(entries))] if entries else []
+        effects.dials += [sid for sid, due in self._dial_at.items() if due <= now]
+        for sid in effects.dials:
+            self._dial_at[sid] = NEVER
+        return effects
 
-    def next_deadline(self) -> int | None:
+    def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
-        for heard_at in self._heard_at.values():
-            return heard_at + IDLE_MS
-        return None
+        silent_at = [heard_at + IDLE_MS for heard_at in self._heard_at.values()][:1]
+        return min([*silent_at, *self._dial_at.values()], default=NEVER)
 
-    def _take(self, connection: Connection, data: bytes, now: int) -> list[bytes]:
+    def figures(self) -> Iterator[Figure]:
+        """What metrics show."""
+        yield Figure(Kind.GAUGE, "entries", self.durable_count)
+        yield Figure(Kind.ADVANCED, "append_ms", self._waited_ms)
+        for sid, count in self.counts.items():
+            yield Figure(Kind.GAUGE, "entries_of", count, str(sid))
+
+    def _dial_again(self, sid: int, now: int) -> None:
+        if sid in self._dial_at:
+            self._dial_at[sid] = now + DIAL_AGAIN_MS
+
+    def _connected(self, connection: Connection, now: int) -> None:
+        self._heard_at[connection] = now
+        if self.users:
+            connection.nonce = self._rng.randbytes(16).hex().encode()
+            self._say(connection, challenge(REALM, connection.nonce))
+
+    def _take(self, connection: Connection, data: bytes, now: int) -> None:
         del self._heard_at[connection]
         self._heard_at[connection] = now
         try:
@@ -171,145 +224,51 @@ class Echo:
         except FrameError as error:
             entries = error.frames
             self._close(connection, CLOSED_WHEN_SENT)
-        self._waiting += [(connection, entry) for entry in entries]
+        if connection.nonce and entries and not self._log_in(connection, entries.pop(0)):
+            return
+        self._effects.append += entries
+        self._waiting += [(connection, entry, now) for entry in entries]
         connection.waiting_count += len(entries)
         if connection.waiting_count > WAITING_MAX:
             connection.paused = True
-            self.dirty[connection] = None
-        return entries
+            self._effects.dirty[connection] = None
 
-    def _answer(self, count: int) -> None:
+    def _log_in(self, connection: Connection, response: bytes) -> bool:
+        nonce, connection.nonce = connection.nonce, b""
+        try:
+            _, proof = check(response, realm=REALM, nonce=nonce, uri=URI, key_of_user=self.users.get)
+        except DigestMd5Error as error:
+            self._effects.refusals.append(Refusal("login", connection.host, reason=str(error)))
+            self._close(connection, CLOSED_AT_ONCE)
+            return False
+        self._say(connection, proof)
+        return True
+
+    def _answer(self, count: int, now: int) -> None:
         """What is durable now is answered; never anything else."""
         while self.durable_count < count:
             self.durable_count += 1
-            connection, entry = self._waiting.popleft()
+            connection, entry, since = self._waiting.popleft()
+            self._waited_ms.add(now - since)
             connection.waiting_count -= 1
             connection.paused = connection.waiting_count > WAITING_MAX
-            self.dirty[connection] = None
-            reply = frame(_NUMBER.pack(self.durable_count) + entry)
-            connection.out.append(reply)
-            connection.out_bytes += len(reply)
+            self._say(connection, _NUMBER.pack(self.durable_count) + entry)
             if connection.out_bytes + connection.unsent_bytes > UNSENT_BYTES_MAX:
                 self._close(connection, CLOSED_AT_ONCE)
+        self._effects.tells |= dict.fromkeys(self._links, count)
+
+    def _say(self, connection: Connection, payload: bytes) -> None:
+        connection.out.append(frame(payload))
+        connection.out_bytes += len(connection.out[-1])
+        self._effects.dirty[connection] = None
 
     def _close_silent(self, now: int) -> None:
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            self._close(next(iter(self._heard_at)), CLOSED_AT_ONCE)
+        for connection, heard_at in list(self._heard_at.items()):
+            if heard_at + IDLE_MS > now:
+                return
+            self._close(connection, CLOSED_AT_ONCE)
 
     def _close(self, connection: Connection, how: int) -> None:
         self._heard_at.pop(connection, None)
         connection.closing = max(connection.closing, how)
-        self.dirty[connection] = None
-
-
-# -------------------------------------------------------------------------------------------------------------- its log
-
-
-class EchoLog:
-    """See `zab.host.storage.log_thread.Performer`. Raises OSError: final."""
-
-    def __init__(self, disk: Disk) -> None:
-        """Recover what is there. What counts was written again and synced, whatever became of it before."""
-        self.entries = _entries(disk.read(LOG_FILE)) if disk.exists(LOG_FILE) else []
-        data = b"".join(map(_record, self.entries))
-        disk.replace(LOG_FILE, data)
-        self.count = len(self.entries)
-        self._file: File = disk.open_append(LOG_FILE, create=False, offset=len(data))
-
-    def perform(self, effects: Sequence[Append]) -> list[Durable]:
-        """All of them in one write."""
-        entries = [entry for effect in effects for entry in effect.entries]
-        self._file.write_durable(b"".join(map(_record, entries)))
-        self.count += len(entries)
-        return [Durable(self.count)]
-
-    def is_awaited(self, answer: Durable) -> bool:
-        """Clients wait for it."""
-        return True
-
-    def idle(self) -> None:
-        """Everything is written down already."""
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _record(entry: bytes) -> bytes:
-    return frame(_CHECKSUM.pack(crc32(entry)) + entry)
-
-
-def _entries(data: bytes) -> list[bytes]:
-    try:
-        payloads = FrameReader(ENTRY_BYTES_MAX + _CHECKSUM.size).feed(data)
-    except FrameError as error:
-        payloads = error.frames
-    entries = []
-    for payload in payloads:
-        entry = payload[_CHECKSUM.size :]
-        if payload[: _CHECKSUM.size] != _CHECKSUM.pack(crc32(entry)):
-            break
-        entries.append(entry)
-    return entries
-
-
-# ---------------------------------------------------------------------------------------------------------------- turns
-
-
-class Clients(Protocol):
-    """The sockets, real or simulated."""
-
-    has_news: bool
-
-    def receive(self, inputs: list[Input], until_ns: int) -> None: ...
-
-    def flush(self, dirty: Iterable[Connection], now: int) -> None: ...
-
-    def accept(self, now: int) -> None: ...
-
-    def adapt_budget(self, turn_ns: int) -> None: ...
-
-
-class HaltedError(Exception):
-    """The process must not go on."""
-
-
-class EchoTurn:
-    """What a loop drives, real or simulated."""
-
-    def __init__(
-        self,
-        echo: Echo,
-        clients: Clients,
-        *,
-        monotonic_ns: Callable[[], int],
-        append: Callable[[Append], None],
-        answers: deque[Answer],
-    ) -> None:
-        self.echo = echo
-        self._clients = clients
-        self._monotonic_ns = monotonic_ns
-        self._append = append
-        self._answers = answers
-
-    def take(self) -> bool:
-        """One turn. True: there is more to do at once."""
-        started_ns = self._monotonic_ns()
-        now = started_ns // 1_000_000
-        inputs: list[Input] = [self._answers.popleft() for _ in range(len(self._answers))]
-        self._clients.receive(inputs, started_ns + TURN_NS)
-        for effect in self.echo.step(now, inputs):
-            match effect:
-                case Append():
-                    self._append(effect)
-                case Halt(reason):
-                    raise HaltedError(reason)
-        self._clients.flush(self.echo.dirty, now)
-        self._clients.accept(now)
-        self._clients.adapt_budget(self._monotonic_ns() - started_ns)
-        return self._clients.has_news
-
-    def next_deadline(self) -> int:
-        """When the next turn is due although nothing happens."""
-        latest = self._monotonic_ns() // 1_000_000 + IDLE_MS
-        deadlines = (latest, self.echo.next_deadline())
-        return min(deadline for deadline in deadlines if deadline is not None)
+        self._effects.dirty[connection] = None

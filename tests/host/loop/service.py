@@ -11,7 +11,7 @@ from tests.host.loop.before_a_turn import tell_what_is_ready
 from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.host.loop.sockets import ClientSockets
-from zab.wire.client_protocol import ClientProtocol
+from zab.wire.client_protocol import ClientConnected, ClientProtocol
 
 FAR_NS = 1 << 62
 WHEN_SENT, AT_ONCE = 1, 2
@@ -35,23 +35,7 @@ class Client:
         return pieces
 
 
-@attrs.define
-class Connected:
-    connection: Client
-
-
-@attrs.define
-class Received:
-    connection: Client
-    data: bytes
-
-
-@attrs.define
-class Closed:
-    connection: Client
-
-
-CLIENT_PROTOCOL = ClientProtocol(Client, Connected, Received, Closed, AT_ONCE)
+CLIENT_PROTOCOL = ClientProtocol(Client, AT_ONCE)
 
 
 class Server:
@@ -95,7 +79,7 @@ class Server:
         sock.connect(self.address)
         self.opened.append(sock)
         [connected] = self.until(1)
-        assert isinstance(connected, Connected)
+        assert isinstance(connected, ClientConnected)
         return sock, connected.connection
 
     def socket_of(self, connection):

@@ -15,9 +15,6 @@ from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.loop.service import (
     FAR_NS,
     WHEN_SENT,
-    Closed,
-    Connected,
-    Received,
     Server,
     give,
     receive_exactly,
@@ -32,6 +29,7 @@ from zab.host.loop.sockets import TlsSocket
 from zab.host.tls.engine import NO_TLS
 from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SEAL_BYTES_MAX
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 __all__ = ["certificates", "holder", "member"]
 
@@ -106,7 +104,7 @@ def secured(server: Server, context: ssl.SSLContext):
                 is_done = True
         inputs += server.turn()
     [connected] = inputs
-    assert isinstance(connected, Connected)
+    assert isinstance(connected, ClientConnected)
     tls.setblocking(True)
     tls.settimeout(60)
     return tls, connected.connection
@@ -127,7 +125,7 @@ def test_service_hears_of_a_client_when_its_handshake_is_done(server, holder):
 def test_bytes_go_both_ways(server, holder):
     tls, connection = secured(server, context_of(holder))
     tls.sendall(b"request")
-    assert server.until(1) == [Received(connection, b"request")]
+    assert server.until(1) == [ClientBytes(connection, b"request")]
     give(connection, b"ans", b"wer")
     server.turn(dirty=[connection])
     assert receive_exactly(tls, 6) == b"answer"
@@ -209,14 +207,14 @@ def test_goodbye_of_a_client_is_its_end_after_what_it_said(server, holder):
     tls.setblocking(False)
     with contextlib.suppress(ssl.SSLWantReadError):
         tls.unwrap()
-    assert server.until(2) == [Received(connection, b"last"), Closed(connection)]
+    assert server.until(2) == [ClientBytes(connection, b"last"), ClientClosed(connection)]
     assert not server.clients.has_news
 
 
 def test_end_without_goodbye_is_an_end(server, holder):
     tls, connection = secured(server, context_of(holder))
     tls.close()
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
 
 
 def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
@@ -225,9 +223,9 @@ def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
     bare = socket.socket(fileno=tls.detach())
     server.opened.append(bare)
     bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
     other.sendall(b"still here")
-    assert server.until(1) == [Received(other_connection, b"still here")]
+    assert server.until(1) == [ClientBytes(other_connection, b"still here")]
 
 
 def test_each_frame_is_found_in_a_record_of_its_own(server, holder):
@@ -381,9 +379,9 @@ def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(policy, 
             assert server.clients.handshakes.count <= 5
         until(server, lambda: server.clients.handshakes.exceeded_count == 15)
         tls.sendall(b"tls")
-        assert server.until(1) == [Received(connection, b"tls")]
+        assert server.until(1) == [ClientBytes(connection, b"tls")]
         plain.sendall(b"plain")
-        assert server.until(1) == [Received(connected.connection, b"plain")]
+        assert server.until(1) == [ClientBytes(connected.connection, b"plain")]
         # And who speaks is let in, too.
         secured(server, context_of(holder))
 
@@ -420,10 +418,10 @@ def test_port_for_both_kinds_takes_both(both, holder):
     plain = dial(both)
     plain.sendall(b"ruok")
     connected, received = both.until(2)
-    assert received == Received(connected.connection, b"ruok")
+    assert received == ClientBytes(connected.connection, b"ruok")
     assert not isinstance(both.socket_of(connected.connection), TlsSocket)
     tls.sendall(b"request")
-    assert both.until(1) == [Received(connection, b"request")]
+    assert both.until(1) == [ClientBytes(connection, b"request")]
 
 
 def test_port_for_both_kinds_closes_who_says_nothing(both):
@@ -441,4 +439,4 @@ def test_other_context_counts_from_the_next_handshake_on(server, policy, certifi
     newer, _ = secured(server, context_of(holder))
     assert newer.getpeercert() != tls.getpeercert()
     tls.sendall(b"as before")
-    assert server.until(1) == [Received(connection, b"as before")]
+    assert server.until(1) == [ClientBytes(connection, b"as before")]

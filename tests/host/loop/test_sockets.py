@@ -12,8 +12,6 @@ from tests.host.loop.service import (
     AT_ONCE,
     FAR_NS,
     WHEN_SENT,
-    Closed,
-    Received,
     Server,
     give,
     receive_exactly,
@@ -24,6 +22,7 @@ from zab.host.loop import sockets as module
 from zab.host.loop.listener import PAUSE_MS
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
+from zab.wire.client_protocol import ClientBytes, ClientClosed
 
 
 @pytest.fixture
@@ -47,10 +46,14 @@ def test_ends_are_noticed_while_nobody_is_read_from(server):
         tell_what_is_ready(server.loop)
     for _ in range(3):
         server.clients.notice_ends(found)
-    assert found == [Closed(connection) for _, connection in clients[1:3]]
+    assert found == [ClientClosed(connection) for _, connection in clients[1:3]]
     assert server.clients.count == 2
     left = server.until(3)
-    for event in (Received(clients[0][1], b"last words"), Closed(clients[0][1]), Received(clients[3][1], b"here")):
+    for event in (
+        ClientBytes(clients[0][1], b"last words"),
+        ClientClosed(clients[0][1]),
+        ClientBytes(clients[3][1], b"here"),
+    ):
         assert event in left
 
 
@@ -80,16 +83,16 @@ def test_newcomer_is_announced_with_its_numeric_address(server):
 def test_bytes_arrive_in_order_with_their_connection(server):
     sock, connection = server.client()
     sock.sendall(b"abc")
-    assert server.until(1) == [Received(connection, b"abc")]
+    assert server.until(1) == [ClientBytes(connection, b"abc")]
     sock.sendall(b"def")
-    assert server.until(1) == [Received(connection, b"def")]
+    assert server.until(1) == [ClientBytes(connection, b"def")]
 
 
 def test_end_of_a_client_is_told_once_and_its_socket_closes(server):
     sock, connection = server.client()
     found = server.socket_of(connection)
     sock.close()
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
     assert found.socket.fileno() == -1
     assert server.turn() == []
     assert server.clients.count == 0
@@ -98,7 +101,7 @@ def test_end_of_a_client_is_told_once_and_its_socket_closes(server):
 def test_a_connection_that_is_broken_off_has_ended_for_both(server):
     sock, connection = server.client()
     server.clients.break_off(connection)
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
     assert sock.recv(1) == b""
     server.clients.break_off(connection)
     assert server.turn() == []
@@ -108,7 +111,7 @@ def test_reset_of_a_client_is_its_end(server):
     sock, connection = server.client()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
 
 
 def test_one_receive_takes_at_most_64_kib(server):
@@ -186,7 +189,7 @@ def test_who_has_little_to_say_does_not_wait_for_those_with_much(server):
     in_the_long_line(server, 8)
     sock.sendall(b"little")
     ready(server, connection)
-    assert server.turn()[0] == Received(connection, b"little")
+    assert server.turn()[0] == ClientBytes(connection, b"little")
 
 
 def test_who_has_much_to_say_goes_on_beside_any_number_with_little(server):
@@ -245,7 +248,7 @@ def test_paused_connection_leaves_the_selector_and_comes_back(server):
     assert server.turn() == []
     connection.paused = False
     server.turn(dirty=[connection])
-    assert server.until(1) == [Received(connection, b"waits")]
+    assert server.until(1) == [ClientBytes(connection, b"waits")]
 
 
 def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server):
@@ -337,7 +340,7 @@ def test_broken_client_found_while_sending_is_its_end(server):
     give(connection, b"reply")
     server.clients.flush([connection], server.now)
     assert server.clients.has_news
-    assert server.until(1) == [Closed(connection)]
+    assert server.until(1) == [ClientClosed(connection)]
 
 
 # -------------------------------------------------------------------------------------------------------------- closing

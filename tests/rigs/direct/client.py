@@ -12,10 +12,10 @@ from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
 from zab.member.clients.authentication import identities_of_subject
 from zab.member.clients.connection import ClientConnection
-from zab.member.clients.events import ClientBytes, ClientClosed, ClientConnected
 from zab.member.clients.long_requests import LongRequests
 from zab.member.events import Answer
 from zab.member.member import Member
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.frames import FrameReader, frame
 
 

@@ -28,8 +28,8 @@ journal = Journal("http")
 class HttpPorts:
     """The ports of one service. Each has `connections_max` connections of its own."""
 
-    idle_ms: int
-    connections_max: int
+    idle_ms: int = 30_000
+    connections_max: int = 32
     _opened: list[tuple[HttpServer, socket.socket]] = attrs.field(factory=list, init=False)
 
     async def open(self, name: str, host: str, port: int, application: Any) -> HttpServer | None:

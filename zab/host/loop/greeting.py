@@ -61,7 +61,7 @@ class Greeting:
         another purpose. `is_insecure`: the operator declares that nobody else reaches the ports. `refused` is called
         with the host of each inbound connection that ended without proof, and why. `dial` opens connections;
         `next_address_after_seconds`: see `first_of`."""
-        self._purposes = purposes
+        self.purposes = purposes
         self._others = others
         self._party = party
         self._serve = serve
@@ -122,7 +122,7 @@ class Greeting:
 
     def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
         """The handshake of a link that we dialled to this server; `is_certified`: inside TLS."""
-        return self.dialling_for(self._purposes.link, sid, is_certified=is_certified)
+        return self.dialling_for(self.purposes.link, sid, is_certified=is_certified)
 
     def dialling_for(self, purpose: int, sid: int, *, is_certified: bool = False) -> Dialling:
         """The handshake of a connection that we dialled to another server."""
@@ -130,7 +130,7 @@ class Greeting:
 
     def listening(self, certificate: bytes | None) -> Listening:
         """The handshake of a connection to the port for links; inside TLS, with the peer's certificate."""
-        return self.listening_for(self._purposes.at_link_port, certificate)
+        return self.listening_for(self.purposes.at_link_port, certificate)
 
     def listening_for(
         self, purposes: frozenset[int], certificate: bytes | None, objection: Objection = none_at_all
@@ -143,7 +143,7 @@ class Greeting:
         return Listening(self._party(), self._others(), purposes, self._nonce(), certified, objection)
 
     def _nonce(self) -> bytes:
-        return self._life + token_bytes(NONCE_BYTES - self._purposes.life_bytes)
+        return self._life + token_bytes(NONCE_BYTES - self.purposes.life_bytes)
 
     def believes(self, agreed: Agreed) -> bool:
         """Whether the proof with which a connection began is still valid."""
@@ -151,4 +151,4 @@ class Greeting:
 
     def take_over(self, agreed: Agreed) -> TakeOver | None:
         """The function that takes over a connection that is no link; None: it is a link."""
-        return None if agreed.purpose == self._purposes.link else self._serve
+        return None if agreed.purpose == self.purposes.link else self._serve

@@ -44,7 +44,7 @@ from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SealedFrames
-from zab.wire.client_protocol import ClientProtocol, Connection
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol, Connection
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_BYTES_MIN = 4 << 10
@@ -61,13 +61,12 @@ ENDS_MAX = 16
 
 
 C = TypeVar("C", bound=Connection)
-Input = TypeVar("Input")
 
 
 class ClientSocket(PolledSocket, Generic[C]):
     """The socket of one connection."""
 
-    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:
+    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C) -> None:
         super().__init__(sock)
         self.connection = connection
         self.queue = SendQueue()
@@ -115,7 +114,7 @@ class ClientSocket(PolledSocket, Generic[C]):
 class PlainSocket(ClientSocket[C]):
     """A socket without TLS. Its methods are those of the socket, so that a request costs no extra call."""
 
-    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:
+    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C) -> None:
         super().__init__(clients, sock, connection)
         self.receive = sock.recv
         self.send = sock.send
@@ -124,7 +123,7 @@ class PlainSocket(ClientSocket[C]):
 class TlsSocket(ClientSocket[C]):
     """A socket with TLS, whose handshake is done."""
 
-    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C, side: TlsSide) -> None:
+    def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C, side: TlsSide) -> None:
         super().__init__(clients, sock, connection)
         self._tls = SealedFrames(sock, side)
         self.send = self._tls.send
@@ -158,13 +157,13 @@ class TlsSocket(ClientSocket[C]):
         self.is_finished = self._tls.is_finished
 
 
-class ClientSockets(Generic[C, Input]):
+class ClientSockets(Generic[C]):
     """All client sockets of one server."""
 
     def __init__(
         self,
         loop: Loop,
-        protocol: ClientProtocol[C, Input],
+        protocol: ClientProtocol[C],
         *,
         keep_alive: bool = False,
         handshakes_max: int = HANDSHAKES_MAX,
@@ -173,7 +172,7 @@ class ClientSockets(Generic[C, Input]):
         self._protocol = protocol
         self._keep_alive = keep_alive
         self._sockets: dict[C, ClientSocket[C]] = {}
-        self._news: list[Input] = []
+        self._news: list[Any] = []
         """New and broken connections, for the next step."""
         self._closing: dict[ClientSocket[C], int] = {}
         """Connections that the service has closed, and their latest time of closing, the next one first."""
@@ -214,7 +213,7 @@ class ClientSockets(Generic[C, Input]):
     def _have_news(self) -> None:
         self.has_news = True
 
-    def _report(self, event: Input) -> None:
+    def _report(self, event: Any) -> None:
         """Report an event with the next step."""
         self._news.append(event)
         self.has_news = True
@@ -248,13 +247,13 @@ class ClientSockets(Generic[C, Input]):
         client = PlainSocket(self, sock, connection) if side is None else TlsSocket(self, sock, connection, side)
         self._sockets[connection] = client
         self._loop.watch(client, READ)
-        self._report(self._protocol.connected(connection))
+        self._report(ClientConnected(connection))
         if client.has_more:
             client.line[client] = None
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
-    def receive(self, inputs: list[Input], until_ns: int) -> None:
+    def receive(self, inputs: list[Any], until_ns: int) -> None:
         """Append what clients sent, until the budget is used up or the monotonic clock says `until_ns`."""
         inputs += self._news
         self._news.clear()
@@ -262,7 +261,7 @@ class ClientSockets(Generic[C, Input]):
         short, long, budget_bytes = self.readable, self.long, self._budget_bytes
         has_long = bool(long)
         line, until_bytes = short, budget_bytes - budget_bytes // LONG_SHARE if has_long else budget_bytes
-        received, monotonic_ns = self._protocol.received, time.monotonic_ns
+        monotonic_ns = time.monotonic_ns
         while True:
             if not line or taken_bytes >= until_bytes:
                 if line is long or not has_long:
@@ -290,7 +289,7 @@ class ClientSockets(Generic[C, Input]):
                     client.stand_in(long if has_more else short)
                 # Bytes on a closing connection are dropped: only its end is waited for.
                 if client not in self._closing:
-                    inputs.append(received(client.connection, data))
+                    inputs.append(ClientBytes(client.connection, data))
             elif data is not None:
                 self._at_end(client, inputs)
             if monotonic_ns() >= until_ns:
@@ -302,7 +301,7 @@ class ClientSockets(Generic[C, Input]):
             self.handshakes.step()
             self.has_news = bool(short or long or self._news or self.handshakes.waiting)
 
-    def notice_ends(self, inputs: list[Input]) -> None:
+    def notice_ends(self, inputs: list[Any]) -> None:
         """Append new connections, and ended ones with nothing left to read, without reading from any: a few in a turn,
         first those that were not checked last time."""
         inputs += self._news
@@ -323,10 +322,10 @@ class ClientSockets(Generic[C, Input]):
                 client.line[client] = None
         self.has_news = bool(self.readable or self.long)
 
-    def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
+    def _at_end(self, client: ClientSocket[C], inputs: list[Any]) -> None:
         """Handle the end of a connection, closed by its peer or broken."""
         if client not in self._closing:
-            inputs.append(self._protocol.closed(client.connection))
+            inputs.append(ClientClosed(client.connection))
         self._drop(client)
 
     def break_off(self, connection: C) -> None:
@@ -381,7 +380,7 @@ class ClientSockets(Generic[C, Input]):
                 client.push()
         except OSError:
             if client not in self._closing:
-                self._report(self._protocol.closed(connection))
+                self._report(ClientClosed(connection))
             self._drop(client)
             return
         connection.unsent_bytes = queue.unsent_bytes

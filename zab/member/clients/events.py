@@ -11,28 +11,6 @@ from zab.service.audit import Record
 
 
 @attrs.define
-class ClientConnected:
-    """A client's socket is open."""
-
-    connection: ClientConnection
-
-
-@attrs.define
-class ClientBytes:
-    """A client sent these bytes."""
-
-    connection: ClientConnection
-    data: bytes
-
-
-@attrs.define
-class ClientClosed:
-    """A client closed its connection, or it broke."""
-
-    connection: ClientConnection
-
-
-@attrs.define
 class LoginStepped:
     """A worker has handled a token of a Kerberos login; None: the login has failed."""
 

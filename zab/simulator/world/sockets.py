@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
-from zab.wire.client_protocol import ClientProtocol, Connection
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol, Connection
 
 CLOSED: Final = b""
 """On a client's wire: nothing follows."""
@@ -31,7 +31,6 @@ class ClientEnd(Protocol):
 
 
 ConnectionType = TypeVar("ConnectionType", bound=Connection)
-Input = TypeVar("Input")
 
 
 class ClientLink(Generic[ConnectionType]):
@@ -39,9 +38,7 @@ class ClientLink(Generic[ConnectionType]):
 
     __slots__ = ("client", "connection", "inbox", "is_closed", "to_client", "to_server")
 
-    def __init__(
-        self, sockets: ClientSockets[ConnectionType, Any], client: ClientEnd, connection: ConnectionType
-    ) -> None:
+    def __init__(self, sockets: ClientSockets[ConnectionType], client: ClientEnd, connection: ConnectionType) -> None:
         self.client = client
         self.connection = connection
         process = sockets.process
@@ -53,19 +50,19 @@ class ClientLink(Generic[ConnectionType]):
         """By the server."""
 
 
-class ClientSockets(Generic[ConnectionType, Input]):
+class ClientSockets(Generic[ConnectionType]):
     """All clients of one process. Each turn calls all of it: the process may end there."""
 
     has_news = has_unsent = has_knocks = True
 
-    def __init__(self, process: Process, protocol: ClientProtocol[ConnectionType, Input]) -> None:
+    def __init__(self, process: Process, protocol: ClientProtocol[ConnectionType]) -> None:
         self.process = process
         self._protocol = protocol
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
-        self._happened: list[tuple[ConnectionType, bool, Input]] = []
+        self._happened: list[tuple[ConnectionType, bool, Any]] = []
         """Whose it is, whether it is an end, and what happened."""
 
-    def _tell(self, connection: ConnectionType, event: Input, *, is_end: bool = False) -> None:
+    def _tell(self, connection: ConnectionType, event: Any, *, is_end: bool = False) -> None:
         self._happened.append((connection, is_end, event))
         self.process.wake(self.process.schedule.now)
 
@@ -73,7 +70,7 @@ class ClientSockets(Generic[ConnectionType, Input]):
         """A client has connected."""
         link = ClientLink(self, client, self._protocol.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
         self._links[link.connection] = link
-        self._tell(link.connection, self._protocol.connected(link.connection))
+        self._tell(link.connection, ClientConnected(link.connection))
         return link
 
     def arrived(self, link: ClientLink[ConnectionType], data: bytes) -> None:
@@ -89,23 +86,23 @@ class ClientSockets(Generic[ConnectionType, Input]):
         if data == CLOSED:
             self._links.pop(link.connection, None)
             link.is_closed = True
-            self._tell(link.connection, self._protocol.closed(link.connection), is_end=True)
+            self._tell(link.connection, ClientClosed(link.connection), is_end=True)
         else:
             self.process.trace.carried(link.client.number, data)
-            self._tell(link.connection, self._protocol.received(link.connection, data))
+            self._tell(link.connection, ClientBytes(link.connection, data))
 
     # ------------------------------------------------------------------------------------------------- what a turn uses
 
-    def receive(self, inputs: list[Input], until_ns: int) -> None:
+    def receive(self, inputs: list[Any], until_ns: int) -> None:
         """Append what came since the last turn."""
         for link in self._links.values():
             link.connection.unsent_bytes = link.to_client.queued_bytes
         inputs += [event for _, _, event in self._happened]
         self._happened.clear()
 
-    def notice_ends(self, inputs: list[Input]) -> None:
+    def notice_ends(self, inputs: list[Any]) -> None:
         """Of those who said nothing before that is not read."""
-        waiting: list[tuple[ConnectionType, bool, Input]] = []
+        waiting: list[tuple[ConnectionType, bool, Any]] = []
         said: set[ConnectionType] = set()
         for connection, is_end, event in self._happened:
             if is_end and connection not in said:

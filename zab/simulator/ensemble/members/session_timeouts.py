@@ -9,7 +9,6 @@ from typing import Any
 from attrs import define
 
 from zab.member.clients.connection import Stage
-from zab.member.clients.events import ClientBytes
 from zab.member.events import Input
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
@@ -19,6 +18,7 @@ from zab.quorum.ids import NO_LINK
 from zab.simulator.ensemble.judges.model import Model
 from zab.simulator.ensemble.members.process import MemberProcess
 from zab.simulator.world.verdict import SafetyError
+from zab.wire.client_protocol import ClientBytes
 
 _RULE = "sessions expire only after their timeout"
 
