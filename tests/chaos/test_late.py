@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import late
-from tests.rigs.processes import unstarted
+from tests.rigs.zab_server import unstarted
 from zab.client.sync import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
@@ -19,13 +19,12 @@ WRITE_COUNT_MAX = 2_000
 
 
 def test_a_leader_with_a_slow_disk_hands_over(tmp_path: Path) -> None:
-    with unstarted(tmp_path, 3) as ensemble:
+    with unstarted(tmp_path, 3, program=("-m", late.__name__)) as ensemble:
         for member in ensemble.members:
-            member.module = late.__name__
             settings = member.config.read_text()
             member.config.write_text(settings.replace("tickTime=200", "tickTime=500").replace("=50\n", "=8\n"))
             member.start(cwd=ROOT)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         [slow] = ensemble.with_mode("leader")
         others = [member for member in ensemble.members if member is not slow]
         hosts = ",".join(f"127.0.0.1:{member.client_port}" for member in others)
@@ -35,12 +34,12 @@ def test_a_leader_with_a_slow_disk_hands_over(tmp_path: Path) -> None:
             slow.directory.joinpath(late.NAME).write_text(str(LATE_SECONDS))
             for count in range(1, WRITE_COUNT_MAX):
                 zk.retrying().set("/alive", b"%d" % count)
-                if "the lead is handed over" in slow.log():
+                if "the lead is handed over" in slow.log_text():
                     break
-            ensemble.wait_until_serving()
+            ensemble.wait()
             assert slow not in ensemble.with_mode("leader")
             zk.sync()
             assert zk.session_id == session
             assert zk.get("/alive")[0] == b"%d" % count
-        assert "this member's disk is slow" in slow.log()
-        assert all("this member's disk is slow" not in member.log() for member in others)
+        assert "this member's disk is slow" in slow.log_text()
+        assert all("this member's disk is slow" not in member.log_text() for member in others)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page_steps import steps
-from tests.rigs.processes import ServerProcess, ended
+from tests.rigs.processes import ended
+from tests.rigs.zab_server import member_of_lines
 from tests.tidy.sources import ROOT
 from zab.testing.kit.ports import free_ports
 
@@ -67,7 +68,7 @@ def test_from_certificates_to_a_backup_over_https(tmp_path: Path) -> None:
         f"admin.serverPort={admin_port}",
         "admin.rateLimiterIntervalInMS=1",
     ]
-    member = ServerProcess(1, tmp_path / "member", client_port, own)
+    member = member_of_lines(1, tmp_path / "member", client_port, own)
     with ended([member]):
         member.start().wait_until_it_says("serving=true")
         page.does(asking)
@@ -97,7 +98,7 @@ def test_certificates_of_server_lines_are_for_no_other_name(tmp_path: Path) -> N
         f"clientPort={client_port}",
         f"admin.serverPort={admin_port}",
     ]
-    member = ServerProcess(1, tmp_path / "member", client_port, own)
+    member = member_of_lines(1, tmp_path / "member", client_port, own)
     with ended([member]):
         member.start().wait_until_it_says("serving=true")
         ask = f"curl -s --cacert {stores['quorum.truststore']} https://HOST:{AT}/health/ready"

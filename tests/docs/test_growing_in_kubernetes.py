@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.manifests import PAGE, one
-from tests.rigs.processes import ServerProcess, ended
+from tests.rigs.processes import ended
+from tests.rigs.zab_server import member_of_lines
+from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -64,8 +66,8 @@ class Pods:
             assert count == 1, key
         return text.splitlines()
 
-    def member(self, sid: int, *more: str) -> ServerProcess:
-        return ServerProcess(sid, self.directory / str(sid), self.ports[sid]["client"], self.lines(sid, *more))
+    def member(self, sid: int, *more: str) -> ZooKeeperMember:
+        return member_of_lines(sid, self.directory / str(sid), self.ports[sid]["client"], self.lines(sid, *more))
 
     def run(self, *words: str, said: str = "") -> str:
         hosts = ",".join(f"127.0.0.1:{self.ports[sid]['client']}" for sid in (1, 2, 3))
@@ -82,7 +84,7 @@ class Pods:
         return done.stdout
 
 
-def serve(members: Sequence[ServerProcess]) -> None:
+def serve(members: Sequence[ZooKeeperMember]) -> None:
     for member in members:
         member.wait_until_it_says(SERVING)
 
@@ -103,10 +105,12 @@ def test_two_pods_more_are_let_in_by_reconfig_add_and_not_before(tmp_path: Path)
             member.start()
         serve(three)
         # Lines that only the new ones have help nothing.
-        two[0].start().wait_until(lambda: any("server 4 is not in the configuration" in each.log() for each in three))
-        assert SERVING not in two[0].log()
+        two[0].start().wait_until(
+            lambda: any("server 4 is not in the configuration" in each.log_text() for each in three)
+        )
+        assert SERVING not in two[0].log_text()
         for member in three:
-            times = member.log().count(SERVING)
+            times = member.log_text().count(SERVING)
             member.stop()
             member.config.write_text("\n".join(pods.lines(member.server_id, rights)) + "\n")
             member.start().wait_until_it_says(SERVING, times + 1)

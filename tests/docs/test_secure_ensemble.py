@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.rigs.processes import ServerProcess, ended
+from tests.rigs.processes import ended
+from tests.rigs.zab_server import member_of_lines
+from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.testing.kit.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -60,20 +63,18 @@ class Newcomer:
         return done.stdout
 
 
-class Member(ServerProcess):
-    """One that no four-letter word reaches: there is no plain port."""
-
-    def is_ready(self) -> bool:
-        return "serving=true" in self.log()
+def is_ready(member: ZooKeeperMember) -> bool:
+    """No four-letter word reaches it: there is no plain port."""
+    return "serving=true" in member.log_text()
 
 
 @contextlib.contextmanager
-def started(members: list[Member]) -> Iterator[None]:
+def started(members: list[ZooKeeperMember]) -> Iterator[None]:
     with ended(members):
         for member in members:
             member.start()
         for member in members:
-            member.wait_until(member.is_ready)
+            member.wait_until(partial(is_ready, member))
         yield
 
 
@@ -109,7 +110,7 @@ def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
             "sessionRequireClientSASLAuth=true",
             "audit.enable=true",
         ]
-        members.append(Member(number, home, client_port, own))
+        members.append(member_of_lines(number, home, client_port, own))
         (home / "data").mkdir()
         (home / "myid").rename(home / "data" / "myid")
 
@@ -147,5 +148,5 @@ def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
         audits = list(tmp_path.glob("machine*/data/audit.log"))
         record = r"\tuser=ip:127.0.0.\d,x509:CN=client,sasl:bob\t.*operation=create\tznode=/hello\t.*result=success"
         members[0].wait_until(lambda: re.search(record, "".join(map(Path.read_text, audits))))
-        assert all("proven=true" in member.log() for member in members)
-        assert PASSWORD not in "".join([*map(Path.read_text, audits), *(member.log() for member in members)])
+        assert all("proven=true" in member.log_text() for member in members)
+        assert PASSWORD not in "".join([*map(Path.read_text, audits), *(member.log_text() for member in members)])

@@ -29,7 +29,7 @@ import attrs
 
 from tests.hostile.raw import HOST, SECURED, shown, word
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
-from tests.rigs.processes import servers, unstarted
+from tests.rigs.zab_server import servers, unstarted
 from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports_in_a_row
 
@@ -205,7 +205,7 @@ def by_hand(directory: Path) -> Iterator[Target]:
         members = []
         for member in ensemble.members:
             assert member.process is not None
-            members.append(attacked_member(member.server_id, member.process.pid, member.directory, secret))
+            members.append(attacked_member(member.server_id, member.pid, member.directory, secret))
         with innocents(10_000, [member.client_port for member in members]) as process:
             yield Target(members, process)
 
@@ -252,7 +252,7 @@ def secure(directory: Path) -> Iterator[Target]:
             member.config.write_text(re.sub(r"^clientPort", "secureClientPort", member.config.read_text(), flags=re.M))
             member.start()
             assert member.process is not None
-            members.append(attacked_member(member.server_id, member.process.pid, member.directory, secret))
+            members.append(attacked_member(member.server_id, member.pid, member.directory, secret))
         for attacked in members:
             SECURED[attacked.client_port] = shown(client)
             SECURED[attacked.quorum_port] = SECURED[attacked.election_port] = shown(own, "quorum.truststore.pem")

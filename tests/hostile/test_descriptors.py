@@ -11,7 +11,7 @@ import pytest
 
 from tests.hostile.ensembles import Target, attacked_member, innocents
 from tests.hostile.raw import connect, say
-from tests.rigs.processes import unstarted
+from tests.rigs.zab_server import unstarted
 from zab.host.files.secret_file import make_secret_file
 from zab.host.process.descriptors import LIMIT_MIN
 
@@ -36,8 +36,8 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         for member in ensemble.members:
             member.start(preexec_fn=few_descriptors)
             assert member.process is not None
-            members.append(attacked_member(member.server_id, member.process.pid, Path(member.directory), secret))
-        ensemble.wait_until_serving()
+            members.append(attacked_member(member.server_id, member.pid, Path(member.directory), secret))
+        ensemble.wait()
         with innocents(20_000, [member.client_port for member in members]) as process:
             yield Target(members, process)
 

@@ -44,7 +44,7 @@ def _starts_processes(function: object) -> bool:
 
 
 def _named(value: object) -> Iterator[object]:
-    """What the code of a function names, or that of a class's methods; nothing for code that is not the tests'."""
+    """What the code of a function names; a class's methods and bases; nothing for code that is not the tests'."""
     if isinstance(value, property):
         value = value.fget
     if isinstance(value, FunctionType):
@@ -52,7 +52,7 @@ def _named(value: object) -> Iterator[object]:
     if not isinstance(value, FunctionType | type) or not value.__module__.startswith(_FOLLOWED):
         return
     if isinstance(value, type):
-        yield from vars(value).values()
+        yield from (*vars(value).values(), *value.__bases__)
     else:
         for code in _codes(value.__code__):
             if "getfixturevalue" in code.co_names:

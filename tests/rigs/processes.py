@@ -1,162 +1,119 @@
-"""Real server processes for tests: one or several members, each `python -m zab.server` on free ports."""
+"""Processes that a test starts: none of them outlives it.
+
+A block (`ended`) kills what is left of them. Should the test itself be killed, a watchdog for each does it: a shell
+that waits for the end of a pipe which only this process holds open.
+"""
+
+from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, Final, Self
 
-from tests.rigs.zookeeper_server import four_letter_word
-from zab.testing.kit.ports import free_ports
-
-START_SECONDS = 120
-STOP_SECONDS = 60
+PATIENCE_SECONDS: Final = 120.0
+STOP_SECONDS: Final = 60.0
+_PROBE_SECONDS: Final = 0.02
 
 
-class ServerProcess:
-    """One member: its file, ports and process."""
+class GuardedProcess:
+    """One command, which can be started again. What it prints is appended to `journal`."""
 
-    module = "zab.server"
-    """What runs; another one has a fault."""
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
+    watchdog: subprocess.Popen[bytes] | None = None
 
-    def __init__(self, server_id, directory, client_port, lines):
-        self.server_id = server_id
-        self.directory = Path(directory)
-        self.client_port = client_port
-        self.config = self.directory / "zoo.cfg"
-        self.journal = self.directory / "server.log"
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.config.write_text("\n".join(lines) + "\n")
-        (self.directory / "myid").write_text(f"{server_id}\n")
-        self.process = None
+    @property
+    def journal(self) -> Path:
+        raise NotImplementedError
 
-    def start(self, *options, **popen):
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "not started"
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, **popen: Any) -> Self:
+        """Start it, without waiting for anything."""
+        assert not self.running
         with self.journal.open("ab") as journal:
-            self.process = subprocess.Popen(
-                [sys.executable, *options, "-m", self.module, "--stop-with-parent", str(self.config)],
-                stdin=subprocess.PIPE,
-                stdout=journal,
-                stderr=journal,
-                env={**os.environ, "PYTHONDEVMODE": ""},
-                **popen,
-            )
+            options = {"stdin": subprocess.DEVNULL, "stdout": journal, "stderr": subprocess.STDOUT, **popen}
+            self.process = subprocess.Popen(self.command, **options)
+        self.watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", f"read -r line || kill -9 {self.process.pid}"], stdin=subprocess.PIPE
+        )
         return self
 
-    def wait(self, seconds=STOP_SECONDS):
+    def kill(self) -> int | None:
+        """`kill -9`, and wait until it has ended. Returns its exit code; None when it was not running."""
+        return self._end(0)
+
+    def stop(self, seconds: float = STOP_SECONDS) -> int | None:
+        """SIGTERM, and `kill -9` when that does not end it in this time."""
+        self.ask_to_end()
+        return self._end(seconds)
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting for anything."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait until it has ended by itself. Returns its exit code."""
+        assert self.process is not None, "not started"
         code = self.process.wait(seconds)
-        self.process.stdin.close()
+        self._end(0)
         return code
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.wait()
-
-    def kill(self):
+    def _end(self, seconds: float) -> int | None:
+        if self.process is None:
+            return None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        # The watchdog goes before the process is reaped: afterwards its pid may belong to another one.
+        if self.watchdog is not None:
+            assert self.watchdog.stdin is not None
+            self.watchdog.kill()
+            self.watchdog.wait()
+            self.watchdog.stdin.close()
+            self.watchdog = None
         self.process.kill()
-        return self.wait()
+        code = self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process = None
+        return code
 
-    @property
-    def mode(self):
-        for line in four_letter_word(self.client_port, "srvr").splitlines():
-            if line.startswith("Mode: "):
-                return line.removeprefix("Mode: ")
-        return None
+    def log_text(self) -> str:
+        """What it has printed so far."""
+        return self.journal.read_text(errors="replace")
 
-    def log(self):
-        return self.journal.read_text()
-
-    def wait_until_it_says(self, text, times=1):
-        self.wait_until(lambda: self.log().count(text) >= times)
-
-    def wait_until(self, is_so):
-        deadline = time.monotonic() + START_SECONDS
+    def wait_until(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
-            assert self.process.poll() is None, self.log()
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.02)
+            assert self.running, self.log_text()
+            assert time.monotonic() < deadline, self.log_text()
+            time.sleep(_PROBE_SECONDS)
 
-
-class Ensemble:
-    def __init__(self, members):
-        self.members = members
-
-    @property
-    def hosts(self):
-        return ",".join(f"127.0.0.1:{member.client_port}" for member in self.members)
-
-    def with_mode(self, mode):
-        return [member for member in self.members if member.process.poll() is None and member.mode == mode]
-
-    def wait_until_serving(self, members=None):
-        deadline = time.monotonic() + START_SECONDS
-        waiting = list(members or self.members)
-        while waiting:
-            assert time.monotonic() < deadline, "\n".join(member.log() for member in waiting)
-            ended = [member for member in waiting if member.process.poll() is not None]
-            assert not ended, ended[0].log()
-            waiting = [member for member in waiting if member.mode is None]
-            time.sleep(0.02)
+    def wait_until_it_says(self, text: str, times: int = 1) -> None:
+        self.wait_until(lambda: self.log_text().count(text) >= times)
 
 
 @contextlib.contextmanager
-def servers(directory, count=1, *extra):
-    """`count` running members (1: standalone) that serve; whatever is left of them is killed at the end."""
-    with unstarted(directory, count, *extra) as ensemble:
-        for member in ensemble.members:
-            member.start()
-        ensemble.wait_until_serving()
-        yield ensemble
-
-
-@contextlib.contextmanager
-def unstarted(directory, count, *extra):
-    """`count` members with their files, to be started by the test; whatever is left of them is killed at the end."""
-    ports = free_ports(3 * count)
-    addresses = [
-        f"server.{number + 1}=127.0.0.1:{ports[3 * number + 1]}:{ports[3 * number + 2]}" for number in range(count)
-    ]
-    members = []
-    for number in range(count):
-        home = Path(directory) / str(number + 1)
-        lines = [
-            f"dataDir={home}",
-            f"clientPort={ports[3 * number]}",
-            "clientPortAddress=127.0.0.1",
-            "tickTime=200",
-            # Ten seconds: what the machine lets wait is not lost.
-            "initLimit=50",
-            "syncLimit=50",
-            "minSessionTimeout=400",
-            "maxSessionTimeout=40000",
-            "maxClientCnxns=0",
-            "preAllocSize=1024",
-            "4lw.commands.whitelist=*",
-            *extra,
-            *(addresses if count > 1 else []),
-        ]
-        members.append(ServerProcess(number + 1, home, ports[3 * number], lines))
-    with ended(members):
-        yield Ensemble(members)
-
-
-@contextlib.contextmanager
-def ended(members):
+def ended(processes: Iterable[GuardedProcess]) -> Iterator[None]:
     """Whatever is left of these is killed at the end."""
-    try:
+    with contextlib.ExitStack() as stack:
+        for process in processes:
+            stack.callback(process.kill)
         yield
-    finally:
-        for member in members:
-            if member.process is not None:
-                if member.process.poll() is None:
-                    member.process.kill()
-                member.process.wait()
-                with contextlib.suppress(OSError):
-                    member.process.stdin.close()
 
 
-def is_open(port):
+def is_open(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -27,9 +27,13 @@ class Rig:
         [starts_a_server() for _ in range(3)]
 
 
+class RigOfThis(Rig):
+    pass
+
+
 def test_a_process_is_found_through_functions_classes_and_context_managers() -> None:
     def uses_a_rig() -> None:
-        Rig().server  # noqa: B018
+        RigOfThis().server  # noqa: B018
 
     assert needs._starts_processes(starts_a_server)
     assert needs._starts_processes(uses_a_rig)

@@ -16,10 +16,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.rigs.namespaces import Namespaces
+from tests.rigs.processes import ended
 from tests.rigs.zookeeper_server import NO_ADMIN, ZooKeeperEnsemble, ZooKeeperMember, configurations
 from zab.testing.kit.ports import free_ports
 
 PROGRAM = ("-m", "zab.server")
+QUICK = (
+    "clientPortAddress=127.0.0.1",
+    "tickTime=200",
+    # Ten seconds: what the machine lets wait is not lost.
+    "initLimit=50",
+    "syncLimit=50",
+    "minSessionTimeout=400",
+    "maxSessionTimeout=40000",
+    "maxClientCnxns=0",
+    "preAllocSize=1024",
+    "4lw.commands.whitelist=*",
+)
 
 
 @contextlib.contextmanager
@@ -50,8 +63,8 @@ def zab_servers(
         if on is not None:
             for member in ensemble.members:
                 member.command = on.command(member.server_id, member.command)
+        stack.enter_context(ended(ensemble.members))
         for member in ensemble.members:
-            stack.callback(member.kill)
             member.start()
         if wait:
             ensemble.wait()
@@ -78,3 +91,54 @@ def zab_member(
     file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": data}.items()))
     command = [sys.executable, *program, str(file)]
     return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command, str(lines["clientPortAddress"]))
+
+
+@contextlib.contextmanager
+def servers(directory: Path, count: int = 1, *lines: str) -> Iterator[ZooKeeperEnsemble]:
+    """`count` members with short ticks and these lines in the file of each, which serve."""
+    with unstarted(directory, count, *lines) as ensemble:
+        for member in ensemble.members:
+            member.start()
+        ensemble.wait()
+        yield ensemble
+
+
+@contextlib.contextmanager
+def unstarted(
+    directory: Path, count: int, *lines: str, program: Sequence[str] = PROGRAM
+) -> Iterator[ZooKeeperEnsemble]:
+    """As `servers`, but the test starts them. The data of each is in its directory, beside its file."""
+    ports = free_ports(3 * count)
+    addresses = [
+        f"server.{number + 1}=127.0.0.1:{ports[3 * number + 1]}:{ports[3 * number + 2]}" for number in range(count)
+    ]
+    members = [
+        member_of_lines(
+            number + 1,
+            directory / str(number + 1),
+            ports[3 * number],
+            [
+                f"dataDir={directory / str(number + 1)}",
+                f"clientPort={ports[3 * number]}",
+                *QUICK,
+                *lines,
+                *(addresses if count > 1 else []),
+            ],
+            program,
+        )
+        for number in range(count)
+    ]
+    with ended(members):
+        yield ZooKeeperEnsemble(members)
+
+
+def member_of_lines(
+    server_id: int, directory: Path, client_port: int, lines: Sequence[str], program: Sequence[str] = PROGRAM
+) -> ZooKeeperMember:
+    """One member that is not started. Its data is in its directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, *program, str(directory / "zoo.cfg")]
+    member = ZooKeeperMember(server_id, client_port, directory, command, data=directory)
+    member.config.write_text("\n".join(lines) + "\n")
+    (directory / "myid").write_text(f"{server_id}\n")
+    return member

@@ -7,8 +7,7 @@
 
 Every server is an `org.apache.zookeeper.server.quorum.QuorumPeerMain` of its own, on free loopback ports, with its data
 in a temporary directory (or below `directory`, which then stays). Leaving the block kills exactly the processes started
-in it, whatever happened inside; should this process itself be killed, a watchdog per server (a shell that waits for the
-end of a pipe which only this process holds open) does it.
+in it, whatever happened inside (`tests.rigs.processes`).
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.rigs.processes import PATIENCE_SECONDS, GuardedProcess, ended
 from tests.rigs.quick_java import quick_java
 from zab.testing.kit.ports import free_ports
 
-_START_SECONDS = 120.0
-_STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.02
 _TICK_MS = 1000
 _LATE_MS = 20_000
@@ -113,8 +111,8 @@ def four_letter_word(port: int, word: str, patience_seconds: float = 20.0, *, ad
     return ""
 
 
-@dataclass
-class ZooKeeperMember:
+@dataclass(eq=False)
+class ZooKeeperMember(GuardedProcess):
     """One server process, its ports and its directory. `server_id` is 1 for a standalone server."""
 
     server_id: int
@@ -123,8 +121,8 @@ class ZooKeeperMember:
     command: list[str]
     address: str = LOOPBACK
     """Where its client port is."""
-    process: subprocess.Popen[bytes] | None = None
-    watchdog: subprocess.Popen[bytes] | None = None
+    data: Path | None = None
+    """`dataDir` of zoo.cfg; None: `data` in its directory."""
 
     @property
     def host(self) -> str:
@@ -132,21 +130,20 @@ class ZooKeeperMember:
 
     @property
     def data_directory(self) -> Path:
-        """`dataDir` of zoo.cfg; logs and snapshots are in `version-2` below it."""
-        return self.directory / "data"
+        """Logs and snapshots are in `version-2` below it."""
+        return self.data or self.directory / "data"
+
+    @property
+    def config(self) -> Path:
+        return self.directory / "zoo.cfg"
+
+    @property
+    def journal(self) -> Path:
+        return self.directory / "server.log"
 
     @property
     def version_2(self) -> Path:
         return self.data_directory / "version-2"
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None, "not started"
-        return self.process.pid
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
 
     def word(self, word: str) -> str:
         """Its answer to this four-letter word; empty when there is none."""
@@ -158,47 +155,6 @@ class ZooKeeperMember:
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return ""
-
-    def start(self) -> None:
-        """Starts the process without waiting for it to serve; see `ZooKeeperEnsemble.wait`."""
-        assert not self.running
-        with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
-        self.watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", f"read -r line || kill -9 {self.process.pid}"], stdin=subprocess.PIPE
-        )
-
-    def kill(self) -> None:
-        """`kill -9`, and waits until the process is gone. Nothing to do when it is not running."""
-        self._end(gracefully=False)
-
-    def stop(self) -> None:
-        """SIGTERM first, `kill -9` when that does not end it."""
-        self._end(gracefully=True)
-
-    def _end(self, *, gracefully: bool) -> None:
-        if self.process is None:
-            return
-        if gracefully:
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(_STOP_SECONDS)
-        # The watchdog goes before the server is reaped: afterwards its pid may belong to somebody else.
-        if self.watchdog is not None:
-            assert self.watchdog.stdin is not None
-            self.watchdog.kill()
-            self.watchdog.wait()
-            self.watchdog.stdin.close()
-            self.watchdog = None
-        self.process.kill()
-        self.process.wait()
-        self.process = None
-
-    def log_text(self) -> str:
-        """What the server printed so far."""
-        return (self.directory / "server.log").read_text(errors="replace")
 
 
 @dataclass
@@ -213,7 +169,7 @@ class ZooKeeperEnsemble:
 
     def leader(self) -> ZooKeeperMember:
         """The member that leads (or the standalone server). While the members elect one, this waits."""
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             for member in self.members:
                 if member.running and member.mode() in ("leader", "standalone"):
@@ -222,12 +178,18 @@ class ZooKeeperEnsemble:
         raise ZooKeeperError("no leader")
 
     def followers(self) -> list[ZooKeeperMember]:
-        return [member for member in self.members if member.running and member.mode() == "follower"]
+        return self.with_mode("follower")
 
-    def wait(self, patience_seconds: float = _START_SECONDS) -> None:
-        """Returns when every started member serves; raises ZooKeeperError, its log in it, when one does not."""
+    def with_mode(self, mode: str) -> list[ZooKeeperMember]:
+        return [member for member in self.members if member.running and member.mode() == mode]
+
+    def wait(
+        self, patience_seconds: float = PATIENCE_SECONDS, *, members: Sequence[ZooKeeperMember] | None = None
+    ) -> None:
+        """Returns when every started member of these serves, of all without `members`; raises ZooKeeperError, its log
+        in it, when one does not."""
         deadline = time.monotonic() + patience_seconds
-        for member in self.members:
+        for member in self.members if members is None else members:
             if member.process is None:
                 continue
             while not member.mode():
@@ -269,8 +231,8 @@ def zookeeper(
             ensemble.members.append(
                 zookeeper_member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
             )
+        stack.enter_context(ended(ensemble.members))
         for member in ensemble.members:
-            stack.callback(member.kill)
             member.start()
         ensemble.wait()
         yield ensemble

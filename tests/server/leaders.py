@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 
-from tests.rigs.processes import Ensemble, ServerProcess
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.wire.frames import frame
 
 
-def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
+def handshake(member: ZooKeeperMember, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
     """Of a client that goes away without a word; its session lives."""
     with socket.create_connection(("127.0.0.1", member.client_port)) as sock:
         sock.settimeout(60)
@@ -22,10 +22,10 @@ def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(1
         return ConnectResponse.decode(data[4:])
 
 
-def leader_of(ensemble: Ensemble) -> ServerProcess:
+def leader_of(ensemble: ZooKeeperEnsemble) -> ZooKeeperMember:
     """Links that a secret proved end with it: there is a leader once they are made again."""
     while True:
-        ensemble.wait_until_serving()
-        leaders: list[ServerProcess] = ensemble.with_mode("leader")
+        ensemble.wait()
+        leaders: list[ZooKeeperMember] = ensemble.with_mode("leader")
         if len(leaders) == 1:
             return leaders[0]

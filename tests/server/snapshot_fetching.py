@@ -31,19 +31,19 @@ def check_that_a_snapshot_is_fetched(ensemble):
         lost.kill()
         for taken_count in range(1, 6):
             create(client, range(60 * (taken_count - 1), 60 * taken_count))
-            until(lambda count=taken_count: leader.log().count("snapshot is written") >= count)
-        until(lambda: "removed old files" in leader.log())
+            until(lambda count=taken_count: leader.log_text().count("snapshot is written") >= count)
+        until(lambda: "removed old files" in leader.log_text())
         shutil.rmtree(lost.directory / "version-1")
         lost.start()
-        ensemble.wait_until_serving()
-        assert "snapshot is fetched" in lost.log(), "the log of the leader reached back to the beginning"
+        ensemble.wait()
+        assert "snapshot is fetched" in lost.log_text(), "the log of the leader reached back to the beginning"
         create(client, range(300, 320))
     with kazoo(f"127.0.0.1:{lost.client_port}") as client:
         client.sync("/")
         assert len([name for name in client.get_children("/") if name.startswith("n")]) == 320
     lost.kill()
     lost.start()
-    ensemble.wait_until_serving()
+    ensemble.wait()
 
 
 def create(client, numbers):

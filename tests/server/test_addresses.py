@@ -14,8 +14,9 @@ import trio
 
 from tests.cli.commands import call
 from tests.host.loop.far_server import SECRET
-from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
+from tests.rigs.zab_server import unstarted
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from tests.server.transfers import served_by
 from zab.host.loop.dial import Address, address_of, dial, first_of
 from zab.host.loop.greeting import Greeting
@@ -247,7 +248,7 @@ def test_members_go_on_over_the_second_network_when_the_first_is_gone(
             first = net.lines(member.server_id)
             places = {sid: [first[f"server.{sid}"], at(second[sid])] for sid in (1, 2, 3)}
             start_at(member, places)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         assert net.carried_bytes > 0
         written(capsys, ensemble, "/before")
         if how == "gone":
@@ -257,7 +258,7 @@ def test_members_go_on_over_the_second_network_when_the_first_is_gone(
                 net.part(one, other)
                 net.break_links(one, other)
         carried = net.carried_bytes
-        ensemble.wait_until_serving()
+        ensemble.wait()
         written(capsys, ensemble, "/after")
         assert net.carried_bytes == carried
 
@@ -285,7 +286,7 @@ def test_members_find_each_other_where_one_address_is_dead_from_the_start(
                 both = [not_there, there] if is_first else [there, not_there]
                 places[sid] = [there] if sid == member.server_id else both
             start_at(member, places)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         written(capsys, ensemble, "/found")
 
 
@@ -293,7 +294,7 @@ def at(ports: tuple[int, int]) -> str:
     return "127.0.0.1:{}:{}".format(*ports)
 
 
-def start_at(member: ServerProcess, places: dict[int, list[str]]) -> None:
+def start_at(member: ZooKeeperMember, places: dict[int, list[str]]) -> None:
     """With these addresses of each member in its file."""
     lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
     lines += [f"server.{sid}={'|'.join(each)}" for sid, each in places.items()]
@@ -301,7 +302,7 @@ def start_at(member: ServerProcess, places: dict[int, list[str]]) -> None:
     member.start()
 
 
-def written(capsys: pytest.CaptureFixture[str], ensemble: Ensemble, path: str) -> None:
+def written(capsys: pytest.CaptureFixture[str], ensemble: ZooKeeperEnsemble, path: str) -> None:
     """Retried while the members elect; all show it."""
     assert call(capsys, "--wait", "60", "-s", ensemble.hosts, "create", path, "x").code == 0
     for member in ensemble.members:
@@ -336,7 +337,7 @@ def test_whole_ensemble_on_addresses_of_ipv6(tmp_path: Path, capsys: pytest.Capt
 
 
 @contextlib.contextmanager
-def on_ipv6(tmp_path: Path) -> Iterator[tuple[Ensemble, int, int]]:
+def on_ipv6(tmp_path: Path) -> Iterator[tuple[ZooKeeperEnsemble, int, int]]:
     """Three members, and the ports of the first for commands and metrics over HTTP."""
     *ports, admin, metrics = free_ports(8)
     http = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.processes import servers, unstarted
+from tests.rigs.zab_server import servers, unstarted
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def stopped_after_writes(tmp_path):
     with unstarted(tmp_path, 3) as ensemble:
         for member in ensemble.members:
             member.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(*ensemble.members) as client:
             for number in range(20):
                 client.create(f"/{number}", b"x" * 100)
@@ -67,8 +67,8 @@ def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path
         for member in ensemble.members:
             member.start()
         first.wait_until_it_says(SAYS)
-        assert f'damage="version-1/{path.name} at offset ' in first.log()
-        ensemble.wait_until_serving()
+        assert f'damage="version-1/{path.name} at offset ' in first.log_text()
+        ensemble.wait()
         with kazoo(first) as client:
             assert len(client.get_children("/")) == 21
         beside = first.directory / "version-1.damaged"
@@ -78,8 +78,8 @@ def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path
         first.stop()
         first.start()
         others[0].kill()
-        ensemble.wait_until_serving([first, others[1]])
-        assert first.log().count(SAYS) == 1
+        ensemble.wait(members=[first, others[1]])
+        assert first.log_text().count(SAYS) == 1
 
 
 @pytest.mark.long
@@ -92,16 +92,16 @@ def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_mem
         first.wait_until_it_says("no service: there is no quorum; ")
         second.start()
         first.wait_until_it_says("the hole in the log is filled")
-        ensemble.wait_until_serving([first, second])
+        ensemble.wait(members=[first, second])
         with kazoo(first, second) as client:
             assert len(client.get_children("/")) == 21
             client.create("/after", b"")
         assert not (first.directory / "version-1.damaged").exists()
         first.stop()
         first.start()
-        ensemble.wait_until_serving([first, second])
-        assert first.log().count(SAYS) == 1
-        assert "link is refused" not in first.log(), "it has asked itself"
+        ensemble.wait(members=[first, second])
+        assert first.log_text().count(SAYS) == 1
+        assert "link is refused" not in first.log_text(), "it has asked itself"
 
 
 @pytest.mark.long
@@ -114,7 +114,7 @@ def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
             member.start()
         for member in (first, second):
             member.wait_until_it_says("the hole in the log is filled")
-        ensemble.wait_until_serving([first, second])
+        ensemble.wait(members=[first, second])
         with kazoo(first, second) as client:
             assert len(client.get_children("/")) == 21
 
@@ -129,8 +129,8 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
             member.start()
         for member in damaged:
             member.wait_until_it_says("no service: there is no quorum; ")
-            assert member.mode is None
-            assert "no data, or lost it" in member.log()
+            assert member.mode() == ""
+            assert "no data, or lost it" in member.log_text()
         assert [path.read_bytes() for path in paths] == before
         assert not any((member.directory / "version-1.damaged").exists() for member in damaged)
         # Whoever can put a copy right, has everything again.
@@ -138,7 +138,7 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
             member.stop()
             flip(oldest_log(member), 200)
             member.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(*ensemble.members) as client:
             assert len(client.get_children("/")) == 21
 
@@ -165,14 +165,14 @@ def test_a_running_member_finds_damage_and_the_next_start_finds_none(tmp_path):
             victim.wait_until_it_says('as reading through all of them shows damage="version-1/currentEpoch ')
             victim.wait_until_it_says("-> a snapshot of the tree at ")
             victim.wait_until_it_says(
-                "all files are read through", victim.log().count("all files are read through") + 2
+                "all files are read through", victim.log_text().count("all files are read through") + 2
             )
             client.create("/after", b"")
         victim.stop()
         victim.start()
-        ensemble.wait_until_serving()
-        assert SAYS not in victim.log()
-        assert "amnesiac=true" not in victim.log().rpartition("recovered zxid=")[2]
+        ensemble.wait()
+        assert SAYS not in victim.log_text()
+        assert "amnesiac=true" not in victim.log_text().rpartition("recovered zxid=")[2]
         with kazoo(victim) as client:
             assert len(client.get_children("/")) == 122
 
@@ -189,6 +189,6 @@ def test_a_standalone_server_repairs_what_it_still_knows(tmp_path):
             client.create("/after", b"")
         server.stop()
         server.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(server) as client:
             assert len(client.get_children("/")) == 22

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from tests.rigs.processes import unstarted
+from tests.rigs.zab_server import unstarted
 from tests.server.transfers import greeting
 from zab.host.loop.dial import Address, BeyondThisMachineError, dial
 from zab.host.loop.greeting import Greeting
@@ -87,10 +87,10 @@ def test_start_is_refused_with_2_and_the_lines_to_add(tmp_path, lines: list[str]
     with unstarted(tmp_path, 3, *lines) as ensemble:
         member = ensemble.members[0]
         assert member.start().wait() == 2
-        assert f"{member.config}: {reason}" in member.log()
-        assert "zab secret FILE" in member.log()
-        assert "quorum.secretFile=FILE" in member.log()
-        assert "quorum.insecure=true" in member.log()
+        assert f"{member.config}: {reason}" in member.log_text()
+        assert "zab secret FILE" in member.log_text()
+        assert "quorum.secretFile=FILE" in member.log_text()
+        assert "quorum.insecure=true" in member.log_text()
         with member.config.open("a") as file:
             file.write("quorum.insecure=true\n")
         member.start()

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.cli.commands import call
-from tests.rigs.processes import unstarted
+from tests.rigs.zab_server import unstarted
 
 pytestmark = pytest.mark.slow
 
@@ -55,15 +55,15 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         first, second, third = ensemble.members
         mark(first, second)
         start(first, second)
-        ensemble.wait_until_serving([first, second])
+        ensemble.wait(members=[first, second])
         assert not is_marked(first)
         assert not is_marked(second)
         with kazoo(first, second) as client:
             client.create("/a", b"1")
         mark(third)
         start(third)
-        ensemble.wait_until_serving()
-        assert "tells of a history: the file initialize does not count" in third.log()
+        ensemble.wait()
+        assert "tells of a history: the file initialize does not count" in third.log_text()
         assert not is_marked(third)
         with kazoo(third) as client:
             client.sync("/a")
@@ -73,7 +73,7 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         start(third)
         third.wait_until_it_says("it says that this member never had data, but it has, or had")
         assert not is_marked(third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
 
 
 @pytest.mark.long
@@ -89,7 +89,7 @@ def test_who_is_missing_at_a_first_start_is_said_to_clients(tmp_path, capsys):
             assert answer.code == 3
             assert f"127.0.0.1:{member.client_port}: {expected}" in answer.err.replace("\n", " ")
         start(third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
 
 
 @pytest.mark.long
@@ -100,13 +100,13 @@ def test_a_member_that_is_not_in_the_configuration_is_called_that(tmp_path):
             lines = member.config.read_text().splitlines()
             member.config.write_text("\n".join(line for line in lines if not line.startswith("server.4=")) + "\n")
         start(*ensemble.members)
-        ensemble.wait_until_serving(others)
+        ensemble.wait(members=others)
         for member in others:
             said = f"server 4 is not in the configuration of server {member.server_id}"
             fourth.wait_until_it_says(f"server {member.server_id} refuses: {said}")
             member.wait_until_it_says(f'election connection is closed reason="{said}"')
         fourth.wait_until_it_says("no service: servers 1, 2, 3 do not know server 4: add it with `zab reconfig add`")
-        assert "first start" not in fourth.log()
+        assert "first start" not in fourth.log_text()
 
 
 def test_one_marked_voter_of_three_waits_for_all_of_them(tmp_path):
@@ -117,8 +117,8 @@ def test_one_marked_voter_of_three_waits_for_all_of_them(tmp_path):
         first.wait_until_it_says("listening")
         second.wait_until_it_says("listening")
         start(third)
-        ensemble.wait_until_serving()
-        assert "of marked, empty voters" not in "".join(member.log() for member in ensemble.members)
+        ensemble.wait()
+        assert "of marked, empty voters" not in "".join(member.log_text() for member in ensemble.members)
 
 
 @pytest.mark.long
@@ -126,7 +126,7 @@ def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
         start(first, second, third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(first, second, third) as client:
             client.create("/a", b"1")
             client.sync("/a")
@@ -140,7 +140,7 @@ def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history
         for member in (first, second):
             member.wait_until_it_says("tells of a history: the file initialize does not count")
         assert not ensemble.with_mode("leader")
-        assert [member for member in ensemble.members if member.mode is not None] == []
+        assert [member for member in ensemble.members if member.mode()] == []
 
 
 # ---------------------------------------------------------------------------------------------- when a majority is lost
@@ -176,7 +176,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
         start(first, second, third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(third) as client:
             client.create("/a", b"1")
             for number in range(100):
@@ -189,7 +189,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
         for member in (first, second):
             member.wait_until_it_says("amnesiac=true", 2)
         third.wait_until_it_says("recovered", 2)
-        assert [member for member in ensemble.members if member.mode is not None] == []
+        assert [member for member in ensemble.members if member.mode()] == []
         for member in ensemble.members:
             member.stop()
         shown = list(commands_of_the_page())
@@ -200,9 +200,9 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
         start(first, third)
         first.wait_until_it_says("listening", 3)
         third.wait_until_it_says("listening", 3)
-        assert first.mode is third.mode is None
+        assert first.mode() == third.mode() == ""
         start(second)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         for member in ensemble.members:
             with kazoo(member) as client:
                 client.sync("/a")
@@ -212,7 +212,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
                 }
                 assert client.create(f"/new{member.server_id}", b"", include_data=True)[1].czxid > last_zxid
         second.kill()
-        ensemble.wait_until_serving([first, third])
+        ensemble.wait(members=[first, third])
 
 
 @pytest.mark.long
@@ -220,7 +220,7 @@ def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_
     with unstarted(tmp_path, 3) as ensemble:
         first, second, third = ensemble.members
         start(first, second, third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(third) as client:
             client.create("/a", b"1")
             client.sync("/a")
@@ -231,10 +231,10 @@ def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_
         start(first, second, third)
         for member in ensemble.members:
             member.wait_until_it_says("listening", 2)
-        assert [member for member in ensemble.members if member.mode is not None] == []
+        assert [member for member in ensemble.members if member.mode()] == []
         second.stop()
         wipe(second)
         start(second)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(second) as client:
             assert client.get("/a")[0] == b"1"

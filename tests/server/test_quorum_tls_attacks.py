@@ -14,7 +14,7 @@ import pytest
 
 from tests.hostile.raw import is_closed_by_the_other, say, word
 from tests.rigs.certificates import Certificates
-from tests.rigs.processes import Ensemble, ServerProcess
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from tests.server.quorum_tls import HOSTS, give, make_certificates, members_on_hosts, start
 from tests.server.writer import Writer
 from zab.host.loop.links import STRANGERS_MAX
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 class Port:
     """Where a member takes others, and what for."""
 
-    member: ServerProcess
+    member: ZooKeeperMember
     host: str
     number: int
     purpose: Purpose
@@ -41,7 +41,7 @@ class Port:
 
 @attrs.frozen
 class Running:
-    ensemble: Ensemble
+    ensemble: ZooKeeperEnsemble
     certificates: Certificates
 
     @property
@@ -71,12 +71,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield Running(ensemble, certificates)
 
 
-def refused(member: ServerProcess) -> int:
+def refused(member: ZooKeeperMember) -> int:
     said = word(member.client_port, "mntr")
     return next(int(line.split("\t")[1]) for line in said.splitlines() if line.startswith("zk_members_refused"))
 
 
-def audited(member: ServerProcess) -> str:
+def audited(member: ZooKeeperMember) -> str:
     """What the audit log has; the journal says of many alike one."""
     return (member.directory / "audit.log").read_text()
 

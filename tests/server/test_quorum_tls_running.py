@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Run, run
-from tests.rigs.processes import Ensemble, ServerProcess
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from tests.server.leaders import handshake, leader_of
 from tests.server.quorum_tls import HOSTS, add, give, make_certificates, members_on_hosts, start, store_lines
 from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched
@@ -23,17 +23,19 @@ __all__ = ["run"]
 pytestmark = pytest.mark.process
 
 
-def change_lines(ensemble: Ensemble, change: Callable[[str], str]) -> None:
+def change_lines(ensemble: ZooKeeperEnsemble, change: Callable[[str], str]) -> None:
     """One member after the other is stopped, gets another file, and is started again."""
     for member in ensemble.members:
         member.stop()
         member.config.write_text(change(member.config.read_text()))
         member.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
 
 
-def links_since_start(member: ServerProcess) -> list[str]:
-    return [line for line in member.log().rpartition(" listening ")[2].splitlines() if " zab.links link is up " in line]
+def links_since_start(member: ZooKeeperMember) -> list[str]:
+    return [
+        line for line in member.log_text().rpartition(" listening ")[2].splitlines() if " zab.links link is up " in line
+    ]
 
 
 @pytest.mark.long
@@ -49,7 +51,7 @@ def test_running_ensemble_changes_to_tls_and_nobody_notices(tmp_path: Path) -> N
             for member in ensemble.members:
                 add(member, stores[member.server_id].rstrip())
                 restart(member, "portUnification=true")
-                ensemble.wait_until_serving()
+                ensemble.wait()
                 writer.check()
             change_lines(ensemble, lambda text: f"{text}sslQuorum=true\n")
             writer.check()
@@ -69,7 +71,7 @@ def replace_files(source: Path, target: Path, *names: str) -> None:
         aside.replace(target / name)
 
 
-def all_say(ensemble: Ensemble, text: str, times: int) -> None:
+def all_say(ensemble: ZooKeeperEnsemble, text: str, times: int) -> None:
     for member in ensemble.members:
         member.wait_until_it_says(text, times)
 
@@ -104,21 +106,21 @@ def test_certificates_change_to_those_of_another_authority_while_members_run(tmp
             writer.check()
             # The next leader, which has read the stores again, makes another key for the passwords of sessions.
             restart(leader_of(ensemble))
-            ensemble.wait_until_serving()
+            ensemble.wait()
             for member in ensemble.members:
                 assert session_keys(member).split()[1] != key.split()[1]
                 assert key.split()[1] in session_keys(member)
             # Connections that there are go on; those that are made from now on show the new ones.
             for member in ensemble.members:
                 restart(member)
-                ensemble.wait_until_serving()
+                ensemble.wait()
             writer.check()
         for member in ensemble.members:
             given = handshake(member, given.session_id, given.password)
             assert given.session_id
 
 
-def session_keys(member: ServerProcess) -> str:
+def session_keys(member: ZooKeeperMember) -> str:
     return (member.directory / "version-1" / "sessionKeys").read_text()
 
 
@@ -140,10 +142,10 @@ def test_members_on_other_machines_need_a_proof_and_a_certificate_is_one(tmp_pat
         text = first.config.read_text().replace("server.3=127.0.0.3:", "server.3=192.0.2.1:")
         first.config.write_text(text)
         assert first.start().wait() == 2
-        assert "have to prove who they are" in first.log()
+        assert "have to prove who they are" in first.log_text()
         first.config.write_text(text.replace("portUnification=true\n", ""))
         first.start().wait_until_it_says(" listening ")
-        assert "members are believed without proof" not in first.log().rpartition("have to prove who they are")[2]
+        assert "members are believed without proof" not in first.log_text().rpartition("have to prove who they are")[2]
 
 
 @pytest.mark.long
@@ -173,11 +175,11 @@ def test_store_that_the_others_would_refuse_leaves_the_one_before_and_says_so(tm
         first, second, third = ensemble.members
         replace_files(expired, tmp_path / "certificates" / HOSTS[0], "keystore.pem")
         first.wait_until_it_says("the certificates of members cannot be used -> those before stay")
-        assert "certificate has expired" in first.log()
+        assert "certificate has expired" in first.log_text()
         # It goes on with the one before: the others come back to it.
         restart(second)
         restart(third)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         first.stop()
         assert first.start().wait() == 2
-        assert "ssl.quorum.keyStore.location" in first.log()
+        assert "ssl.quorum.keyStore.location" in first.log_text()

@@ -14,7 +14,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
+from tests.rigs.processes import is_open
+from tests.rigs.zab_server import member_of_lines, servers, unstarted
 from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched, create, kazoo
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.testing.kit.ports import free_ports
@@ -53,10 +54,10 @@ def test_one_server_serves_and_keeps_what_it_acknowledged(tmp_path):
         with kazoo(ensemble.hosts) as client:
             client.create("/kept", b"before")
             client.set("/kept", b"after")
-        assert server.mode == "standalone"
+        assert server.mode() == "standalone"
         server.kill()
         server.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(ensemble.hosts) as client:
             assert client.get("/kept")[0] == b"after"
         assert server.stop() == 0
@@ -74,14 +75,17 @@ def test_signal_stops_a_server_with_exit_code_0(tmp_path, number):
             server.start()
         finally:
             signal.signal(signal.SIGINT, ignored)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         server.process.send_signal(number)
         assert server.wait() == 0
 
 
 def test_server_stops_with_its_parent(tmp_path):
-    with servers(tmp_path) as ensemble:
+    with unstarted(tmp_path, 1) as ensemble:
         [server] = ensemble.members
+        server.command.insert(-1, "--stop-with-parent")
+        server.start(stdin=subprocess.PIPE)
+        ensemble.wait()
         server.process.stdin.close()
         assert server.wait() == 0
 
@@ -111,9 +115,9 @@ def test_connections_beyond_the_limit_of_an_address_are_closed_at_once(tmp_path)
 def test_second_server_on_a_directory_is_refused_with_3(tmp_path):
     with servers(tmp_path) as ensemble:
         [server] = ensemble.members
-        second = ServerProcess(1, server.directory, server.client_port, server.config.read_text().splitlines())
+        second = member_of_lines(1, server.directory, server.client_port, server.config.read_text().splitlines())
         assert second.start().wait() == 3
-        assert "another process uses this data directory" in server.log()
+        assert "another process uses this data directory" in server.log_text()
 
 
 def test_wrong_usage_and_configuration_are_2(tmp_path):
@@ -145,12 +149,12 @@ def test_a_port_in_use_is_14(tmp_path):
             "syncLimit=5",
             "electionPortBindRetry=1",
         ]
-        alone = ServerProcess(1, tmp_path, ports[0], [*lines, f"clientPort={ports[0]}"])
+        alone = member_of_lines(1, tmp_path, ports[0], [*lines, f"clientPort={ports[0]}"])
         assert alone.start().wait() == 14
         members = [f"server.1=127.0.0.1:{ports[2]}:{ports[1]}", f"server.2=127.0.0.1:{ports[3]}:{ports[3] + 1}"]
-        member = ServerProcess(1, tmp_path, ports[2], [*lines, "clientPort=1", *members])
+        member = member_of_lines(1, tmp_path, ports[2], [*lines, "clientPort=1", *members])
         assert member.start().wait() == 14
-        assert "cannot listen" in member.log()
+        assert "cannot listen" in member.log_text()
 
 
 def test_connections_up_to_the_last_descriptor_cost_a_leader_nothing(tmp_path):
@@ -162,7 +166,7 @@ def test_connections_up_to_the_last_descriptor_cost_a_leader_nothing(tmp_path):
     with unstarted(tmp_path, 3, "snapCount=20") as ensemble, contextlib.ExitStack() as stack:
         for member in ensemble.members:
             member.start(preexec_fn=with_few_descriptors)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         [leader] = ensemble.with_mode("leader")
         others = [member for member in ensemble.members if member is not leader]
         for _ in range(LIMIT_MIN + 100):
@@ -170,15 +174,15 @@ def test_connections_up_to_the_last_descriptor_cost_a_leader_nothing(tmp_path):
         with kazoo(f"127.0.0.1:{others[0].client_port}") as client:
             create(client, range(100))
             leader.wait_until_it_says("snapshot is written")
-            assert len(os.listdir(f"/proc/{leader.process.pid}/fd")) < LIMIT_MIN
+            assert len(os.listdir(f"/proc/{leader.pid}/fd")) < LIMIT_MIN
         others[1].kill()
         shutil.rmtree(others[1].directory / "version-1")
         others[1].start(preexec_fn=with_few_descriptors)
-        ensemble.wait_until_serving(others)
+        ensemble.wait(members=others)
         stack.close()
-        ensemble.wait_until_serving()
-        assert leader.mode == "leader"
-        assert "-> elect" not in leader.log().rpartition("won by")[2]
+        ensemble.wait()
+        assert leader.mode() == "leader"
+        assert "-> elect" not in leader.log_text().rpartition("won by")[2]
 
 
 def test_a_server_with_too_few_descriptors_does_not_start(tmp_path):
@@ -188,7 +192,7 @@ def test_a_server_with_too_few_descriptors_does_not_start(tmp_path):
     with unstarted(tmp_path, 1) as ensemble:
         [server] = ensemble.members
         assert server.start(preexec_fn=with_too_few).wait() == 2
-        assert f"a process may have {LIMIT_MIN - 1} file descriptors" in server.log()
+        assert f"a process may have {LIMIT_MIN - 1} file descriptors" in server.log_text()
 
 
 def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
@@ -201,17 +205,17 @@ def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
         server.start(preexec_fn=limit_file_size)
-        ensemble.wait_until_serving()
+        ensemble.wait()
         client = KazooClient(hosts=ensemble.hosts, timeout=30)
         client.start(timeout=60)
         acknowledged = create_until_lost(client, 100)
         assert acknowledged < 100
         assert server.wait() == 1
-        assert "the disk has failed -> stop: [Errno 27] File too large" in server.log()
+        assert "the disk has failed -> stop: [Errno 27] File too large" in server.log_text()
         client.stop()
         client.close()
         server.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(ensemble.hosts) as client:
             assert len([name for name in client.get_children("/") if name.startswith("n")]) >= acknowledged > 0
 
@@ -234,7 +238,7 @@ def test_three_servers_elect_a_leader_serve_and_survive_its_death(tmp_path):
             assert outage_seconds < 10
             assert any(name.startswith("lock-") for name in client.get_children("/")), "the session survived"
             leader.start()
-            ensemble.wait_until_serving()
+            ensemble.wait()
             with kazoo(f"127.0.0.1:{leader.client_port}") as returned:
                 returned.sync("/")
                 assert returned.get("/a")[0] == b"after"
@@ -252,7 +256,7 @@ def test_all_servers_killed_at_once_lose_nothing(tmp_path):
         for member in ensemble.members:
             member.wait()
             member.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with kazoo(ensemble.hosts) as client:
             data, stat = client.get("/a")
             assert (data, stat.version) == (b"99", 100)
@@ -264,11 +268,11 @@ def test_without_a_quorum_nobody_is_served_and_with_one_again_everybody_is(tmp_p
         second.kill()
         third.kill()
         deadline = time.monotonic() + 60
-        while first.mode is not None:
+        while first.mode():
             assert time.monotonic() < deadline
             time.sleep(0.02)
         second.start()
-        ensemble.wait_until_serving([first, second])
+        ensemble.wait(members=[first, second])
         with kazoo(f"127.0.0.1:{first.client_port}") as client:
             client.create("/back", b"")
 

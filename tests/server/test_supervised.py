@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.processes import ServerProcess, unstarted
+from tests.rigs.zab_server import unstarted
+from tests.rigs.zookeeper_server import ZooKeeperMember
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +73,7 @@ def test_member_whose_loop_stands_still_falls_silent(tmp_path: Path, heard: sock
         member.start()
         until(heard, "READY=1")
         until(heard, "WATCHDOG=1")
-        os.kill(member.process.pid, signal.SIGSTOP)
+        os.kill(member.pid, signal.SIGSTOP)
         try:
             heard.setblocking(False)
             with contextlib.suppress(BlockingIOError):
@@ -82,7 +83,7 @@ def test_member_whose_loop_stands_still_falls_silent(tmp_path: Path, heard: sock
             with pytest.raises(TimeoutError):
                 heard.recv(4096)
         finally:
-            os.kill(member.process.pid, signal.SIGCONT)
+            os.kill(member.pid, signal.SIGCONT)
         heard.settimeout(PATIENCE_SECONDS)
         until(heard, "WATCHDOG=1")
 
@@ -102,14 +103,14 @@ def test_supervisor_that_is_not_there_refuses_the_start(tmp_path: Path, monkeypa
         [member] = ensemble.members
         member.start()
         assert member.wait() == 2
-        assert "cannot be told how it is" in member.log()
+        assert "cannot be told how it is" in member.log_text()
 
 
 # -------------------------------------------------------------------------------------------------- the journal's file
 
 
 @pytest.fixture
-def journaling(tmp_path: Path) -> Iterator[tuple[ServerProcess, Path]]:
+def journaling(tmp_path: Path) -> Iterator[tuple[ZooKeeperMember, Path]]:
     path = tmp_path / "zab.log"
     with unstarted(tmp_path, 1, f"log.file={path}") as ensemble:
         [member] = ensemble.members
@@ -118,7 +119,7 @@ def journaling(tmp_path: Path) -> Iterator[tuple[ServerProcess, Path]]:
         yield member, path
 
 
-def test_journal_that_was_moved_away_is_opened_anew_on_sighup(journaling: tuple[ServerProcess, Path]) -> None:
+def test_journal_that_was_moved_away_is_opened_anew_on_sighup(journaling: tuple[ZooKeeperMember, Path]) -> None:
     member, path = journaling
     path.rename(path.with_suffix(".old"))
     member.process.send_signal(signal.SIGHUP)
@@ -127,7 +128,7 @@ def test_journal_that_was_moved_away_is_opened_anew_on_sighup(journaling: tuple[
     assert member.stop() == 0
 
 
-def test_journal_that_was_copied_and_emptied_goes_on_at_its_beginning(journaling: tuple[ServerProcess, Path]) -> None:
+def test_journal_that_was_copied_and_emptied_goes_on_at_its_beginning(journaling: tuple[ZooKeeperMember, Path]) -> None:
     member, path = journaling
     os.truncate(path, 0)
     member.process.send_signal(signal.SIGHUP)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
 from kazoo.retry import KazooRetry
 
-from tests.rigs.processes import ServerProcess
+from tests.rigs.zookeeper_server import ZooKeeperMember
 
 
 class Writer:
@@ -68,7 +68,7 @@ class Writer:
         assert {"mine", *(path[1:] for path in self.acknowledged[:count])} <= there
 
 
-def restart(member: ServerProcess, *lines: str) -> None:
+def restart(member: ZooKeeperMember, *lines: str) -> None:
     """With these lines at the end of its file."""
     member.stop()
     text = member.config.read_text()

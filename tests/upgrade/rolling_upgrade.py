@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.rigs.processes import Ensemble, unstarted
+from tests.rigs.zab_server import unstarted
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client.sync import Client, connect
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Rolling:
     """An ensemble whose members are replaced one by one, and a client that works all the time."""
 
-    def __init__(self, ensemble: Ensemble, before: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, ensemble: ZooKeeperEnsemble, before: Path, patch: pytest.MonkeyPatch) -> None:
         self.ensemble = ensemble
         self._before = before
         self._patch = patch
@@ -60,7 +61,7 @@ class Rolling:
     def replace(self, member: Any, *, old: bool) -> None:
         assert member.stop() == 0
         self.start(member, old=old)
-        self.ensemble.wait_until_serving()
+        self.ensemble.wait()
 
     @property
     def leader(self) -> Any:

@@ -38,7 +38,7 @@ class Given:
             lines = "".join(f"{key}={value}\n" for key, value in lines_of(admin, metrics).items())
             member.config.write_text(member.config.read_text() + lines)
             rolling.start(member, old=False)
-        rolling.ensemble.wait_until_serving()
+        rolling.ensemble.wait()
 
     def snapshot(self) -> bytes:
         answer = httpx.get(self._url(self.new[0], "snapshot"), headers=HEADERS, timeout=60)
@@ -46,7 +46,7 @@ class Given:
         return answer.content
 
     def restore(self, member: Any, snapshot: bytes) -> str:
-        begun = member.log().count("listening")
+        begun = member.log_text().count("listening")
         answer = httpx.post(self._url(member, "restore"), content=snapshot, headers=HEADERS, timeout=60)
         assert answer.status_code == 200, answer.text
         member.wait_until_it_says("listening", begun + 1)
@@ -78,23 +78,23 @@ def test_the_older_one_takes_no_part_until_it_is_empty(rolling: Rolling) -> None
     # With one of them, the older one and the other one are a majority as before.
     first, second = given.new
     lineage = given.restore(first, snapshot)
-    ensemble.wait_until_serving([given.old, second])
-    assert first.mode is None
+    ensemble.wait(members=[given.old, second])
+    assert first.mode() == ""
     set_kept(rolling, b"newer")
     assert [kept_at(member) for member in (given.old, second)] == [b"newer", b"newer"]
 
     # With both of them, it is alone, with what was written meanwhile.
     assert given.restore(second, snapshot) == lineage
-    ensemble.wait_until_serving(given.new)
+    ensemble.wait(members=given.new)
     assert [kept_at(member) for member in given.new] == [b"old", b"old"]
-    given.old.wait_until(lambda: given.old.mode is None)
+    given.old.wait_until(lambda: given.old.mode() == "")
     set_kept(rolling, b"after")
 
     # Emptied it is filled by the others, of either version.
     assert given.old.stop() == 0
     shutil.rmtree(Path(given.old.directory) / "version-1")
     rolling.start(given.old, old=True)
-    ensemble.wait_until_serving()
+    ensemble.wait()
     assert [kept_at(member) for member in ensemble.members] == [b"after"] * 3
     rolling.replace(given.old, old=False)
     assert kept_at(given.old) == b"after"
@@ -109,10 +109,10 @@ def test_one_that_was_restored_goes_on_in_the_version_before(rolling: Rolling) -
     given.old.stop()
     for member in given.new:
         given.restore(member, snapshot)
-    rolling.ensemble.wait_until_serving(given.new)
+    rolling.ensemble.wait(members=given.new)
     set_kept(rolling, b"after")
     for member in given.new:
         assert member.stop() == 0
         rolling.start(member, old=True)
-    rolling.ensemble.wait_until_serving(given.new)
+    rolling.ensemble.wait(members=given.new)
     assert [kept_at(member) for member in given.new] == [b"after", b"after"]

@@ -23,7 +23,8 @@ from datatree.log.epochs import DIRECTORY
 from datatree.log.segment import SEGMENT_HEADER_BYTES
 from datatree.snapshot import HEADER_BYTES
 from tests.hostile.raw import Client
-from tests.rigs.processes import Ensemble, unstarted
+from tests.rigs.zab_server import unstarted
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.host.files.secret_file import make_secret_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -43,14 +44,14 @@ def expected(version: str, kind: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def upgraded(directory: Path, version: str, kind: str, *lines: str) -> Iterator[Ensemble]:
+def upgraded(directory: Path, version: str, kind: str, *lines: str) -> Iterator[ZooKeeperEnsemble]:
     """Members of this version in directories of that one, serving."""
     with unstarted(directory, KINDS[kind], "snapCount=30", *lines) as ensemble:
         for member in ensemble.members:
             kept = KEPT / version / kind / str(member.server_id) / DIRECTORY
             shutil.copytree(kept, member.directory / DIRECTORY)
             member.start()
-        ensemble.wait_until_serving()
+        ensemble.wait()
         yield ensemble
 
 

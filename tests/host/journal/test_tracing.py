@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.rigs.processes import ServerProcess, ended, servers
+from tests.rigs.processes import ended
+from tests.rigs.zab_server import member_of_lines, servers
 from zab.client import NodeExistsError
 from zab.client.sync import connect
 from zab.host.journal import tracing
@@ -80,7 +81,7 @@ def test_each_write_is_a_span_from_when_it_was_read_to_when_it_was_answered(
     collector: Collector, tmp_path: Path
 ) -> None:
     with servers(tmp_path, 3, "tracing.sampleRatio=1") as ensemble:
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with connect(ensemble.hosts) as zk:
             zk.create("/a", b"x")
             zk.set("/a", b"y")
@@ -111,7 +112,7 @@ def test_nobody_waits_for_a_collector_that_is_not_there(tmp_path: Path, monkeypa
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with servers(tmp_path, 1, "tracing.sampleRatio=1") as ensemble:
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with connect(ensemble.hosts) as zk:
             for number in range(100):
                 zk.create(f"/{number}")
@@ -138,7 +139,7 @@ def test_spans_that_are_sent_again_are_not_lost(caplog: pytest.LogCaptureFixture
 def test_what_is_there_is_sent_at_a_stop(collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     with servers(tmp_path, 1, "tracing.sampleRatio=1") as ensemble:
-        ensemble.wait_until_serving()
+        ensemble.wait()
         with connect(ensemble.hosts) as zk:
             zk.create("/a")
         assert ensemble.members[0].stop() == 0
@@ -169,13 +170,13 @@ def test_a_stop_waits_no_longer_than_its_limit_for_a_collector_that_does_not_ans
 def test_without_the_library_the_key_is_refused(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     lines = [f"dataDir={tmp_path}/data", f"clientPort={port}", "tracing.sampleRatio=0.5", "admin.serverPort=0"]
-    member = ServerProcess(1, tmp_path, port, lines)
+    member = member_of_lines(1, tmp_path, port, lines)
     (tmp_path / "opentelemetry.py").write_text("raise ImportError('no such library')\n")
     with pytest.MonkeyPatch.context() as patch, ended([member]):
         patch.setenv("PYTHONPATH", str(tmp_path))
         member.start()
         assert member.wait() == 2
-    assert "tracing.sampleRatio: needs pip install 'zab[tracing]'" in member.log()
+    assert "tracing.sampleRatio: needs pip install 'zab[tracing]'" in member.log_text()
 
 
 def span(began: int) -> Span:

@@ -17,7 +17,6 @@ import contextlib
 import http.client
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,8 +24,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from tests.rigs.processes import GuardedProcess
 from tests.rigs.quick_java import quick_java
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.spark_session import spark_home
@@ -63,7 +63,7 @@ def wait_for(condition: Callable[[], bool], what: str, patience_seconds: float =
 
 
 @dataclass
-class Daemon:
+class Daemon(GuardedProcess):
     """One head or worker. `web_port` answers /json/ with what it knows."""
 
     name: str
@@ -71,45 +71,14 @@ class Daemon:
     command: list[str]
     environment: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
-    watchdog: subprocess.Popen[bytes] | None = None
 
     @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+    def journal(self) -> Path:
+        return self.log
 
-    def start(self) -> None:
-        assert not self.running
-        with self.log.open("ab") as log:
-            # spark-class replaces itself by the JVM: its pid is the daemon's.
-            self.process = subprocess.Popen(
-                self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
-        self.watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", f"read -r line || kill -9 {self.process.pid}"], stdin=subprocess.PIPE
-        )
-
-    def ask_to_end(self) -> None:
-        if self.running:
-            assert self.process is not None
-            self.process.terminate()
-
-    def kill(self, patience_seconds: float = 0.0) -> None:
-        """`kill -9`, after some patience with one that was asked to end. Nothing to do when it is not running."""
-        if self.process is None:
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(patience_seconds)
-        # The watchdog goes before the daemon is reaped: afterwards its pid may belong to somebody else.
-        if self.watchdog is not None:
-            assert self.watchdog.stdin is not None
-            self.watchdog.kill()
-            self.watchdog.wait()
-            self.watchdog.stdin.close()
-            self.watchdog = None
-        self.process.kill()
-        self.process.wait()
-        self.process = None
+    def start(self, **popen: Any) -> Self:
+        # spark-class replaces itself by the JVM: its pid is the daemon's.
+        return super().start(env=self.environment, **popen)
 
     def status(self) -> dict[str, Any]:
         """What /json/ says; empty while nobody answers, or one that ends breaks off in the middle."""
@@ -123,7 +92,7 @@ class Daemon:
 
     def check(self) -> None:
         if not self.running:
-            raise ClusterError(f"{self.name} ended:\n{self.log.read_text(errors='replace')[-4000:]}")
+            raise ClusterError(f"{self.name} ended:\n{self.log_text()[-4000:]}")
 
 
 @dataclass
@@ -210,7 +179,7 @@ def _end(cluster: Cluster) -> None:
     for worker in cluster.workers:
         worker.ask_to_end()
     for worker in cluster.workers:
-        worker.kill(_STOP_SECONDS)
+        worker.stop(_STOP_SECONDS)
     for head in cluster.heads:
         head.kill()
 
