@@ -13,7 +13,6 @@ from struct import unpack
 import httpx
 import pytest
 import trio
-from zab.testing.ports import free_ports
 
 from tests.host.echo.echo import (
     CLOSED_AT_ONCE,
@@ -42,6 +41,7 @@ from zab.host.files.secret_file import make_secret_file
 from zab.host.storage.disk import RealDisk
 from zab.service.audit import Refusal
 from zab.service.failure import ServerFailedError
+from zab.testing.kit.ports import free_ports
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.frames import FrameReader, frame
 from zab.wire.login.digest_md5 import key_of, respond
