@@ -62,7 +62,7 @@ def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: 
         assert len(set(given(three, [(1, first), (2, second)]))) == 2
         until(lambda: modes(three) == ["", "", ""])
         for member in three.servers.members:
-            until(lambda member=member: "of another history than this member" in member.log_text())
+            until(lambda member=member: "another history, as after a restore" in member.log_text())
         said = call(capsys, "-s", three.servers.hosts, "status", "--admin", f"127.0.0.1:{three.admin[1]}")
         assert "another history" in said.out, said
         restore(three, 3, second)

@@ -30,14 +30,14 @@ def test_who_serves_nobody_says_whose_history_is_another_one(lived: tuple[Ensemb
     ensemble, state, _ = lived
     restore(ensemble, 1, state)
     ensemble.advance(20_000)
-    reason = "in a different history from this member, as after a restore that did not reach all"
-    assert said(1) == f"no service: there is no quorum; servers 2, 3 are {reason}"
+    reason = "another history, as after a restore that did not reach all members"
+    assert said(1) == f"no service: there is no quorum; servers 2, 3 have {reason}"
     restore(ensemble, 2, state)
     ensemble.advance(20_000)
-    assert said(3) == f"no service: there is no quorum; servers 1, 2 are {reason}"
+    assert said(3) == f"no service: there is no quorum; servers 1, 2 have {reason}"
     # Who is not there any more is said to be missing, and no more.
     ensemble.servers[ServerId(3)].member.peer.election.on_link_down(ensemble.now, ServerId(2))
-    assert said(3) == f"no service: there is no quorum; server 2 was not heard; server 1 is {reason}"
+    assert said(3) == f"no service: there is no quorum; server 2 was not heard; server 1 has {reason}"
 
 
 def test_once_it_is_given_the_same_nothing_is_said_of_it_any_more(

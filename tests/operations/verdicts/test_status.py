@@ -165,7 +165,7 @@ def test_a_lost_history_and_two_leaders_are_said() -> None:
     assert (WARNING, "not_serving", "c:2181") in names(
         status_of([Answer("c:2181", 3, "it serves nobody", alone, "srvr")])
     )
-    other = "there is no quorum; servers 1, 2 are of another history than this member, as after a restore"
+    other = "there is no quorum; servers 1, 2 have another history, as after a restore"
     assert (WARNING, "other_history", "c:2181") in names(
         status_of([Answer("c:2181", 3, "it serves nobody", other, "srvr")])
     )

@@ -102,7 +102,7 @@ def _so_far(error: AdminError, port: AdminPort, given: list[str], count: int) ->
         return f"{error}; {_NOBODY}"
     has_it = f"{len(given)} of {count_of(count, 'member')} went on with it" + (f": {', '.join(given)}" if given else "")
     if error.is_open:
-        # Given to it twice, it would be of another history than those that have it once.
+        # Given to it twice, it would have another history than those that got it once.
         has_it += (
             f"; whether {port} did is not known, and its journal says so: this member goes on with a snapshot that was "
             "restored"

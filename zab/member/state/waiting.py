@@ -36,7 +36,7 @@ _ADD = (
 _MYID = "two have this id, and the other one is at the address of its server line; see the myid of this member"
 _LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
 _THEIRS_LOST = "no data, or lost it, and are no part of a quorum until they have been synchronized"
-_OTHER = "in a different history from this member, as after a restore that did not reach all"
+_OTHER = "another history, as after a restore that did not reach all members"
 
 
 class Waiting:
@@ -95,7 +95,7 @@ def reason(peer: PeerState) -> str:
         parts.append(f"{_servers(peer.told_of_history, 'tells', 'tell')} of a history, beside which none begins")
     others = voters & election.of_another_lineage
     if others:
-        parts.append(_servers(others, f"is {_OTHER}", f"are {_OTHER}"))
+        parts.append(_servers(others, f"has {_OTHER}", f"have {_OTHER}"))
     empty = {sid for sid, vote in votes.items() if vote.amnesiac}
     if empty:
         parts.append(_servers(empty, f"has {_LOST}", f"have {_THEIRS_LOST}"))

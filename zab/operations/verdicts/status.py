@@ -241,7 +241,7 @@ def _of_unserved(answer: Answer) -> Alarm:
     if "this member has no data, or lost it" in reason:
         action = "its journal names the file; others fill it again"
         return Alarm(WARNING, "history_lost", answer.server, reason, action)
-    if "of another history than this member" in reason:
+    if "another history" in reason:
         action = "empty its version-1; or, if it was left out, zab restore --rest --into it: see docs/how-to/back-up.md"
         return Alarm(WARNING, "other_history", answer.server, reason, action)
     return Alarm(WARNING, "not_serving", answer.server, reason, "its journal says more")
