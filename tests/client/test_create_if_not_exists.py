@@ -6,8 +6,7 @@ import pytest
 import trio
 
 from tests.cli.commands import Run
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.in_process import members_here
 from zab.client import (
     Acl,
     BadArgumentsError,
@@ -17,18 +16,19 @@ from zab.client import (
     UnimplementedError,
     connect,
 )
+from zab.testing.ensemble import Ensemble
 
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 20_000}
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
+def ensemble() -> Iterator[Ensemble]:
     """Three running servers."""
-    with zab_servers(3, configuration={**CONFIGURATION, "createIfNotExistsEnabled": "true"}) as servers:
+    with members_here(3, {**CONFIGURATION, "createIfNotExistsEnabled": "true"}) as servers:
         yield servers
 
 
-async def test_a_znode_is_created_once_whichever_server_is_asked(ensemble: ZooKeeperEnsemble) -> None:
+async def test_a_znode_is_created_once_whichever_server_is_asked(ensemble: Ensemble) -> None:
     for index, host in enumerate(ensemble.hosts.split(",")):
         with trio.fail_after(60):
             async with connect(host) as zk:
@@ -38,7 +38,7 @@ async def test_a_znode_is_created_once_whichever_server_is_asked(ensemble: ZooKe
                 assert (data, stat.version) == (b"0", 0)
 
 
-async def test_below_a_chroot_and_in_a_transaction(ensemble: ZooKeeperEnsemble) -> None:
+async def test_below_a_chroot_and_in_a_transaction(ensemble: Ensemble) -> None:
     with trio.fail_after(60):
         async with connect(ensemble.hosts) as zk:
             await zk.create("/root")
@@ -55,7 +55,7 @@ async def test_below_a_chroot_and_in_a_transaction(ensemble: ZooKeeperEnsemble) 
             assert stat.ephemeral_owner
 
 
-async def test_it_is_refused_as_a_create_is(ensemble: ZooKeeperEnsemble) -> None:
+async def test_it_is_refused_as_a_create_is(ensemble: Ensemble) -> None:
     closed = (Acl(Permission.READ, "world", "anyone"),)
     with trio.fail_after(60):
         async with connect(ensemble.hosts) as zk:
@@ -72,7 +72,7 @@ async def test_it_is_refused_as_a_create_is(ensemble: ZooKeeperEnsemble) -> None
                     await zk.create("/a", if_not_exists=True, **mode)
 
 
-def test_the_command(ensemble: ZooKeeperEnsemble, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(ensemble: Ensemble, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(capsys)
     for data in ("one", "two"):
         assert run("-s", ensemble.hosts, "create", "/command", data, "--if-not-exists") == 0, run.err
@@ -84,7 +84,7 @@ def test_the_command(ensemble: ZooKeeperEnsemble, capsys: pytest.CaptureFixture[
 
 
 async def test_a_server_that_has_it_off_does_not_know_it() -> None:
-    with zab_servers(1, configuration=CONFIGURATION) as ensemble, trio.fail_after(60):
+    with members_here(1, CONFIGURATION) as ensemble, trio.fail_after(60):
         async with connect(ensemble.hosts) as zk:
             with pytest.raises(UnimplementedError):
                 await zk.create("/a", if_not_exists=True)

@@ -10,8 +10,7 @@ import trio
 
 from tests.client.faces import FACES, OnFace
 from tests.client.running import KINDS, running
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.in_process import members_here
 from zab.client import (
     ANY_STAT,
     Acl,
@@ -30,6 +29,7 @@ from zab.client import (
     sync,
 )
 from zab.client.core.operations import _listing
+from zab.testing.ensemble import Ensemble
 
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 20_000}
 UNDELETABLE = (Acl(Permission.ALL & ~Permission.DELETE, "world", "anyone"),)
@@ -38,13 +38,13 @@ every_face = pytest.mark.parametrize("backend", FACES, ids=lambda backend: backe
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(3, configuration={**CONFIGURATION, "keeperExtensionsEnabled": "true"}) as servers:
+def ensemble() -> Iterator[Ensemble]:
+    with members_here(3, {**CONFIGURATION, "keeperExtensionsEnabled": "true"}) as servers:
         yield servers
 
 
 @pytest.fixture
-def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> str:
+def hosts(ensemble: Ensemble, request: pytest.FixtureRequest) -> str:
     """A place of the test's own: every path is below it."""
     root = f"/{request.node.name.replace('[', '-').rstrip(']')}"
     with sync.connect(ensemble.hosts) as zk:

@@ -17,7 +17,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import GetChildren, GetChildren2, int_struct, read_buffer, stat_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 
 PATIENCE_SECONDS = 60.0
 
@@ -109,7 +109,7 @@ class CheckNotExists(TryRemove):
 
 @pytest.fixture(scope="module")
 def zk() -> Iterator[KazooClient]:
-    with zab_servers(3, configuration={"keeperExtensionsEnabled": "true"}) as ensemble:
+    with members_here(3, {"keeperExtensionsEnabled": "true"}) as ensemble:
         client = KazooClient(hosts=ensemble.hosts, timeout=30.0)
         client.start(PATIENCE_SECONDS)
         yield client
@@ -180,7 +180,7 @@ def test_clickhouse_finds_the_features_as_it_looks_for_them(zk: KazooClient) -> 
 
 
 def test_they_end_the_connection_where_they_are_off() -> None:
-    with zab_servers(1) as ensemble:
+    with members_here(1) as ensemble:
         client = KazooClient(hosts=ensemble.hosts, timeout=30.0)
         client.start(PATIENCE_SECONDS)
         with pytest.raises((UnimplementedError, ConnectionLoss, SessionExpiredError)):

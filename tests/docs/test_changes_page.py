@@ -12,7 +12,7 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
 
@@ -23,7 +23,7 @@ HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with zab_servers(3) as servers:
+    with members_here(3) as servers:
         yield servers.hosts
 
 

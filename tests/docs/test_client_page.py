@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.in_process import members_here
 from zab.client import connect, recipes, sync
+from zab.testing.ensemble import Ensemble
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGE, RECIPES = [(REFERENCE / name).read_text(encoding="utf-8") for name in ("client.md", "recipes.md")]
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(1, configuration={"keeperExtensionsEnabled": "true"}) as running:
+def ensemble() -> Iterator[Ensemble]:
+    with members_here(1, {"keeperExtensionsEnabled": "true"}) as running:
         yield running
 
 
 @pytest.mark.parametrize(("heading", "kind", "code", "said"), EXAMPLES)
 def test_an_example_does_what_it_says(
-    ensemble: ZooKeeperEnsemble, heading: str, kind: str, code: str, said: str, request: pytest.FixtureRequest
+    ensemble: Ensemble, heading: str, kind: str, code: str, said: str, request: pytest.FixtureRequest
 ) -> None:
     root = f"/{re.sub('[^a-z0-9]+', '-', request.node.name)}"
     with sync.connect(ensemble.hosts) as zk:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.client import CREATOR_ALL_ACL, connect
 
 __all__ = ["run"]
@@ -23,7 +23,7 @@ def hosts() -> Iterator[str]:
             await zk.create("/versions")
             await zk.set("/versions", b"1")
 
-    with zab_servers(1) as servers:
+    with members_here(1) as servers:
         trio.run(make, servers.hosts)
         yield servers.hosts
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.client import CREATOR_ALL_ACL, BadArgumentsError, GetChildren, connect
 
 __all__ = ["run"]
@@ -32,7 +32,7 @@ async def make(hosts: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with zab_servers(1, configuration={"jute.maxbuffer": BYTES_MAX}) as servers:
+    with members_here(1, {"jute.maxbuffer": BYTES_MAX}) as servers:
         trio.run(make, servers.hosts)
         yield servers.hosts
 

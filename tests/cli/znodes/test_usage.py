@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.cli.arguments import JUTE_MAXBUFFER
 from zab.cli.commands import COMMANDS
 from zab.cli.main import build
@@ -22,7 +22,7 @@ UNREAD = "zab: standard input is not read; --file - takes the data from it\n"
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with zab_servers(1, configuration={"jute.maxbuffer": 3_000_000}) as servers:
+    with members_here(1, {"jute.maxbuffer": 3_000_000}) as servers:
         yield servers.hosts
 
 

@@ -13,9 +13,9 @@ import pytest
 import zab.client.recipes as waiting
 import zab.client.sync.recipes as blocking
 from tests.client.faces import FACES, OnFace
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.in_process import members_here
 from zab.client import ClientClosedError, sync
+from zab.testing.ensemble import Ensemble
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,13 @@ ITERATORS = {"Following"}
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(1) as running:
+def ensemble() -> Iterator[Ensemble]:
+    with members_here(1) as running:
         yield running
 
 
 @pytest.fixture
-def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> str:
+def hosts(ensemble: Ensemble, request: pytest.FixtureRequest) -> str:
     """A place of the test's own: every path is below it."""
     root = f"/{request.node.name.replace('[', '-').rstrip(']')}"
     with sync.connect(ensemble.hosts) as zk:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.client import sync
 from zab.client.recipes import WaitOverError
 from zab.client.sync.recipes import Lock, LockingQueue
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with zab_servers(1) as running:
+    with members_here(1) as running:
         yield running.hosts
 
 
