@@ -55,7 +55,7 @@ LEFT: Final = {
     "docs/": 18,
     "session/": 0,
     "tests/": 443,
-    "zab/": 147,
+    "zab/": 74,
     "zab/cli/": 51,
     "zab/cli/pipeline/": 0,
     "zab/cli/znodes/": 0,

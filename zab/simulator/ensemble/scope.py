@@ -1,9 +1,9 @@
-"""How much of a seed's run there is: all that the seed decides, or only some of it.
+"""The scope of a run: everything that its seed decides, or a part of it.
 
-focus               all runs are of this kind, whatever their seeds say
-members, faults     so many voters, and nothing goes wrong but this
-mercy               without it, nothing that lasts is mended
-kept                of a run that failed, the part that it needs to fail (`zab.simulator.world.scope`)
+focus               all runs have this focus, whatever their seeds decide
+members, faults     the number of voters, and the only faults
+mercy               without it, lasting faults are not mended
+kept                the part of a failed run that is needed to fail (`zab.simulator.world.scope`)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MEMBERS_MAX: Final = 15
 
 @attrs.frozen
 class Scope:
-    """See the module; what is None is as the seed decides."""
+    """The scope of a run; fields that are None are decided by the seed."""
 
     members: int | None = None
     faults: tuple[str, ...] | None = None
     kept: Kept | None = None
     mercy: bool = True
-    """What lasts is mended, and then everything has to come back."""
+    """Whether lasting faults are mended, and then all members have to recover."""
     focus: str = ""
     """One of `FOCUSES`; empty: as the seed decides."""
 
@@ -41,7 +41,7 @@ class Scope:
             raise ScopeError(f"no fault is named {unknown[0]!r}; there are {', '.join(sorted(FAULT_NAMES))}")
 
     def of(self, profile: Profile) -> Profile:
-        """The profile of a seed, as far as it is in this scope."""
+        """The profile of a seed, restricted to this scope."""
         if self.focus not in ("", profile.focus):
             profile = FOCUSES[self.focus](profile)
         if self.members not in (None, profile.voters):
@@ -60,7 +60,7 @@ class Scope:
 
     @property
     def whole(self) -> Scope:
-        """The same members and faults, and all that then happens."""
+        """The scope with the same members and faults, without `kept`."""
         return attrs.evolve(self, kept=None)
 
 

@@ -1,19 +1,19 @@
-"""One run: things go wrong while clients work, then nothing goes wrong any more, and it has to come back.
+"""One run: faults happen while clients work; then the faults end, and the ensemble has to recover.
 
-    run(seed) -> Report         with a `Scope`, only so much of it
+    run(seed) -> Report         with a `Scope`, only a part of it
 
-1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
-2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
-   of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on. Disks that
-   are full or hang stay so at first: within the same time the others have to go on without them.
-3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone; and
-   so have znodes whose TTL is over.
-4. What clients asked and were told is judged once more, by that alone: `linearizability`.
+1. Members start empty, and clients begin. Faults happen for the profile's time. All checkers look at every event.
+2. The faults end, all members are started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a
+write of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers continue.
+Disks that are full or hang stay so at first: within the same time the others have to make progress without them.
+3. Clients fall silent. Within their timeout and some ticks, every session has to be closed, its ephemerals deleted, and
+so have expired znodes.
+4. The recorded requests and answers are judged once more, by themselves: `linearizability`.
 
-Without mercy phases 2 and 3 are left out: what lasts is never mended, and only safety is judged.
+Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.
 
-A run raises `SafetyError`, `LivenessError`, `UndecidedError`, or whatever the code under test raised; `Report` is that
-of a run that was good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
+A run raises `SafetyError`, `LivenessError`, `UndecidedError`, or any exception of the code under test; a run that
+passed returns a `Report`. The same seed gives the same run, bit for bit, in any process, which `Report.hash` shows.
 """
 
 from __future__ import annotations
@@ -44,18 +44,19 @@ from zab.simulator.world.shrinking import EVENTS_MAX, Shrunk
 from zab.simulator.world.trace import Trace
 
 RECOVERY_TICKS: Final = 120
-"""For everything to be as it should be once the faults are over; several elections fit in."""
+"""The time to recover after the faults; enough for several elections."""
 ANSWERED_TICKS: Final = 40
-"""By then a reconfiguration that was asked for has come into force, or never does."""
+"""The time after which a requested reconfiguration is in force, or never will be."""
 TIMED_TICKS: Final = 60
-"""For znodes with a TTL to be gone: up to 9 of TTL, up to 7 until they are looked at, and what is lost of their age."""
+"""The time for znodes with a TTL to be deleted: up to 9 of TTL, up to 7 until they are looked at, and the lost part of
+their age."""
 COMPARE_TICKS: Final = 10
-"""Between two comparisons of whole trees."""
+"""The time between two comparisons of whole trees."""
 
 
 @attrs.define
 class Report:
-    """A run that was good."""
+    """The report of a run that passed."""
 
     seed: int
     hash: str
@@ -66,8 +67,8 @@ class Report:
 
 
 class Simulation(simulation.Simulation):
-    """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told. Of a run of which a
-    part is kept, `happened` are the faults of the whole one. It may go on until `end_us`, in virtual time."""
+    """One run. `sink` takes the lines of its trace, `recorder` the requests and answers of clients. For a kept part,
+    `happened` are the faults of the whole run. The run may last until `end_us`, in virtual time."""
 
     def __init__(
         self,
@@ -99,8 +100,8 @@ class Simulation(simulation.Simulation):
         self.faults: Faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"), planned)
 
     def run(self) -> Report:
-        """All of it. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised; what was
-        recorded by then is complete."""
+        """Run all phases. Raises SafetyError, LivenessError, UndecidedError, or an exception of the code under test;
+        the record is complete up to then."""
         recorder = self.observer.recorder
         try:
             report = self._run()
@@ -141,7 +142,7 @@ class Simulation(simulation.Simulation):
             self.observer.compare_trees()
 
     def _before_tick(self, ticks_done: int) -> None:
-        """After the faults."""
+        """Prepare a tick after the faults."""
         if ticks_done == ANSWERED_TICKS:
             self.observer.configurations.forget_asked()
         self.faults.retire()
@@ -159,7 +160,7 @@ class Simulation(simulation.Simulation):
         self._fall_silent()
 
     def _until_all_wrote(self, holds: Callable[[], bool]) -> None:
-        """Until a write of every client has succeeded, and this holds."""
+        """Go on until a write of every client has succeeded, and this holds."""
         goal = {client: client.acknowledged_count + 1 for client in self.clients}
 
         def progress() -> bool:
@@ -171,7 +172,7 @@ class Simulation(simulation.Simulation):
         self.until(progress, RECOVERY_TICKS, self._state, self._before_tick)
 
     def _does_without_impaired(self) -> bool:
-        """Whether no member serves that could not write down what it has (C4 stalled disk)."""
+        """Whether no member serves that could not make its history durable (C4 stalled disk)."""
         return not any(
             process.member.serving and process.peer.durable < process.peer.history.last[0]
             for process in self.ensemble.processes
@@ -211,7 +212,7 @@ class Simulation(simulation.Simulation):
         return sorted({path for process in self.ensemble.processes for path in process.member.tree.ttls})
 
     def _state(self) -> str:
-        """Where every member is, to see why there is no progress."""
+        """The state of every member, to see why there is no progress."""
         lines = [f"delivered up to {self.observer.history.end:#x}"]
         for sid in self.ensemble.machines:
             process = self.ensemble.process(sid)
@@ -234,13 +235,13 @@ class Simulation(simulation.Simulation):
 def run(
     seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None, scope: Scope = WHOLE
 ) -> Report:
-    """Run one seed, as `Simulation.run` does; where only a part is kept, after the whole of it."""
+    """Run one seed, like `Simulation.run`; a kept part is run after the whole."""
     happened = () if scope.kept is None else faults_of(seed, scope.whole)
     return Simulation(seed, sink, recorder, scope, happened).run()
 
 
 def faults_of(seed: int, scope: Scope) -> Sequence[Happened]:
-    """What goes wrong in a run, however that ends."""
+    """The faults of a run, whether it passes or fails."""
     whole = Simulation(seed, scope=scope)
     with suppress(Exception):
         whole.run()
@@ -248,7 +249,7 @@ def faults_of(seed: int, scope: Scope) -> Sequence[Happened]:
 
 
 def shrink(seed: int, scope: Scope = WHOLE, events_max: int = EVENTS_MAX) -> Shrunk | None:
-    """The shortest part of this run that fails as it does; None if the run does not fail."""
+    """The shortest part of this run that fails in the same way; None if the run does not fail."""
     assert scope.kept is None
 
     def play(kept: Kept | None, happened: Sequence[Happened], end_us: int | None) -> Simulation:

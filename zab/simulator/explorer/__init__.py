@@ -1,12 +1,12 @@
-"""Small ensembles, whole: every order of what can happen to a few peers within bounds, breadth first.
+"""Explores small ensembles completely: every order of events of a few peers within bounds, breadth first.
 
-configurations  who votes, as text in a history
-worlds        whom servers know by their files, who may decide next, who else is heard
-site          one server: what is on its disk, its peer, and the storage effects that wait
-keys          what of a server is its state, under every renaming of the servers
-promises      what a server says is on its disk by then
-sites         every state of a server that was met, and its steps, each computed once
+configurations  configurations as texts in a history
+worlds        the servers in files, possible next configurations, and outside voices
+site          one server: its disk, its peer, and waiting storage effects
+keys          the state of a server as a key, under every renaming of the servers
+promises      checks that promises of a server are on its disk
+sites         all states of servers found so far, and their steps, each computed once
 verdict       the simulator's judge (`History`), as part of a state
-ensemble      the state of an ensemble: its servers, its wires, what may still go wrong; and the steps from it
-exploration   breadth first, symmetric states once; the shortest way to what is wrong, and its replay
+ensemble      the state of an ensemble: servers, wires, remaining faults; and the steps from it
+exploration   breadth-first search, with symmetric states once; the shortest way to an error, and its replay
 """

@@ -1,4 +1,4 @@
-"""Configurations of explored ensembles, in the least text that says who votes: `200000001 1,3`, version and voters."""
+"""Configurations of explored ensembles, as minimal texts: `200000001 1,3`, version and voters."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def text_of(version: int, voters: Iterable[int]) -> bytes:
 
 
 def body_of(zxid: Zxid, data: bytes) -> bytes:
-    """The body of a batch of one transaction. All that the explored ensembles write is data of `/`."""
+    """The body of a batch of one transaction. Explored ensembles only write data of `/`."""
     return encode(Txn(zxid, 0, 0, 0, int(OpCode.SET_DATA), 0, b"/", data, None))
 
 
 def first_of(lineage: bytes, epoch: Epoch, voters: Iterable[int]) -> Batch:
-    """The batch in which the first leader of a lineage writes who votes by its file."""
+    """The batch in which the first leader of a lineage writes the configuration of its file."""
     first = make_zxid(epoch, 1)
     return build(
         genesis(lineage), epoch=epoch, first=first, count=1, time=0, flags=RECONFIG, mark=BEFORE_ALL, applied=0,
@@ -34,7 +34,7 @@ def first_of(lineage: bytes, epoch: Epoch, voters: Iterable[int]) -> Batch:
 
 
 class Reader:
-    """Reads what `text_of` writes."""
+    """Reads the texts of `text_of`."""
 
     def of_text(self, text: bytes) -> Membership:
         version, _, ids = text.decode().partition(" ")
@@ -50,6 +50,6 @@ class Reader:
 
 
 def reconfigurations_of(batches: Iterable[Batch]) -> list[tuple[Batch, Membership]]:
-    """Those among these batches, in order."""
+    """The reconfigurations among these batches, in order."""
     reader = Reader()
     return [(batch, reader.of_batch(batch)) for batch in batches if batch.flags & RECONFIG]

@@ -1,42 +1,42 @@
-"""Every step that can come next in a state of an explored ensemble (`states`).
+"""The steps that are possible in a state of an explored ensemble (`states`).
 
     lead 3              the election's oracle lets a server lead
-    follow 1 3          ... or follow a server that leads; its link comes up with that
-    message 1-3 3       the next message of the link that 1 dialled to 3 reaches 3
-    down 1-3 3          3 learns that this link is down; what was on its way to it is lost
-    store 2             the storage effect of 2 that is next is done, durably
-    give-up 2           2 has a role in vain, and every limit of its own is over
+    follow 1 3          ... or follow a server that leads, whose link comes up
+    message 1-3 3       the next message on the link that 1 dialled to 3 reaches 3
+    down 1-3 3          3 learns that this link is down; messages on their way to it are lost
+    store 2             the next storage effect of 2 is done, durably
+    give-up 2           2 has a role without success, and all its time limits are over
     start 2             a server that is down starts from its disk
 
-    hear 1 3            1 hears from 3 what is in force and outstanding there, and whether 3 has a history
-    ping 3              a leader sees whether it has to leave the lead to others, or to give up a hand-over
+    hear 1 3            1 hears from 3 its configurations in force and outstanding, and whether it has a history
+    ping 3              a leader checks whether it has to leave the lead, or to give up a hand-over
 
     propose 3           a leader proposes one write
-    reconfigure 3 1     ... or a configuration, the first one of its world
-    hand-over 3 1       a leader is asked to hand the lead over to 1
-    outsider 1 2        1 hears the second voice of its world, which is of no server of the ensemble
-    crash 2, wipe 2     its process ends; its disk is lost as well
-    rollback 2          its process ends; its disk is again what it was at the beginning
-    break 1-3           a link breaks; each end learns of it by itself, at any time later
-    silence 2           2 hears nobody for so long that every limit of its own is over
+    reconfigure 3 1     ... or the first configuration of its world
+    hand-over 3 1       a leader is asked to hand over the lead to 1
+    outsider 1 2        1 hears the second voice of its world, which is no server of the ensemble
+    crash 2, wipe 2     the process of 2 ends; its disk is also lost
+    rollback 2          the process of 2 ends, and its disk is set back to the beginning
+    break 1-3           a link breaks; each end notices it separately, at any later time
+    silence 2           2 hears nothing for so long that all its time limits are over
 
-Those from `propose` on are bounded in number, but for the last two, and epochs by the highest that may be accepted.
+Steps from `propose` on, except the last two, are bounded in number, and epochs by the highest that may be accepted.
 
-The oracle names who may lead by the configurations that a server knows, and nobody else. A server that has lost its
-data follows only whom a quorum of others names (B2 amnesiacs), by what it knows itself, which is the one thing that
-safety asks of an election. It leads once something was delivered: before that a lineage may begin anew, as at a first
-start. There all are empty, and that the election has seen this is nothing to rely on: anybody may lead, and follow
-anybody, at any time. One that was rolled back is beyond what votes can tell: until it is readmitted it follows only a
-leader that has heard more from it than it has (B4 rollbacks).
+The oracle only names leaders from the configurations that a server knows. A server that has lost its data follows only
+a leader that a quorum of others names (B2 amnesiacs), by the configurations that it knows itself: safety demands
+nothing else of an election. This holds once something was delivered: before that a lineage may begin, as at a first
+start. There all servers are empty, and the model does not rely on the election having seen this: any server may lead,
+and follow any other, at any time. Votes cannot reveal a server that was rolled back: until it is readmitted it follows
+only a leader that has heard more from it than it has (B4 rollbacks).
 
-A vote is heard as it is said: one that is late tells what was heard before. Two servers hear each other if one of them
-knows the other one.
+A vote is heard when it is sent: a late vote would only repeat what was heard before. Two servers hear each other if one
+of them knows the other.
 
-Judged in each state, beside what servers assert themselves: the properties of broadcast (`verdict`); a mark is on the
-disks of a quorum when it is reached, and each reconfiguration up to there on those of a quorum of both configurations;
-what was delivered anywhere stays on the disks of a quorum of what was decided last; no lineage begins after that (B3
-first start); what a message promises is on its sender's disk (`promises`); and an heir's disk has all of the history of
-the leader that hands over to it.
+Each state is checked, besides the assertions of servers, for: the properties of broadcast (`verdict`); a mark is on the
+disks of a quorum when it is reached, and each reconfiguration up to it on those of a quorum of both configurations;
+delivered batches stay on the disks of a quorum of the last decided configuration; no lineage begins after that (B3
+first start); the promises of a message are on its sender's disk (`promises`); and an heir's disk has the whole history
+of the leader that hands over to it.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _LINEAGE: Final = bytes(range(LINEAGE_BYTES))
 _FIRST_EPOCH: Final = Epoch(1)
 _SHOWN_MAX: Final = 120
 _PLAIN: Final = 2
-"""The form of `marshal` without references: equal values are equal bytes, whatever they share."""
+"""The version of `marshal` without references: equal values give equal bytes, even if they share objects."""
 
 
 class Ensemble:
-    """What can happen within these bounds."""
+    """The states and steps within these bounds."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -82,7 +82,7 @@ class Ensemble:
             Settings(sid, Majority(file), file, reader=Reader(), takes_strangers=not world.is_plain)
             for sid, file in zip(self._sids, files, strict=True)
         ]
-        # Whoever makes a lineage puts its id into it.
+        # A server puts its id into a lineage that it makes.
         self._is_first_start = bounds.empty >= bounds.voters
         self.sites = Sites(settings, world, is_symmetric=not self._is_first_start)
         self._first = files[0]
@@ -91,12 +91,12 @@ class Ensemble:
         self._settings = settings
         self._orders: dict[tuple[int, ...], list[int]] = {}
         self._wire_names: dict[Wire, list[Wire]] = {}
-        """Each end of a link, with what is on its way to it, under every renaming."""
+        """Each end of a link with the messages on their way to it, under every renaming."""
         self._place_of = {tuple(map(int, renaming)): at for at, renaming in enumerate(self.sites.renamings)}
 
     def beginning(self) -> State:
-        """Everybody has just started, from what an ensemble left that has lived, and has written who votes if that may
-        change."""
+        """The initial state: all servers have just started, in an ensemble that has lived before, and that has written
+        its configuration if it may change."""
         bounds = self.bounds
         left = Left(*(getattr(bounds, name) for name in Left._fields))
         sites = [founded(settings, _LINEAGE, self._written) for settings in self._settings]
@@ -111,7 +111,7 @@ class Ensemble:
     # ------------------------------------------------------------------------------------------------------------ steps
 
     def steps(self, state: State) -> Iterator[Step]:
-        """Every step that can come next, but for the bound of epochs."""
+        """All possible next steps, without regard to the bound of epochs."""
         left, facts = state.left, [self.sites.facts[number] for number in state.sites]
         leaders = [each.sid for each in facts if each.is_leading]
         anybody_leads = self._is_first_start or self.verdicts.ends[state.verdict][0] > BEFORE_ALL
@@ -162,7 +162,7 @@ class Ensemble:
                     yield "break", (link,)
 
     def _hearings(self, state: State, each: Facts) -> Iterator[Step]:
-        """What this server may hear, and is news to it."""
+        """The steps in which this server hears something new."""
         if not each.may_hear:
             return
         others = [self.sites.facts[number] for number in state.sites]
@@ -177,8 +177,8 @@ class Ensemble:
                 yield step
 
     def _may_follow(self, state: State, sid: ServerId, leader: ServerId) -> bool:
-        """Anybody follows anybody, but for those whose disks have less than they said. Of these, an amnesiac follows
-        whom a quorum of others that have their data follows now, itself included."""
+        """Whether a server may follow a leader. Only servers whose disks have less than they promised may not follow
+        all: an amnesiac follows a leader that a quorum of others with data follows now, including the leader itself."""
         facts = [self.sites.facts[number] for number in state.sites]
         me = facts[sid - 1]
         if me.is_rolled_back:
@@ -190,8 +190,8 @@ class Ensemble:
         return any(quorum.contains(agreeing) for quorum in each_of(me.quorum))
 
     def _may_be_lost(self, state: State, sid: ServerId) -> bool:
-        """The fault model: as long as a quorum of others is synchronized, of every configuration that may decide next;
-        and those without data are no quorum by the file of one of them."""
+        """Whether the fault model allows this loss: a quorum of others is synchronized, in every configuration that may
+        decide next, and the servers without data are no quorum by the file of one of them."""
         facts = [self.sites.facts[number] for number in state.sites]
         kept = {each.sid for each in facts if not (each.lacks_record or each.is_rolled_back)}
         lost = set(self._sids) - kept | {sid}
@@ -224,7 +224,7 @@ class Ensemble:
         return made
 
     def said(self, state: State, step: Step) -> list[str]:
-        """What the peer says that this step is about: why it does what it does."""
+        """The traces of the peer in this step, which explain it."""
         name, at = step
         if name in ("message", "down"):
             link, end = at
@@ -235,7 +235,7 @@ class Ensemble:
         return [] if name == "break" else self.sites.said(state.sites[at[0] - 1], self._action_of(state, step))
 
     def _action_of(self, state: State, step: Step) -> Action:
-        """What a step that is about one server does with it."""
+        """The action of a step on its server."""
         name, arguments = step
         if name in ("lead", "follow"):
             return "adopt", ServerId(arguments[-1])
@@ -258,13 +258,13 @@ class Ensemble:
         return any(self.sites.facts[number].last_epoch > highest for number in state.sites)
 
     def _judge(self, state: State) -> None:
-        """What was delivered anywhere is on the disks of a quorum."""
+        """Check that delivered batches are on the disks of a quorum."""
         end = self.verdicts.ends[state.verdict]
         if end[0] and not self._is_held(state, end, self.verdicts.deciding[state.verdict][0]):
             raise SafetyError("no committed write is lost", f"{end[0]:#x} was delivered, and is on no quorum of disks")
 
     def judge_mark(self, state: State, sid: ServerId, mark: Position) -> None:
-        """A server takes everything up to here for committed: those who decided have it on their disks."""
+        """Check a mark: the servers that decided have it on their disks."""
         voters, needed = self._first, list[tuple[Position, frozenset[ServerId]]]()
         for position, voters_after in self.sites.facts[state.sites[sid - 1]].reconfigurations:
             if position[0] <= mark[0]:
@@ -278,15 +278,15 @@ class Ensemble:
                 raise SafetyError("durability", f"server {sid} {what}")
 
     def _is_held(self, state: State, position: Position, voters: frozenset[ServerId]) -> bool:
-        """Whether a quorum of these has it on disk. One that was wiped or rolled back counts as if it had, until it has
-        a member record again, or is readmitted."""
+        """Whether a quorum of these has it on disk. A server that was wiped or rolled back counts as if it had it,
+        until it has a member record again, or is readmitted."""
         facts = [self.sites.facts[state.sites[sid - 1]] for sid in voters]
         lacking = [each for each in facts if position not in each.logged]
         excused = sum(each.lacks_record or each.is_rolled_back for each in lacking)
         return len(voters) - len(lacking) + min(excused, self.lost_count(state.left)) > len(voters) // 2
 
     def lost_count(self, left: Left) -> int:
-        """Of how many disks something was lost so far."""
+        """How many disks have lost data so far."""
         return self.bounds.wipes - left.wipes + self.bounds.rollbacks - left.rollbacks
 
     def _other(self, link: int, end: int) -> int:
@@ -296,7 +296,7 @@ class Ensemble:
     # --------------------------------------------------------------------------------------------------------- symmetry
 
     def digest(self, state: State) -> bytes:
-        """The same for two states exactly if one is the other with its servers renamed."""
+        """A hash that is equal for two states exactly if one is the other with its servers renamed."""
         names = [self.sites.names[number] for number in state.sites]
         lowest = tuple([self.sites.lowest[number] for number in state.sites])
         order = self._orders.get(lowest)
@@ -342,7 +342,7 @@ class Ensemble:
 
 
 class _Work:
-    """A state while a step is taken."""
+    """A state during a step."""
 
     def __init__(self, ensemble: Ensemble, state: State) -> None:
         self._ensemble = ensemble
@@ -359,7 +359,7 @@ class _Work:
         return made
 
     def run(self, sid: ServerId, action: Action) -> None:
-        """Something happens to a server."""
+        """Take a step of a server."""
         sites = self._ensemble.sites
         before = self._sites[sid - 1]
         number, outputs = sites.step(before, action)
@@ -370,13 +370,13 @@ class _Work:
             self._carry_out(sid, output)
 
     def _judge_beginning(self, sid: ServerId) -> None:
-        """A leader has begun a lineage: nothing was delivered before (B3 first start)."""
+        """Check that nothing was delivered before a leader begins a lineage (B3 first start)."""
         zxid, _ = self._ensemble.verdicts.ends[self._verdict]
         if zxid:
             raise SafetyError("one lineage", f"server {sid} begins another one, and {zxid:#x} was delivered")
 
     def _judge_hand_over(self, sid: ServerId, heir: ServerId) -> None:
-        """The heir has everything that this leader has, unless its disk was lost meanwhile."""
+        """Check that the heir has the whole history of this leader, unless its disk was lost meanwhile."""
         facts = self._ensemble.sites.facts
         end, held = facts[self._sites[sid - 1]].end, facts[self._sites[heir - 1]].logged
         if end[0] and end not in held and not self._ensemble.lost_count(self._left):
@@ -401,7 +401,7 @@ class _Work:
             self._verdict = self._ensemble.verdicts.step(self._verdict, sid, output)
 
     def _connect(self, sid: ServerId, to: ServerId) -> None:
-        """One that does not lead would refuse: that is as if nobody had dialled."""
+        """Connect two servers. A server that does not lead would refuse, which has no effect here."""
         dialler, acceptor = (self._ensemble.sites.facts[self._sites[each - 1]] for each in (sid, to))
         if not acceptor.is_leading or (dialler.is_rolled_back and not acceptor.has_heard_more(dialler)):
             return
@@ -412,7 +412,7 @@ class _Work:
         self.run(sid, ("up", link, to, False))
 
     def hear(self, link: Link, end: ServerId, *, is_down: bool) -> None:
-        """What comes next on a link reaches its end."""
+        """Deliver the next message on a link."""
         queue = self._wires[link, end]
         if is_down:
             del self._wires[link, end]
@@ -427,12 +427,12 @@ class _Work:
             self._wires[link, end] = (*queue, DOWN)
 
     def mark_down(self, link: int) -> None:
-        """A link breaks."""
+        """Break a link."""
         for end in ends_of(link):
             self._mark(link, end)
 
     def cut(self, sid: ServerId) -> None:
-        """All links of a server end with its process."""
+        """End all links of a server with its process."""
         for link, end in list(self._wires):
             if end == sid:
                 del self._wires[link, end]

@@ -1,14 +1,14 @@
-"""Breadth first through every state within bounds; what is wrong is found by the shortest way.
+"""Explores all states within bounds, breadth first, so that errors are found by the shortest way.
 
     explore(bounds) -> Report
-    explore(bounds, given) -> Report      only what comes after the given steps
+    explore(bounds, given) -> Report      only states after the given steps
 
-What is rare lies deep: before a history is cut, for example, there are a leader, its write, its crash and the next
-leader. With these as given steps, the bounds are left for what comes then. Among them `settle` stands for whatever
-comes by itself, until nothing does: what is on its way arrives, and what waits to be stored is stored.
+Rare events are deep: before a history is cut, for example, there are a leader, its write, its crash and the next
+leader. If these are given steps, the bounds apply only to later steps. The given step `settle` means all steps that
+happen by themselves, until none is left: messages arrive, and waiting storage effects are done.
 
-Two states that differ only in the ids of servers are one. A state is remembered by 8 bytes of a hash, so of ten
-million states a pair is taken for one with a probability of about 1 in 400,000.
+Two states that differ only in the ids of servers count as one. A state is remembered by 8 bytes of a hash, so among ten
+million states, two are confused with a probability of about 1 in 400,000.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BY_THEMSELVES: Final = ("store", "message", "down")
 
 @attrs.frozen
 class Found:
-    """What is wrong, and the shortest list of steps to it."""
+    """An error, and the shortest list of steps to it."""
 
     text: str
     steps: tuple[Step, ...]
@@ -42,7 +42,7 @@ class Found:
 
 @attrs.frozen
 class Report:
-    """What was explored. `is_whole`: everything within the bounds."""
+    """The result of an exploration. `is_whole`: it covered everything within the bounds."""
 
     bounds: Bounds
     states_count: int
@@ -50,9 +50,9 @@ class Report:
     depth: int
     is_whole: bool
     servers_count: int
-    """States of single servers."""
+    """The number of states of single servers."""
     reached: frozenset[str]
-    """Names of the steps that were taken."""
+    """The names of the steps that were taken."""
     found: Found | None = None
 
 
@@ -68,7 +68,7 @@ class _Exploration:
         self._reached: set[str] = set()
 
     def _beginning(self) -> State:
-        """Where the given steps lead to."""
+        """The state after the given steps."""
         ensemble = self._ensemble
         self._start = ensemble.beginning()
         for state, step in _walk(ensemble, self._wanted):
@@ -121,7 +121,7 @@ class _Exploration:
         )
 
     def _way_to(self, digest: bytes) -> list[Step]:
-        """The steps from the beginning: on the way every state has the digest of the next one of its ancestors."""
+        """The steps from the beginning to a state, by the digests of its ancestors."""
         digests = [digest]
         while self._parents[digests[-1]]:
             digests.append(self._parents[digests[-1]])
@@ -141,7 +141,7 @@ class _Exploration:
 
 
 def _quiet(depth: int, states_count: int, level_count: int) -> None:
-    """Nobody wants to know."""
+    """A progress callback that does nothing."""
 
 
 def explore(
@@ -151,13 +151,13 @@ def explore(
     states_max: int = STATES_MAX,
     progress: Callable[[int, int, int], None] = _quiet,
 ) -> Report:
-    """All states within the bounds that come after the given steps, or the first that is wrong. `progress` is told
-    depth, states, and how many of them are new, after each level. Raises ValueError if the steps cannot come."""
+    """Explore all states within the bounds after the given steps, or up to the first error. `progress` is called after
+    each level with depth, states, and how many are new. Raises ValueError if the given steps are not possible."""
     return _Exploration(bounds, given, states_max).run(progress)
 
 
 def replay(bounds: Bounds, steps: Iterable[Step]) -> list[str]:
-    """Take these steps; what happened, line by line. Raises ValueError for a step that cannot come."""
+    """Take these steps; returns what happened, line by line. Raises ValueError for an impossible step."""
     ensemble = Ensemble(bounds)
     lines: list[str] = []
     try:
@@ -170,7 +170,7 @@ def replay(bounds: Bounds, steps: Iterable[Step]) -> list[str]:
 
 
 def _walk(ensemble: Ensemble, steps: Iterable[Step]) -> Iterator[tuple[State, Step]]:
-    """These steps, each with the state before it, and in place of `settle` those that it stands for."""
+    """These steps, each with the state before it; `settle` is replaced by its steps."""
     state, waiting = ensemble.beginning(), deque(steps)
     while waiting:
         step, possible = waiting.popleft(), list(ensemble.steps(state))
@@ -187,7 +187,7 @@ def _walk(ensemble: Ensemble, steps: Iterable[Step]) -> Iterator[tuple[State, St
 
 
 def parsed(line: str) -> Step:
-    """The step of a line as `shown` writes it. Raises ValueError."""
+    """Parse a line of `shown`. Raises ValueError."""
     name, *words = line.split()
     if name not in ("message", "down", "break"):
         return name, tuple(map(int, words))

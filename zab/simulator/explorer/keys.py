@@ -1,12 +1,11 @@
-"""What of a server is its state: a key, equal for two servers that cannot be told apart by anything that comes.
+"""The state of a server as a key, which is equal for two servers that behave the same from then on.
 
-The key is taken field by field from the peer as it is. Left out is what cannot matter in an explored ensemble, where
-time stands still and the election is an oracle: deadlines, and the election's votes and counts. Of the election there
-is who may lead, and whether a lineage may begin. Generations of storage effects count only as the present one or an
-older one.
+The key is made field by field from the peer. It leaves out what cannot matter in an explored ensemble, where time
+stands still and the election is an oracle: deadlines, and the election's votes and counts. From the election it has the
+possible leaders, and whether a lineage may begin. Generations of storage effects only count as current or older.
 
-A key can be taken as if the servers had other ids. Which fields hold ids, or links, is a table; a field that the table
-does not know is taken as it is, and then nothing is renamed (`unknown_fields`): states are merged less, never wrongly.
+A key can be made as if the servers had other ids. Tables list the fields with ids or links; if there is a field that no
+table lists, nothing is renamed (`unknown_fields`): fewer states are merged, but never wrongly.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Renaming: TypeAlias = tuple[ServerId, ...]
 
 IDENTITY: Final[Renaming] = ()
 LINKS_MAX: Final = 16
-"""From one server to another, as long as an end of them is open; and servers, for a link is a number."""
+"""The limit of links from one server to another that are open at an end; and of servers, since a link is a number."""
 
 _LEFT_OUT: Final = frozenset(
     {
@@ -41,15 +40,15 @@ _LEFT_OUT: Final = frozenset(
         *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "lag", "promising", "redial_at", "dialled"),
         "vain_at",
         "heir_until",
-        # They follow from what is known of configurations.
+        # They follow from the known configurations.
         *("quorum", "servers", "is_alone", "is_membership_new"),
         "serves_since",
         "told_short",
-        # They have no observers.
+        # Explored ensembles have no observers.
         *("attached", "attaching", "mastering", "untried", "is_attached", "unacknowledged", "unacknowledged_bytes"),
-        # It says only when a turn begins.
+        # It only says when a turn begins.
         "awaits_durable",
-        # The chain at the end of a history that is whole says what is in it.
+        # The chain at the end of a complete history determines its content.
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
@@ -98,7 +97,7 @@ def link_of(dialler: int, acceptor: int, number: int) -> Link:
 
 
 def ends_of(link: int) -> tuple[int, int]:
-    """Who dialled a link, and whom."""
+    """The servers of a link: the one that dialled, and the other."""
     dialler, acceptor = divmod(link // LINKS_MAX, LINKS_MAX)
     return dialler, acceptor
 
@@ -111,12 +110,12 @@ def renamed_link(link: int, renaming: Renaming) -> int:
 
 
 def key_of(site: Site, renaming: Renaming) -> object:
-    """The key of a server, with these ids in place of its own and of the others'."""
+    """The key of a server, with all ids renamed."""
     return _Key(renaming, site).key
 
 
 def unknown_fields(peer: Peer) -> set[str]:
-    """The fields of a peer, and of all that it is made of, that the table does not have."""
+    """The fields of a peer, and of its parts, that no table lists."""
     names = {*vars(peer), *vars(peer.history), *vars(peer.memberships)}
     for kind in (Leading, LearnerHandler, Following, Question, *fx.STORAGE_EFFECTS, fx.Send, Ack, FollowerInfo):
         names |= {field.name for field in attrs.fields(kind)}
@@ -124,7 +123,7 @@ def unknown_fields(peer: Peer) -> set[str]:
 
 
 _fields_of: dict[type, tuple[tuple[str, bool], ...]] = {}
-"""The fields of a class that count: the name, and whether a number in it stands for a server or a link."""
+"""The relevant fields of a class: the name, and whether its numbers are servers or links."""
 _PLAIN_TYPES: Final = frozenset({bool, bytes, str, type(None)})
 
 
@@ -177,7 +176,7 @@ class _Key:
         return self._object(value)
 
     def _entry(self, name: str, item: Any) -> object:
-        # What `early` has of a link is the server's id, its features, and what it said.
+        # For each link, `early` has the server's id, its features, and its messages.
         if name == "early":
             sid, features, said = item
             return self._renamed("sid", sid), features, self._value("", said)
@@ -185,5 +184,5 @@ class _Key:
 
     def _renamed(self, name: str, value: Any) -> Any:
         if name in _SIDS and self._renaming:
-            return self._renaming[value - 1] if value <= len(self._renaming) else value  # who is outside has one name
+            return self._renaming[value - 1] if value <= len(self._renaming) else value  # an outsider keeps its id
         return renamed_link(value, self._renaming) if name in _LINKS else value

@@ -1,16 +1,16 @@
-"""What a server says is true when it says it: what a message promises is on the disk of its sender by then.
+"""Checks that the promises of a message are on its sender's disk when it is sent.
 
     LEADERINFO e     acceptedEpoch e
-    ACKEPOCH         acceptedEpoch as LEADERINFO said, and the end of the history that it names
+    ACKEPOCH         acceptedEpoch as in LEADERINFO, and the end of the history that it names
     NEWLEADER e      currentEpoch e
-    ACK-LD e         currentEpoch e, the history that NEWLEADER came after, and the member record, unless it comes later
+    ACK-LD e         currentEpoch e, the history before NEWLEADER, and the member record, unless it comes later
     ACK z            the batch that ends at z
     READMITTED       the member record
-    HANDOVER         it leads no more, and all of its history is committed
+    HANDOVER         it no longer leads, and its whole history is committed
 
-These are rows of "Order of durable writes" in docs/explanation/zab.md, as is that a leader counts itself with a member
-record. A broadcast has a promise as well, the primary integrity of the paper: by then its primary has delivered what
-earlier primaries broadcast. All of it is judged by the sender alone, and once for each of its states: it costs little.
+These are rows of "Order of durable writes" in docs/explanation/zab.md; another row is that a leader counts itself only
+with a member record. A broadcast also has a promise, the primary integrity of the paper: its primary has delivered what
+earlier primaries broadcast. All checks need only the sender, once for each of its states, so they cost little.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["judge_promises"]
 
 
 def judge_promises(site: Site, outputs: Sequence[Output]) -> None:
-    """Of what a server has just said. Raises SafetyError."""
+    """Check the messages that a server has just sent. Raises SafetyError."""
     peer = site.peer
     for output in outputs if peer is not None else ():
         assert peer is not None
@@ -47,7 +47,7 @@ def judge_promises(site: Site, outputs: Sequence[Output]) -> None:
 
 
 def _missing(peer: Peer, disk: Disk, message: msg.Message) -> str:
-    """What the disk does not have of what the message promises; empty for nothing."""
+    """The promises of a message that are not on the disk; empty if there are none."""
     following = peer.following
     promised: list[tuple[str, bool]] = []
     if isinstance(message, msg.LeaderInfo):
@@ -78,8 +78,8 @@ def _positions(disk: Disk) -> set[tuple[int, bytes]]:
 
 
 def _judge_primary_integrity(peer: Peer, made: Broadcast) -> None:
-    """If the first batch of a primary comes after all of its initial history is delivered, so do those after it."""
+    """Check that a primary has delivered its initial history before its first batch."""
     before = made.predecessor[0]
     if epoch_of(before) < made.batch.epoch and peer.delivered < before:
-        reason = f"epoch {made.batch.epoch} broadcasts behind {before:#x}, and has delivered up to {peer.delivered:#x}"
+        reason = f"epoch {made.batch.epoch} broadcasts after {before:#x}, and has delivered up to {peer.delivered:#x}"
         raise SafetyError("primary_integrity", reason)

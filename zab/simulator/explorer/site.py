@@ -1,17 +1,17 @@
-"""One server of an explored ensemble: what is on its disk, its peer, and the storage effects that wait.
+"""One server of an explored ensemble: its disk, its peer, and waiting storage effects.
 
-The peer is `zab.protocol.peer.Peer`, as it serves. Around it is as little as can be: a disk on which each effect is
-done whole or not at all, in their order, and no clock. What the peer wants done comes back as outputs:
+The peer is the `zab.protocol.peer.Peer` of production. Its surroundings are minimal: a disk on which effects are done
+atomically and in order, and no clock. The effects of the peer are returned as outputs:
 
     Sent, Closed, Dialled         for the wires
     Led, Broadcast, Started, Delivered, Marked     for the judges
 
-Time stands still: the peer is told 0, or a moment at which a limit of its own is over (`give_up`), or at which it pings
-(`ping`). The election is an oracle, as in the Zab paper: a server that elects adopts whatever leader the ensemble says,
-itself included (`adopt`). So what is explored is safe whatever the election does, and the order of server ids means
-nothing. Votes decide nothing then, but what they tell of configurations and histories is heard (`hear`).
+Time stands still: the peer gets 0, or a time at which one of its limits is over (`give_up`), or at which it pings
+(`ping`). The election is an oracle, as in the Zab paper: an electing server adopts the leader that the ensemble names,
+possibly itself (`adopt`). So the explored protocol is safe for any election, and the order of server ids does not
+matter. Votes decide nothing, but what they say about configurations and histories is heard (`hear`).
 
-Pings are left out: they carry signs of life and nothing else. Snapshots are too: all of the history is in memory.
+Pings are left out, since they only show that a server is alive. So are snapshots: the whole history is in memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NEVER_MS: Final = 1 << 40
 
 
 class _Lineages(Random):
-    """All that a peer takes by chance is the lineage that it may have to make: each start of a server makes its own."""
+    """The randomness of a peer, which is only used for a new lineage: each start of a server makes its own."""
 
     def __init__(self, sid: ServerId, starts: int) -> None:
         super().__init__(0)
@@ -55,17 +55,17 @@ class _Lineages(Random):
 
 
 class _Oracle(Election):
-    """An election that counts no votes: it is over when the ensemble says so."""
+    """An election that counts no votes: the ensemble ends it."""
 
     def on_notification(self, now: int, sid: ServerId, notification: msg.Notification) -> None:
-        """Nobody's vote counts."""
+        """Ignore the vote of another server."""
 
     def _consider(self, now: int) -> None:
-        """Nor does its own."""
+        """Ignore its own vote, too."""
 
 
 class BrokenError(Exception):
-    """The code under test did what it never may: it says so itself."""
+    """An assertion of the code under test failed."""
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class Dialled:
 
 @attrs.frozen
 class Led:
-    """It has established this epoch."""
+    """The server has established this epoch."""
 
     starts: int
     epoch: int
@@ -101,7 +101,7 @@ class Broadcast:
 
 @attrs.frozen
 class Started:
-    """Its tree stands at this position; the batches that its log holds."""
+    """The server has started with a tree at this position, and these batches in its log."""
 
     position: Position
     recent: tuple[Batch, ...]
@@ -114,7 +114,7 @@ class Delivered:
 
 @attrs.frozen
 class Marked:
-    """It takes everything up to here for committed."""
+    """The server takes everything up to here for committed."""
 
     position: Position
 
@@ -123,7 +123,7 @@ Output: TypeAlias = Sent | Closed | Dialled | Led | Broadcast | Started | Delive
 
 
 class Told(NamedTuple):
-    """What a server's vote says beside the vote."""
+    """What a server sends together with its vote."""
 
     lineage: bytes
     has_history: bool
@@ -134,7 +134,7 @@ class Told(NamedTuple):
 
 @attrs.frozen
 class Disk:
-    """What is durable. `member` is the lineage of the member record, empty without one."""
+    """The durable state. `member` is the lineage of the member record, empty without one."""
 
     lineage: bytes = b""
     accepted: Epoch = Epoch(0)
@@ -144,14 +144,14 @@ class Disk:
 
     @property
     def position(self) -> Position:
-        """Where its history ends; also where one without any begins."""
+        """The end of the history; for an empty one, its beginning."""
         if self.log:
             return self.log[-1].zxid, self.log[-1].chain
         return BEFORE_ALL, genesis(self.lineage) if self.lineage else bytes(CHAIN_BYTES)
 
     def restored(self) -> Restored:
-        """What recovery makes of it (`zab.member.membership.restore`)."""
-        # An empty log has no file that could name its lineage; the member record does.
+        """The state that recovery would restore (`zab.member.membership.restore`)."""
+        # An empty log has no file with its lineage, but the member record has it.
         lineage = self.member or (self.lineage if self.log else b"")
         assert lineage == self.lineage or not self.log, "there is one lineage"
         base = attrs.evolve(self, lineage=lineage, log=()).position
@@ -165,7 +165,7 @@ class Disk:
 
 @attrs.define(eq=False)
 class Site:
-    """See the module. Methods change it, and return what it wants done."""
+    """One server. Methods change it, and return its outputs."""
 
     settings: Settings
     disk: Disk
@@ -173,11 +173,11 @@ class Site:
     peer: Peer | None = None
     to_store: deque[Any] = attrs.Factory(deque)
     older_copy: Disk = Disk()
-    """Of its disk: what it began with."""
+    """A copy of its disk from the beginning."""
     is_rolled_back: bool = False
-    """Its disk has less than it has said, and nobody has readmitted it since."""
+    """Whether its disk has less than it promised, and it was not readmitted since."""
     said: list[str] | None = None
-    """What the peer says, if somebody wants to know."""
+    """The traces of the peer, if they are collected."""
 
     def copy(self) -> Site:
         peer = None if self.peer is None else _copy_of(self.peer)
@@ -187,7 +187,7 @@ class Site:
     # ------------------------------------------------------------------------------------------------------------ steps
 
     def start(self) -> list[Output]:
-        """The process begins with what is on the disk."""
+        """Start the process from the disk."""
         assert self.peer is None
         self.starts += 1
         restored = self.disk.restored()
@@ -200,23 +200,23 @@ class Site:
         return [Started(position, recent), *self.step(ev.TimePassed())]
 
     def crash(self) -> list[Output]:
-        """It ends; what waits to be stored is lost."""
+        """End the process; waiting storage effects are lost."""
         self.peer = None
         self.to_store.clear()
         return []
 
     def wipe(self) -> list[Output]:
-        """It ends, and its disk is lost."""
+        """End the process, and lose its disk."""
         self.disk, self.is_rolled_back = Disk(), False
         return self.crash()
 
     def rollback(self) -> list[Output]:
-        """It ends, and somebody puts an older copy in the place of its disk."""
+        """End the process, and set its disk back to the older copy."""
         self.disk, self.is_rolled_back = self.older_copy, True
         return self.crash()
 
     def store(self) -> list[Output]:
-        """Carry out the storage effect that is next, send what was to be sent then, and tell the peer."""
+        """Carry out the next storage effect, send the messages that waited for it, and tell the peer."""
         effect = self.to_store[0]
         answer = self.write()
         then = effect.then if isinstance(effect, fx.AppendBatches) else None
@@ -224,13 +224,13 @@ class Site:
         return [*sent, *self.step(answer)]
 
     def write(self) -> ev.Event:
-        """Carry out the storage effect that is next; its answer."""
+        """Carry out the next storage effect, and return its answer."""
         effect = self.to_store.popleft()
         disk = self.disk
         answer: ev.Event
         if isinstance(effect, fx.AppendBatches):
             last, chain = disk.position
-            assert follows(last, effect.batches[0]), "the log is appended to behind its end"
+            assert follows(last, effect.batches[0]), "the log is appended to after its end"
             assert continues(chain, effect.batches[0]), "the log is one history"
             disk = attrs.evolve(disk, log=(*disk.log, *effect.batches))
             answer = ev.Durable(effect.generation, effect.batches[-1].zxid)
@@ -252,7 +252,7 @@ class Site:
         return answer
 
     def adopt(self, leader: ServerId) -> list[Output]:
-        """Its election ends with this leader, who has no less than it has, as it seems."""
+        """End the election with this leader, which seems to have no less than this server."""
         peer = self.peer
         assert peer is not None
         assert leader in peer.election.candidates
@@ -263,40 +263,40 @@ class Site:
         return outputs
 
     def hear(self, sid: ServerId, told: Told) -> list[Output]:
-        """A vote comes from this server."""
+        """Take a vote of this server."""
         peer = self.peer
         assert peer is not None
         holds = BATCHES if told.has_history else NOTHING
-        # Of the same round, and nothing was received before: so nobody has left, or turned to another candidate.
+        # In the same round, with nothing received before: so no server has left, or changed its candidate.
         vote = msg.Notification(
             LOOKING, sid, BEFORE_ALL, Epoch(0), peer.election.round, told.lineage, False, holds, False, False, False
         )
         return self.step(ev.NotificationReceived(sid, vote, told.in_force, told.outstanding, told.is_proven))
 
     def give_up(self) -> list[Output]:
-        """It has heard nothing for so long that every limit is over."""
+        """Let so much time pass that all limits are over."""
         return self.step(ev.TimePassed(), _NEVER_MS)
 
     def propose(self, data: bytes) -> list[Output]:
-        """Its member has one write."""
+        """Propose one write."""
         assert self.peer is not None
         zxid = self.peer.next_zxid()
         assert zxid is not None
         return self.step(ev.Propose(body_of(zxid, data), 1, 0, 0, 0, 0, 1))
 
     def reconfigure(self, voters: frozenset[ServerId]) -> list[Output]:
-        """Somebody who may has asked that these decide from now on."""
+        """Propose a configuration with these voters."""
         assert self.peer is not None
         zxid = self.peer.next_zxid()
         assert zxid is not None
         return self.step(ev.Propose(body_of(zxid, text_of(zxid, voters)), 1, 0, RECONFIG, 0, 0, 1))
 
     def hand_over(self, heir: ServerId) -> list[Output]:
-        """Somebody who may has asked that this server leads."""
+        """Begin a hand-over of the lead to this server."""
         return self.step(ev.HandOver(heir))
 
     def ping(self) -> list[Output]:
-        """The time has come for a leader's next ping, and to give up a hand-over that has begun."""
+        """Let a leader ping, and give up a hand-over that has begun."""
         assert self.peer is not None
         leading = self.peer.leading
         assert leading is not None
@@ -307,7 +307,7 @@ class Site:
         return outputs
 
     def step(self, event: ev.Event, now: int = 0) -> list[Output]:
-        """Tell the peer."""
+        """Hand an event to the peer."""
         peer = self.peer
         assert peer is not None
         is_propose, before = isinstance(event, ev.Propose), peer.history.last
@@ -320,7 +320,7 @@ class Site:
         return outputs
 
     def _output(self, effect: fx.Effect, before: Position | None) -> list[Output]:
-        """What is left of an effect."""
+        """The outputs of an effect."""
         peer = self.peer
         assert peer is not None
         if isinstance(effect, fx.Send):
@@ -358,7 +358,7 @@ class Site:
         return []
 
     def drain(self) -> list[Output]:
-        """A drain has no effect on the disk: it is over as soon as it is next."""
+        """Carry out drains, which have no effect on the disk and are done as soon as they are next."""
         outputs: list[Output] = []
         while self.to_store and isinstance(self.to_store[0], fx.DrainLog):
             outputs += self.step(ev.LogDrained(self.to_store.popleft().generation))
@@ -372,7 +372,7 @@ class Site:
 
     @property
     def told(self) -> Told | None:
-        """What its votes say beside the vote."""
+        """What the server sends together with its votes."""
         peer = self.peer
         if peer is None:
             return None
@@ -384,7 +384,7 @@ class Site:
 
     @property
     def logged(self) -> frozenset[Position]:
-        """The positions that its disk holds."""
+        """The positions on its disk."""
         return frozenset((batch.zxid, batch.chain) for batch in self.disk.log)
 
     @property
@@ -393,13 +393,13 @@ class Site:
 
     @property
     def last_epoch(self) -> int:
-        """The highest epoch that it has accepted, or is about to."""
+        """The highest epoch that it has accepted, or is about to accept."""
         waiting = [effect.accepted for effect in self.to_store if isinstance(effect, fx.SaveEpochs)]
         return max([self.disk.accepted, *waiting])
 
 
 def _copy_of(peer: Peer) -> Peer:
-    """A peer in the same state that shares nothing with it that changes."""
+    """A copy of a peer that shares no mutable state with it."""
     other = object.__new__(Peer)
     for name, value in vars(peer).items():
         setattr(other, name, _copied(value, peer, other))
@@ -408,7 +408,7 @@ def _copy_of(peer: Peer) -> Peer:
 
 _SHARED: Final = frozenset({int, bool, bytes, str, type(None), tuple, frozenset, _Lineages, Batch})
 _changing: dict[type, tuple[str, ...]] = {}
-"""The fields of a class whose objects change; none of one whose objects may be shared."""
+"""The mutable fields of each class; empty for classes whose objects may be shared."""
 
 
 def _copied(value: Any, peer: Peer, other: Peer) -> Any:

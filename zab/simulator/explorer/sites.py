@@ -1,10 +1,10 @@
-"""Every state of a server that was met, and every step from it, each computed once.
+"""All states of servers found so far, and the steps from them, each computed once.
 
-Ensembles have far more states than their servers: the same server, in the same state, takes the same step among
-millions of states of the others. So a server's state is a number here, and a step from it is looked up; only what was
-never met before copies a peer, steps it, and takes its key. A message is a number as well.
+Ensembles have far more states than single servers: the same server, in the same state, takes the same step among
+millions of states of the others. So a server's state is a number here, and a step from it is looked up; only a new step
+copies a peer, steps it, and makes its key. Messages are numbers as well.
 
-`names` has, for each state and each renaming of the servers, the number of the state that it then is.
+`names` has, for each state and each renaming of the servers, the number of the renamed state.
 """
 
 from __future__ import annotations
@@ -36,58 +36,58 @@ from zab.simulator.world.verdict import SafetyError
 __all__ = ["DOWN", "Action", "Facts", "Sites", "empty", "founded"]
 
 DOWN: Final = 0
-"""In place of a message: the link is down, and nothing comes after it."""
+"""The message number that means that the link is down: nothing comes after it."""
 
 Action: TypeAlias = tuple[Any, ...]
-"""Name of what happens to a server, and what with."""
+"""The name of an action on a server, and its arguments."""
 
 _DATA: Final = b"write"
 
 
 @attrs.frozen
 class Facts:
-    """What of a server's state decides which steps there are."""
+    """The properties of a server's state that decide which steps are possible."""
 
     sid: ServerId
     is_up: bool
     is_electing: bool
     is_leading: bool
     is_lonely: bool
-    """It has a role in vain: a leader with links to less than a quorum, or a learner without a link."""
+    """Whether it has a role without success: a leader with links to less than a quorum, or a learner without a link."""
     has_role: bool
     follows: ServerId | None
     is_amnesiac: bool
     lacks_record: bool
     is_rolled_back: bool
     acknowledged: Mapping[ServerId, Zxid]
-    """What each server has acknowledged to it, as long as it leads."""
+    """What each server has acknowledged to it, while it leads."""
     can_propose: bool
     can_store: bool
     changes: tuple[int, ...]
-    """The configurations that it would propose now, by their places in the world."""
+    """The configurations that it would propose now, by their index in the world."""
     heirs: tuple[ServerId, ...]
-    """To whom it would hand over the lead."""
+    """The servers to which it would hand over the lead."""
     is_to_ping: bool
-    """Its next ping would change something."""
+    """Whether its next ping would change something."""
     quorum: Quorum
     candidates: frozenset[ServerId]
     servers: frozenset[ServerId]
-    """That it knows."""
+    """The servers that it knows."""
     may_hear: bool
-    """What others say of configurations and histories means something to it."""
+    """Whether it considers what others say about configurations and histories."""
     told: Told | None
-    """What it says of them itself."""
+    """What it says about them itself."""
     end: Position
-    """Of its history, durable or not."""
+    """The end of its history, durable or not."""
     reconfigurations: tuple[tuple[Position, frozenset[ServerId]], ...]
-    """In its history: where each is, and who votes then."""
+    """The reconfigurations in its history: position and voters of each."""
     last_epoch: int
     logged: frozenset[Position]
     lineage: bytes
-    """Of the disk, or of the process if that runs."""
+    """The lineage of the process, or of the disk if it does not run."""
 
     def has_heard_more(self, other: Facts) -> bool:
-        """Whether this leader has an acknowledgement of another server that this one's disk does not keep."""
+        """Whether this leader has an acknowledgement of the other server that is not on that server's disk."""
         return self.acknowledged.get(other.sid, BEFORE_ALL) > max(
             (zxid for zxid, _ in other.logged), default=BEFORE_ALL
         )
@@ -104,30 +104,30 @@ class Sites:
         self.facts: list[Facts] = []
         self.names: list[tuple[int, ...]] = []
         self.lowest: list[int] = []
-        """Of the names of each state."""
+        """The lowest name of each state."""
         self._interned: dict[object, int] = {}
         self._steps: dict[tuple[int, Action], tuple[int, tuple[Output, ...]] | BrokenError | SafetyError] = {}
         self._messages: list[msg.Message] = [msg.Refused("")]
         self._message_numbers: dict[bytes, int] = {}
         sids = [each.sid for each in settings]
         assert sids == list(range(1, len(sids) + 1)), "a renaming is a row of ids"
-        # The first one leaves every id as it is.
+        # The first renaming leaves every id as it is.
         self.renamings: list[Renaming] = world.renamings(len(sids))
         if not is_symmetric or unknown_fields(Peer(settings[0], nothing(), Random(0))):
             self.renamings = [IDENTITY]
 
     @property
     def count(self) -> int:
-        """How many states of servers there are."""
+        """The number of states of servers."""
         return len(self._sites)
 
     @property
     def steps_count(self) -> int:
-        """How many steps were computed."""
+        """The number of computed steps."""
         return len(self._steps)
 
     def intern(self, site: Site) -> int:
-        """The number of a server's state; the server must not change any more."""
+        """The number of a server's state; the server must not change afterwards."""
         sid = site.settings.sid
         key = sid, key_of(site, IDENTITY)
         number = self._numbers.get(key)
@@ -147,7 +147,7 @@ class Sites:
         return self._interned.setdefault(key, len(self._interned))
 
     def step(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]]:
-        """The state after something happens to a server, and what it wants done. Raises BrokenError, SafetyError."""
+        """The state after an action on a server, and its outputs. Raises BrokenError, SafetyError."""
         known = self._steps.get((number, action))
         if known is None:
             known = self._steps[number, action] = self._computed(number, action)
@@ -156,7 +156,7 @@ class Sites:
         return known
 
     def is_news(self, number: int, action: Action) -> bool:
-        """Whether something changes if this happens to a server."""
+        """Whether an action changes something."""
         try:
             return self.step(number, action) != (number, ())
         except (BrokenError, SafetyError):
@@ -187,7 +187,7 @@ class Sites:
         return outputs
 
     def said(self, number: int, action: Action) -> list[str]:
-        """The sentences that the peer says in this step."""
+        """The traces of the peer in this step."""
         site = self._sites[number].copy()
         lines: list[str] = []
         try:
@@ -201,7 +201,7 @@ class Sites:
     # --------------------------------------------------------------------------------------------------------- messages
 
     def number_of(self, sent: Sent) -> int:
-        """The number of a message. The reason of a refusal is told to nobody but the log."""
+        """The number of a message. The reason of a refusal is left out, since it is only logged."""
         message = msg.Refused("") if isinstance(sent.message, msg.Refused) else sent.message
         data = msg.encode(message)
         number = self._message_numbers.get(data)
@@ -262,7 +262,7 @@ def _facts_of(site: Site, world: World) -> Facts:
 
 
 def _facts_of_down(site: Site) -> Facts:
-    """Of a server that is down: what is on its disk."""
+    """The facts of a server that is down, from its disk."""
     logged = reconfigurations_of(site.disk.log)
     return Facts(
         site.settings.sid,
@@ -299,7 +299,7 @@ def _places_of(made: list[tuple[Batch, Membership]]) -> tuple[tuple[Position, fr
 
 
 def _place_of(error: AssertionError) -> str:
-    """The innermost line that the assertion is in."""
+    """The innermost line of the assertion."""
     trace = error.__traceback__
     assert trace is not None
     while trace.tb_next is not None:
@@ -309,11 +309,11 @@ def _place_of(error: AssertionError) -> str:
 
 
 def empty(settings: Settings) -> Site:
-    """A server that is down, and has never lived."""
+    """A server that has never run."""
     return Site(settings, Disk())
 
 
 def founded(settings: Settings, lineage: bytes, log: tuple[Batch, ...]) -> Site:
-    """A server that is down, of an ensemble that has lived: it was synchronized in epoch 1, where this was written."""
+    """A server that is down, in an ensemble that has run before: it was synchronized in epoch 1, with this log."""
     disk = Disk(lineage, Epoch(1), Epoch(1), lineage, log)
     return Site(settings, disk, older_copy=disk)

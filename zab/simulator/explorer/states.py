@@ -1,4 +1,4 @@
-"""What decides what can come next in an explored ensemble, and the steps that lead from one state to another."""
+"""The states of explored ensembles, and the steps between them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from zab.simulator.explorer.keys import LINKS_MAX, ends_of
 from zab.simulator.explorer.worlds import PLAIN
 
 Step: TypeAlias = tuple[str, tuple[int, ...]]
-"""Its name, and the servers or the link that it is about."""
+"""The name of a step, and its servers or its link."""
 
 
 @attrs.frozen
 class Bounds:
-    """How much may happen."""
+    """The bounds of an exploration."""
 
     voters: int = 3
     epochs: int = 2
-    """That are begun, beside the one in which the ensemble has lived before."""
+    """How many epochs begin, besides the one in which the ensemble has run before."""
     writes: int = 1
     crashes: int = 1
     wipes: int = 0
@@ -27,17 +27,17 @@ class Bounds:
     silences: int = 0
     rollbacks: int = 0
     empty: int = 0
-    """Servers that begin with nothing. If all do, it is a first start."""
+    """How many servers begin empty. If all do, it is a first start."""
     changes: int = 0
-    """Reconfigurations that are proposed."""
+    """How many reconfigurations are proposed."""
     hand_overs: int = 0
-    """That are asked for."""
+    """How many hand-overs are requested."""
     world: str = PLAIN
     """One of `worlds.WORLDS`."""
 
 
 class Left(NamedTuple):
-    """How often something may still happen."""
+    """How often each bounded step may still happen."""
 
     writes: int
     crashes: int
@@ -50,13 +50,13 @@ class Left(NamedTuple):
 
 
 Wire: TypeAlias = tuple[tuple[int, int], tuple[int, ...]]
-"""((link, the end that receives), numbers of the messages on their way)."""
+"""((link, receiving end), numbers of the messages on their way)."""
 Wires: TypeAlias = tuple[Wire, ...]
-"""Of every end that is open, sorted."""
+"""The wires of all open ends, sorted."""
 
 
 class State(NamedTuple):
-    """All that decides what can come."""
+    """A state of an ensemble, which decides the possible steps."""
 
     sites: tuple[int, ...]
     wires: Wires

@@ -1,7 +1,7 @@
-"""The simulator's judge of broadcast, `zab.simulator.ensemble.judges.history`, as part of an explored state.
+"""Uses the simulator's judge of broadcast, `zab.simulator.ensemble.judges.history`, as part of an explored state.
 
-What it has seen decides what it will object to, so it belongs to the state of an ensemble. As with servers, each of its
-states is a number, and is asked each thing once.
+What it has seen decides its later objections, so it belongs to the state of an ensemble. As with servers, each of its
+states is a number, and each step from it is computed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Judged: TypeAlias = Led | Broadcast | Started | Delivered
 
 
 class Verdicts:
-    """The states of the judge. 0 is the one that has seen nothing but what was written before."""
+    """The states of the judge. State 0 has only seen what was written before."""
 
     def __init__(
         self, lineage: bytes, first: frozenset[ServerId], written: tuple[Batch, ...], renamings: list[Renaming]
@@ -38,17 +38,17 @@ class Verdicts:
         self._steps: dict[tuple[int, ServerId, object], int | SafetyError] = {}
         self.names: list[tuple[int, ...]] = []
         self.ends: list[Position] = []
-        """Of each state, the position of what was delivered last; chain of the beginning before that."""
+        """For each state, the position of the last delivered batch, or the beginning."""
         self.deciding: list[tuple[frozenset[ServerId], ...]] = []
-        """Of each state, who votes: by what was delivered last, and by each reconfiguration that came after that."""
+        """For each state, the voters by the last delivered configuration, and by each later reconfiguration."""
         beginning = History()
         for batch in written:
             beginning.broadcast((0, 0), batch, (BEFORE_ALL, genesis(lineage)))
-        beginning.primaries.clear()  # it has ended before
+        beginning.primaries.clear()  # that epoch is over
         self._intern(beginning)
 
     def step(self, number: int, sid: ServerId, seen: Judged) -> int:
-        """The state after a server has done this. Raises SafetyError."""
+        """The state after an output of a server. Raises SafetyError."""
         key = number, sid, _key_of(seen)
         known = self._steps.get(key)
         if known is None:
@@ -64,7 +64,7 @@ class Verdicts:
         return known
 
     def primaries(self, number: int) -> frozenset[tuple[int, ServerId, int]]:
-        """(epoch, server, count of its starts) of whoever has established an epoch."""
+        """(epoch, server, number of its starts) for each established epoch."""
         return frozenset(
             (epoch, ServerId(sid), starts) for epoch, (sid, starts) in self._histories[number].primaries.items()
         )
@@ -111,7 +111,7 @@ def _key_of(seen: Judged) -> object:
 
 
 def _state_of(history: History, renaming: Renaming) -> object:
-    """All that the judge goes by, with these ids of servers."""
+    """The state of the judge, with renamed servers."""
 
     def renamed(sid: int) -> int:
         return renaming[sid - 1] if renaming else sid

@@ -1,15 +1,14 @@
-"""Whom the servers of an explored ensemble know by their files, who may decide next, and who else is to be heard.
+"""The worlds of explored ensembles: the files of servers, possible next configurations, and outside voices.
 
-plain       everybody's file names everybody; there is nothing else to hear
-shrink      three voters, to 1 and 2, and back: 3 is taken out, and may be taken in again
-move        from 1 and 2 to 2 and 3. The files of 1 and 2 do not name 3, which begins with nothing
-replace     from 1, 2 and 3 to 2, 3 and 4. The files of 1, 2 and 3 do not name 4, which begins with nothing
-alone       three voters, then 2 alone, then 1 alone: who was away, and who has lost its disk, know less than what
-            is in force, or what was in force long ago
-fresh       three voters of an ensemble without a single write, who hear the first two of the outsiders
-outsiders   three voters, who may become 1 and 3, and hear three others. The first one has no proof, and says that 1
-            alone decides. The others have proof, and are left over from ensembles that had another lineage: in that
-            of the second one 1 alone decided, in that of the third one 1, 2 and 3
+plain       all files name all servers; there are no other voices
+shrink      three voters, to 1 and 2, and back: 3 is removed, and may be added again
+move        from 1 and 2 to 2 and 3. The files of 1 and 2 do not name 3, which begins empty
+replace     from 1, 2 and 3 to 2, 3 and 4. The files of 1, 2 and 3 do not name 4, which begins empty
+alone       three voters, then only 2, then only 1: servers that were away, or lost their disks, know an older
+configuration than the one in force fresh       three voters of an ensemble without a single write, which hear the first
+two of the outsiders outsiders   three voters, which may become 1 and 3, and hear three others. The first one has no
+proof, and says that only 1 votes. The others have proof, and are left over from ensembles of another lineage: in the
+second one's only 1 voted, in the third one's 1, 2 and 3
 """
 
 from __future__ import annotations
@@ -29,36 +28,36 @@ Voters = frozenset[ServerId]
 
 @attrs.frozen
 class Voice:
-    """Somebody outside of the ensemble. It says that a configuration is in force."""
+    """A server outside the ensemble, which says that a configuration is in force."""
 
     sid: ServerId
     version: int
     voters: Voters
     is_proven: bool
-    """It has proven to be of the ensemble, as members prove it."""
+    """Whether it has proven to belong to the ensemble, as members do."""
     is_of_lineage: bool
-    """It says that it is of the ensemble's lineage."""
+    """Whether it claims the ensemble's lineage."""
 
 
 @attrs.frozen
 class World:
     files: tuple[Voters, ...] = ()
-    """Who votes by the file of server 1, of server 2, and so on; 1's file has the first configuration. Empty: everybody
-    votes, by every file."""
+    """The voters in the file of server 1, of server 2, and so on; 1's file has the first configuration. Empty: all
+    servers vote, by every file."""
     joining: Voters = frozenset()
-    """Servers that begin with nothing."""
+    """Servers that begin empty."""
     changes: tuple[Voters, ...] = ()
-    """The configurations that may be asked for. If there are any, the first one is written in the history, as a first
-    leader does that may be asked to change it."""
+    """The configurations that may be requested. If there are any, the configuration of the files is in the history, as
+    a first leader writes it."""
     voices: tuple[Voice, ...] = ()
 
     @property
     def is_plain(self) -> bool:
-        """Whether nobody has anything to hear of configurations."""
+        """Whether there is nothing to hear about configurations."""
         return not self.changes and not self.voices
 
     def renamings(self, count: int) -> list[tuple[ServerId, ...]]:
-        """New ids of this many servers that leave the world as it is; the first one leaves every id as it is."""
+        """The renamings of this many servers that do not change the world; the first one leaves every id as it is."""
         return [each for each in permutations(map(ServerId, range(1, count + 1))) if self._is_same(each)]
 
     def _is_same(self, renaming: tuple[ServerId, ...]) -> bool:

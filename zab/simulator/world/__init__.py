@@ -1,13 +1,13 @@
-"""The simulated world, which knows no service: whatever has a turn (`zab.host.loop.loop`) can live in it.
+"""The simulated world, which knows no service: any service with a turn (`zab.host.loop.loop`) can run in it.
 
     schedule      virtual time and the queue of what happens next
-    trace         what happened, as lines for a reader and as one hash
-    network       who reaches whom, how fast; wires that keep their order
-    disk          files that lose what was not synced, and tear what was being written
+    trace         the events of a run, as lines for a reader and as one hash
+    network       reachability and delays; wires that keep their order
+    disk          files that lose unsynced data, and tear writes
     machine       what outlives a process: disk, clocks, and its next start
-    process       one process while it lives: its turns, pauses and end
-    links, sockets, log_thread, job_thread      what `zab.host` has under these names, for such a process
-    verdict       how a run can fail
+    process       a running process: its turns, pauses and end
+    links, sockets, log_thread, job_thread      the counterparts of these modules in `zab.host`
+    verdict       the ways in which a run can fail
 
-Imports `zab.wire` alone.
+Imports only `zab.wire`.
 """

@@ -1,9 +1,9 @@
-"""What a service hands in, so that the world can break it: its machines, and how long it bears to wait.
+"""The interface of a service to the faults of the world: its machines, and its timeouts.
 
-    Cluster          the machines of one service in one run, and what it is counted in
-    FaultContext     what a fault has to work with: the cluster, and the choices of the run
+    Cluster          the machines of one service in one run, and its units of time
+    FaultContext     the context of faults: the cluster, and the randomness of the run
 
-Not here: what goes wrong (`process_faults`, `network_faults`) and when (`faults`).
+Not here: the faults (`process_faults`, `network_faults`), and when they happen (`faults`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from zab.simulator.world.trace import Trace
 
 
 class Cluster:
-    """The machines of one service. A service says more of it in a class of its own."""
+    """The machines of one service, which derives a class of its own."""
 
     machines: Mapping[Any, Machine]
-    """By their numbers."""
+    """The machines by their numbers."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Cluster:
         self.tick_us = tick_us
         """The unit of all durations of faults."""
         self.patience_ticks = patience_ticks
-        """How long one process waits for another one before it gives up."""
+        """How long a process waits for another one before it gives up."""
         self.disk_us = disk_us
-        """How long one piece of work of a sound disk takes, on average."""
+        """How long a piece of work of an intact disk takes, on average."""
         self.is_merciless = is_merciless
-        """What lasts is never mended."""
+        """Whether lasting faults are never mended."""
 
     @property
     def at_stake(self) -> Machine | None:
@@ -54,21 +54,22 @@ class Cluster:
         return None
 
     def count(self, what: str, number: int = 1) -> None:
-        """Something happened that is counted."""
+        """Count an event."""
 
     def cut_for_long(self, pairs: Iterable[Pair]) -> None:
-        """These directions have carried nothing for `GIVE_UP_TICKS`: what waits for them may be given up."""
+        """Note that these directions have carried nothing for `GIVE_UP_TICKS`: connections that wait for them may be
+        given up."""
 
 
 def process_of(machine: Machine) -> Process | None:
-    """The process on a machine, None while there is none."""
+    """The process on a machine; None while there is none."""
     running = machine.running
     assert running is None or isinstance(running, Process)
     return running
 
 
 class FaultContext:
-    """What a fault of one run has to work with."""
+    """The context of the faults of one run."""
 
     def __init__(self, cluster: Cluster, rng: Random) -> None:
         self.cluster = cluster
@@ -78,11 +79,11 @@ class FaultContext:
 
     @property
     def numbers(self) -> list[int]:
-        """All machines."""
+        """The numbers of all machines."""
         return list(self.cluster.machines)
 
     def any_machine(self) -> Machine:
-        """Often the one where most is at stake."""
+        """A random machine, often the one at stake."""
         most = self.cluster.at_stake
         if most is not None and self.rng.random() < 0.3:
             return most
@@ -93,10 +94,10 @@ class FaultContext:
         return one, two
 
     def ticks(self, most: float) -> int:
-        """A duration in microseconds: mostly short."""
+        """A random duration in microseconds, mostly short."""
         return int(self.cluster.tick_us * most * self.rng.random() ** 2)
 
     def mend_after(self, delay: int, mend: Callable[[], None]) -> None:
-        """What lasts is over then. Without mercy it never is."""
+        """End a lasting fault after this time. Without mercy it never ends."""
         if not self.cluster.is_merciless:
             self.cluster.schedule.after(delay, mend)

@@ -1,15 +1,16 @@
-"""A disk in memory that keeps only what was promised: `datatree.log.disk.Disk` for simulated members and for tests.
+"""A disk in memory that keeps only what it must: `datatree.log.disk.Disk` for simulated members and for tests.
 
 It models a POSIX file system at its least helpful:
 
-- A write that was not synced may survive or not, sector by sector (512 bytes, each atomic), in any order; the length
-  of a file that grew may be any in between, and what was lost inside of it reads as what was there before, or zeros.
-- A name created, renamed or removed survives only after `sync_directory`; until then any subset of such changes may.
-- After a sync that failed, the dirty sectors count as clean: they read fine, and no later sync writes them.
+- An unsynced write may survive or not, sector by sector (512 bytes, each atomic), in any order; a file that grew may
+have any length in between, and lost sectors read as their old content, or zeros.
+- A name that was created, renamed or removed survives only after `sync_directory`; until then any subset of such
+changes may.
+- After a failed sync, the dirty sectors count as clean: they can be read, but no later sync writes them.
 - A full disk takes the part of a write that fits, and refuses the rest.
 
-`crash(rng)` is the power cut: it settles all of that with the `random.Random` handed in, so one seed gives one outcome.
-`kill` ends the process alone: what it wrote is still there to read, durable or not.
+`crash(rng)` is a power cut: it decides all of that with the given `random.Random`, so one seed gives one outcome.
+`kill` ends only the process: its writes can still be read, durable or not.
 `fail_after(n)` makes the n-th operation from now fail with an `OSError` after it took effect without durability;
 `crash_after(n)` makes it raise `PowerLossError` there, and every one after it, until `crash` is called. An operation is
 one system call: `replace` is four (write, sync, rename, directory sync). Reads are not counted.
@@ -44,20 +45,20 @@ def _name_and_place(path: str) -> tuple[str, str]:
 
 
 class PowerLossError(Exception):
-    """The power is gone at this operation; call `crash` to see what is left."""
+    """The power is lost at this operation; call `crash` to get what is left."""
 
 
 @define(eq=False)
 class _Inode:
-    """The content of a file as it reads now, and how to get back to what is durable."""
+    """The current content of a file, and how to get back to the durable content."""
 
     number: int
     data: bytearray = field(factory=bytearray)
     durable_bytes: int = 0
     undo: dict[int, bytes] = field(factory=dict)
-    """Sector → durable content, for each that a sync would write; empty where nothing durable was."""
+    """Sector → durable content, for each sector that a sync would write; empty if it had none."""
     lost: dict[int, bytes] = field(factory=dict)
-    """The same for those that no sync will write any more."""
+    """Sector → durable content, for each sector that no sync will write."""
     cut: int | None = None
     """A truncation whose sync failed."""
 
@@ -80,7 +81,8 @@ class _Inode:
         self.durable_bytes = len(self.data)
 
     def clean_range(self, start: int, end: int) -> None:
-        """What one write with RWF_DSYNC makes durable: its own sectors, and the length of the file up to its end."""
+        """Make durable what one write with RWF_DSYNC does: its own sectors, and the length of the file up to its
+        end."""
         if not self.undo and not self.lost:
             self.durable_bytes = max(self.durable_bytes, end)
             return
@@ -90,7 +92,7 @@ class _Inode:
         self.durable_bytes = max(self.durable_bytes, end)
 
     def settle(self, rng: Random) -> None:
-        """Become what the power cut left."""
+        """Take the state after a power cut."""
         survival = rng.choice((0.0, 0.5, 1.0))
         size = len(self.data)
         if size > self.durable_bytes:
@@ -118,7 +120,7 @@ class _Change:
     new: str | None
     inode: _Inode | None
     unsynced: set[str] = field(init=False)
-    """The directories that it is in and that were not synced since: one, or two where the file went into another."""
+    """The directories of the change that were not synced since: one, or two if the file moved between directories."""
 
     def __attrs_post_init__(self) -> None:
         self.unsynced = {_name_and_place(path)[1] for path in (self.old, self.new) if path is not None}
@@ -186,23 +188,23 @@ class FaultyDisk:
     # Faults.
 
     def fail_after(self, count: int | None, error: int = errno.EIO) -> None:
-        """Fail the `count`-th operation from now (1 is the next) with this errno; None takes it back."""
+        """Fail the `count`-th operation from now (1 is the next) with this errno; None cancels this."""
         self._fail_at = None if count is None else self.operations + count
         self._error = error
 
     def crash_after(self, count: int | None) -> None:
-        """Lose the power at the `count`-th operation from now (1 is the next); None takes it back."""
+        """Lose the power at the `count`-th operation from now (1 is the next); None cancels this."""
         self._crash_at = None if count is None else self.operations + count
 
     def fail_reads(self, path: str, error: int | None = errno.EIO) -> None:
-        """Let reads of this file fail until the process ends; None takes it back."""
+        """Let reads of this file fail until the process ends; None cancels this."""
         if error is None:
             self._unreadable.pop(path, None)
         else:
             self._unreadable[path] = error
 
     def corrupt(self, path: str, offset: int, data: bytes) -> None:
-        """Change bytes on the medium, behind everybody's back."""
+        """Change bytes on the medium silently."""
         self._names[path].data[offset : offset + len(data)] = data
 
     def flip(self, path: str, bit: int) -> None:
@@ -210,17 +212,17 @@ class FaultyDisk:
         self._names[path].data[bit // 8] ^= 1 << bit % 8
 
     def image(self) -> dict[str, bytes]:
-        """All files as they read now: what an operator copies away."""
+        """All files as they read now, as an operator would copy them."""
         return {path: bytes(inode.data) for path, inode in self._names.items()}
 
     def restore(self, image: Mapping[str, bytes]) -> None:
-        """Hold these files and nothing else, durably: an operator has put them there."""
+        """Replace all files by these, durably, as an operator would."""
         self.lose_everything()
         for path, data in image.items():
             self.replace(path, data)
 
     def crash(self, rng: Random) -> None:
-        """Cut the power and come back: only what was durable, and a random part of the rest, is there."""
+        """Cut the power, and restart with the durable data and a random part of the rest."""
         for change in self._surviving_changes(rng):
             change.apply(self._durable_names)
         for _, inode in sorted(self._unsettled.items()):
@@ -233,7 +235,7 @@ class FaultyDisk:
         self._used = sum(len(inode.data) for inode in self._names.values())
 
     def kill(self) -> None:
-        """The process dies, the power stays: all that was written reads fine, and is as durable as it was."""
+        """End the process without losing power: all writes can be read, and are as durable as before."""
         self._fail_at = self._crash_at = None
         self._unreadable.clear()
         self.generation += 1
@@ -243,7 +245,7 @@ class FaultyDisk:
         return [change for change in self._changes if rng.random() < survival]
 
     def lose_everything(self) -> None:
-        """Become an empty disk: the member was wiped."""
+        """Replace the disk by an empty one."""
         self._names.clear()
         self._durable_names.clear()
         self._changes.clear()
@@ -251,7 +253,7 @@ class FaultyDisk:
         assert not self._names
 
     def _step(self, what: str) -> BaseException | None:
-        """Count one operation; the exception that it has to end with, if any."""
+        """Count an operation; returns the exception with which it has to end, if any."""
         if self._crash_at is not None and self.operations >= self._crash_at:
             raise PowerLossError(what)
         self.operations += 1

@@ -1,9 +1,9 @@
-"""What goes wrong in a run: one thing after the other, as weights say, and each is over some time later.
+"""Injects the faults of a run, one after the other, by weights; each ends some time later.
 
-Without mercy what lasts is never over: a network that is cut or slow, a disk that is slow, full or hangs, a machine
-that is down. What is momentary still passes: a process that ended starts, a pause ends.
+Without mercy lasting faults never end: a network that is cut or slow, a disk that is slow, full or hangs, a machine
+that is down. Momentary faults still pass: an ended process starts again, a pause ends.
 
-`process_faults` and `network_faults` have what may happen to any service; a service may have faults of its own.
+`process_faults` and `network_faults` have the faults of any service; a service may have faults of its own.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from zab.simulator.world.cluster import FaultContext, process_of
 from zab.simulator.world.machine import Machine
 
 PATIENCE_TICKS: Final = 20
-"""The longest that the next fault waits for clients, where it does."""
+"""The longest time that a fault waits for clients."""
 WRITES_MIN: Final = 3
-"""It waits for so many writes that succeed."""
+"""How many successful writes a fault waits for."""
 
 Context = TypeVar("Context", bound=FaultContext)
 Cause: TypeAlias = Callable[[Context], bool]
-"""Makes something go wrong; whether it did."""
+"""Injects a fault. Returns False if it is not possible now."""
 
 
 @attrs.frozen
 class Happened:
-    """A fault of a run: when, which, and the choices that it had."""
+    """A fault of a run: its time, its kind, and its random choices."""
 
     at_us: int
     kind: str
     choices: Any = attrs.field(repr=False)
-    """The state of the generator before it."""
+    """The state of the random generator before it."""
 
 
 class FaultInjector(Generic[Context]):
-    """The faults of one run. `kinds` has the weight of each, `gap_us` is the average time between two. `planned`, if
-    there is any, takes the place of what the generator decides: the faults of an earlier run, or some of them. With
-    `written`, which counts the writes that succeeded, most faults wait until clients could do something."""
+    """Injects the faults of one run. `kinds` has their weights, `gap_us` is the average time between two. `planned`
+    replaces the random faults by those of an earlier run, or some of them. With `written`, which counts successful
+    writes, most faults wait until clients have made progress."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FaultInjector(Generic[Context]):
     ) -> None:
         self.context = context
         self.happened: list[Happened] = []
-        """What has happened so far."""
+        """The faults so far."""
         self.is_over = False
         self._causes = causes
         self._rng = context.rng
@@ -64,7 +64,7 @@ class FaultInjector(Generic[Context]):
         self._waits_for = 0
 
     def start(self) -> None:
-        """Wait for the first one, and so on."""
+        """Start injecting faults."""
         self._go_on()
 
     def _next(self) -> None:
@@ -79,7 +79,7 @@ class FaultInjector(Generic[Context]):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Wait for the next one."""
+        """Schedule the next fault."""
         cluster, schedule = self.context.cluster, self.context.cluster.schedule
         if self._planned is not None:
             following = next(self._planned, None)
@@ -105,7 +105,7 @@ class FaultInjector(Generic[Context]):
             cluster.count(f"fault: {fault.kind}")
 
     def end(self) -> None:
-        """Nothing goes wrong any longer, and what is down is started. Disks that are full or hang stay so."""
+        """End the faults, and start what is down. Disks that are full or hang stay so."""
         self.is_over = True
         self.context.cluster.network.heal()
         for mend in self.context.mended_at_the_end:
@@ -115,10 +115,10 @@ class FaultInjector(Generic[Context]):
             self.mend(machine)
 
     def before_restart(self) -> None:
-        """The faults are over, and machines that are down are still so."""
+        """Called after the faults, before machines that are down are started."""
 
     def mend(self, machine: Machine) -> None:
-        """All is well with this machine, and its process is started."""
+        """Mend this machine, and start its process."""
         machine.stays_down = False
         machine.disk_us = self.context.cluster.disk_us
         machine.loses_power_at = None

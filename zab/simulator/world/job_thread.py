@@ -1,6 +1,6 @@
-"""The job thread of a simulated process: one job after the other, each in steps, each step at a later moment.
+"""The job thread of a simulated process: one job after the other, each in steps at later times.
 
-A job is called when its turn has come, and calls `done` at its end, then or later.
+A job is called when it is next, and calls `done` at its end, at once or later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zab.simulator.world.process import Process
 
 
 class JobThread:
-    """One per process."""
+    """The job thread of one process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -20,14 +20,14 @@ class JobThread:
         self._is_busy = False
 
     def run(self, job: Callable[[], None]) -> None:
-        """Do this after what is queued."""
+        """Queue a job."""
         self._jobs.append(job)
         if not self._is_busy:
             self._is_busy = True
             self._process.later(self._process.machine.disk_delay_us(), self.done)
 
     def done(self) -> None:
-        """The job is over: the next one begins."""
+        """End the current job, and begin the next one."""
         if self._jobs:
             self._jobs.popleft()()
         else:

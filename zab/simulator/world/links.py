@@ -1,12 +1,11 @@
 """Links between simulated servers (`zab.host.loop.links`), on wires.
 
-Whoever wants a link dials; after the handshake (`zab.wire.handshake`) each end is told that the link is up, messages go
-both ways, and each is told once that it is down, unless it has closed the link itself. Each process numbers its own
-ends. Messages that are urgent overtake what waits to be sent (H2 turn budget). Nobody changes what is on a wire, so
-nothing is sealed.
+A process dials a link; after the handshake (`zab.wire.handshake`) each end is told that the link is up, messages go
+both ways, and each end is told once that it is down, unless it closed the link itself. Each process numbers its own
+ends. Urgent messages overtake waiting ones (H2 turn budget). Wires are not tampered with, so nothing is sealed.
 
-How a link ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear of it),
-or its other side lost its power (nothing is heard for a while).
+A link ends by a close (sent messages arrive, then the end), a reset (messages on their way are lost, both ends notice),
+or a power loss of the other side (noticed after a while).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from zab.wire.link_protocol import LinkProtocol
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
-"""About what the small items take on a slow wire."""
+"""The approximate size of small items on a slow wire."""
 
 _END: Final = "end"
 
@@ -33,24 +32,24 @@ Input = TypeVar("Input")
 
 
 class Greeter(Protocol):
-    """How a process takes part in handshakes."""
+    """The handshakes of a process."""
 
     def dialling(self, sid: int) -> Dialling:
-        """Of a link that it dials to this server."""
+        """The handshake of a link that it dials to this server."""
         ...
 
     def listening(self) -> Listening:
-        """Of a link to it."""
+        """The handshake of a link that is dialled to it."""
         ...
 
     def overhear(self, payload: bytes) -> None:
-        """A part of a handshake was sent: others may say it, too."""
+        """Note a part of a handshake, which strangers may repeat."""
         ...
 
 
 @frozen
 class _Part:
-    """Of a handshake."""
+    """A part of a handshake."""
 
     payload: bytes
 
@@ -89,8 +88,8 @@ class LinkEnd:
 
 
 class Links(Generic[Message, Input]):
-    """The links of one process. `reach` finds the links of the process of a server, None while there is none. Each turn
-    calls all of it: the process may end there."""
+    """The links of one process. `reach` finds the links of a server's process; None while there is none. Each turn
+    calls all methods of the port, at each of which the process may end."""
 
     has_news = has_unsent = has_knocks = True
 
@@ -143,7 +142,7 @@ class Links(Generic[Message, Input]):
             target.knocked(end, process.sid)
 
     def knocked(self, dialled: LinkEnd, sid: int) -> None:
-        """A server has dialled this process."""
+        """Begin a handshake with a server that has dialled this process."""
         end = self._new_end(sid, self._greeter.listening(), inbound=True)
         end.other, dialled.other = dialled, end
         network = self._process.network
@@ -165,7 +164,7 @@ class Links(Generic[Message, Input]):
     # ------------------------------------------------------------------------------------------------------- receiving
 
     def receiver(self, end: LinkEnd) -> Callable[[Any], None]:
-        """What a wire calls with each item that arrives at this end."""
+        """The function that a wire calls with each item that arrives at this end."""
 
         def receive(item: Any) -> None:
             if end.gone or end.closing or self._process.dead:
@@ -182,7 +181,7 @@ class Links(Generic[Message, Input]):
         return receive
 
     def _shake(self, end: LinkEnd, payload: bytes) -> None:
-        """One step of the handshake."""
+        """Take one step of the handshake."""
         handshake = end.handshake
         agreed: Agreed
         if isinstance(handshake, Dialling):
@@ -233,7 +232,7 @@ class Links(Generic[Message, Input]):
         return True
 
     def flush(self) -> None:
-        """At the end of a turn."""
+        """Send what is queued, at the end of a turn."""
         self._process.called()
         unflushed, self._unflushed = self._unflushed, {}
         for end in unflushed:
@@ -245,12 +244,12 @@ class Links(Generic[Message, Input]):
         return 0 if end is None or end.out is None else end.out.queued_bytes
 
     def accept(self, now: int) -> None:
-        """Nothing to do: connections are accepted at once here."""
+        """Do nothing: connections are accepted at once here."""
 
     # --------------------------------------------------------------------------------------------------------- closing
 
     def close(self, link: int, reason: str) -> None:
-        """Close a link: what was sent before arrives."""
+        """Close a link; messages sent before arrive."""
         self._process.called()
         end = self.ends.pop(link, None)
         if end is None:
@@ -262,7 +261,7 @@ class Links(Generic[Message, Input]):
             self._unflushed[end] = None
 
     def lose(self, end: LinkEnd) -> None:
-        """This end is no more; the turn is told, unless it has let go of it."""
+        """Drop this end; the turn is told, unless it has closed the link."""
         if end.gone:
             return
         end.gone = True
@@ -277,7 +276,7 @@ class Links(Generic[Message, Input]):
             self._tell(self._protocol.refused(end.sid))
 
     def break_off(self, link: int, reason: str) -> None:
-        """Reset a link: both ends lose what is on its way."""
+        """Reset a link; messages on their way are lost."""
         end = self.ends.get(link)
         if end is not None:
             self._reset(end)
@@ -293,7 +292,7 @@ class Links(Generic[Message, Input]):
             self._reset(end)
 
     def lose_side(self, sid: int) -> None:
-        """This side of all links to a server is gone, and the other one is never told."""
+        """Drop this side of all links to a server, without notice to the other side."""
         for end in [end for end in self.ends.values() if end.sid == sid]:
             self._cut(end)
             self.lose(end)
@@ -312,7 +311,7 @@ class Links(Generic[Message, Input]):
             self._process.schedule.after(delay, other.owner.lose, other)
 
     def process_died(self, *, with_power: bool, gracefully: bool, silent_us: int) -> None:
-        """The kernel closes what the process had open; or nobody does, and the others find out after a while."""
+        """End all links by the kernel; or without power, by timeouts of the others."""
         for end in list(self.ends.values()):
             other = end.other
             end.gone = True

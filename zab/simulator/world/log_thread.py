@@ -1,8 +1,8 @@
 """The log thread of a simulated process (`zab.host.storage.log_thread`): storage effects, in order, some time after
 `put`.
 
-All that waits is one cycle. After 50 ms without work the storage is told that it is idle. An `OSError` is final, as in
-production: it ends the process. `PowerLossError` is the end of the machine.
+All waiting effects are one cycle. After 50 ms without work, `idle` of the storage is called. An `OSError` is final, as
+in production: it ends the process. `PowerLossError` ends the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Performer(Protocol[Effect, Answer_co]):
-    """What the thread drives: the storage of a service."""
+    """The storage of a service, which the thread drives."""
 
     def perform(self, effects: Sequence[Effect]) -> Sequence[Answer_co]: ...
 
@@ -32,7 +32,7 @@ class Performer(Protocol[Effect, Answer_co]):
 
 
 class LogThread(Generic[Effect, Answer]):
-    """One per process."""
+    """The log thread of one process."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class LogThread(Generic[Effect, Answer]):
         post: Callable[[Answer], None],
         leave: Callable[[Answer], None],
     ) -> None:
-        """`post` makes of an answer the beginning of a turn; what is left waits for the next one."""
+        """`post` starts a turn with an answer; `leave` keeps an answer for the next turn."""
         self._process = process
         self._storage = storage
         self._post = post
@@ -59,7 +59,7 @@ class LogThread(Generic[Effect, Answer]):
             self._process.later(0, self._begin)
 
     def _begin(self) -> None:
-        """All that waits is one cycle; what comes while it lasts waits for the next one."""
+        """Begin a cycle with all waiting effects; later ones wait for the next cycle."""
         effects, self._to_store = self._to_store, []
         self._process.later(self._process.machine.disk_delay_us(), self._perform, effects)
 
@@ -82,11 +82,11 @@ class LogThread(Generic[Effect, Answer]):
 
     @property
     def is_parked(self) -> bool:
-        """Whether `nudge` does something."""
+        """Whether `nudge` has an effect."""
         return not self._idle_due
 
     def nudge(self) -> None:
-        """Something changed that is written down when the log is idle."""
+        """Note that something changed that is written when the log is idle."""
         if not self._idle_due:
             self._idle_due = True
             self._process.later(IDLE_MS * MS, self._idle)

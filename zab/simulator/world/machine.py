@@ -1,13 +1,13 @@
-"""What outlives a process: the disk, the clocks and the place of one server; and the world, which is all of them.
+"""The machine of a server, which outlives its processes: disk and clocks; and the world with all machines.
 
-Clocks: the monotonic one starts anywhere and runs a little fast or slow (`drift_ppm`), never backwards; the wall clock
-is that one with an offset, which may jump both ways. Processes see whole milliseconds of both.
+Clocks: the monotonic clock starts at any value and runs a little fast or slow (`drift_ppm`), never backwards; the wall
+clock has an offset to it, which may jump both ways. Processes see whole milliseconds of both.
 
-A process that ends is started again some time later, unless its machine `stays_down`. The power may go at any operation
-of the disk, also while a start reads what is on it; then the next start is a little later. A disk that `hangs` finishes
-no work that is begun from then on, and no process starts from it.
+A process that ends is started again some time later, unless its machine `stays_down`. The power may be lost at any
+operation of the disk, even during a start; then the next start is a little later. A disk that `hangs` finishes no work
+begun from then on, and no process starts from it.
 
-Not here: what a start does with the disk (`boot`, which each service has), and the process while it lives (`process`).
+Not here: recovery from the disk (`boot`, which each service has), and running processes (`process`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NEVER_US: Final = 1 << 60
 
 
 class Running(Protocol):
-    """A process that lives on a machine."""
+    """A process that runs on a machine."""
 
     def start(self) -> None:
-        """It has been put on its machine."""
+        """Called when it is on its machine."""
         ...
 
     def die(self, *, with_power: bool) -> None:
-        """It is gone; the machine goes on with what is on the disk."""
+        """End the process; the machine keeps the disk."""
         ...
 
 
@@ -46,7 +46,7 @@ class World:
         self.network = network
         self.trace = trace
         self.turn_us = turn_us
-        """What a turn of a process takes at least."""
+        """The least duration of a process's turn."""
 
 
 class Machine:
@@ -63,9 +63,9 @@ class Machine:
         drift_ppm: int,
         pause_us: int,
     ) -> None:
-        """`boot` makes the process of the next start out of what is on the disk; None: it cannot be read this time.
-        `disk_us` is about what the disk takes for a piece of work; `pause_us` is the most that passes between a process
-        that ended and the next one."""
+        """`boot` makes the process of the next start from the disk; None: the disk cannot be read this time. `disk_us`
+        is the average time of a piece of disk work; `pause_us` is the longest time between the end of a process and the
+        next one."""
         self.world = world
         self._schedule = world.schedule
         self.number = number
@@ -76,9 +76,9 @@ class Machine:
         self.disk_us = disk_us
         self.starts_count = 0
         self.loses_power_at: int | None = None
-        """The operation of the disk, from its next start on, at which the power goes."""
+        """The operation of the disk, counted from the next start, at which the power is lost."""
         self.stays_down = False
-        """Nobody starts it until the faults are over."""
+        """Whether it is not started until the faults are over."""
         self.hangs = False
         self._pause_us = pause_us
         self._ppm = MILLION + rng.randint(-drift_ppm, drift_ppm)
@@ -105,12 +105,12 @@ class Machine:
         return 0
 
     def time_of(self, now_ms: int) -> int:
-        """The virtual time at which its monotonic clock shows this."""
+        """The virtual time at which its monotonic clock shows this time."""
         own_us = now_ms * MS - self._monotonic_us
         return max(0, -(-own_us * MILLION // self._ppm))
 
     def disk_delay_us(self) -> int:
-        """How long one piece of work of the disk takes."""
+        """How long a piece of disk work takes."""
         if self.hangs:
             return NEVER_US
         return int(self.disk_us * (0.3 + self.rng.random())) + 10
@@ -118,7 +118,7 @@ class Machine:
     # --------------------------------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
-        """Start the process: recover, and go. Nothing happens if it runs, or if the disk hangs."""
+        """Recover, and start the process. No-op if it runs, or if the disk hangs."""
         if self.running is not None or self.hangs:
             return
         self.starts_count += 1
@@ -132,7 +132,7 @@ class Machine:
             self.running.start()
 
     def start_after(self, delay: int) -> None:
-        """Start the process then, unless somebody has decided otherwise meanwhile."""
+        """Start the process after this delay, unless `stays_down` is set meanwhile."""
         self.world.schedule.after(delay, self._start_if_wanted)
 
     def _start_if_wanted(self) -> None:

@@ -1,15 +1,15 @@
-"""The network: who reaches whom, how fast; and wires, the directions of connections.
+"""The network: reachability, delays, and wires, the directions of connections.
 
-Ends are numbers: servers have their ids, clients are negative. A wire is first-in first-out, as TCP is, whatever the
-delays; only what waits on the sender's side may be overtaken, by what its sender calls urgent (the two send queues of a
-quorum link, H2 turn budget).
+Ends are numbers: servers have their ids, clients negative numbers. A wire is first-in first-out, like TCP, for any
+delays; only urgent items may overtake others that still wait on the sender's side (the two send queues of a quorum
+link, H2 turn budget).
 
-    partition       what is on a wire that is blocked waits, as TCP retransmits, and arrives after it is healed; whoever
-                    waits for it may have given up by then. Both directions or one.
-    slow            more delay, and so few bytes in a millisecond that a queue grows on the sender's side
-    reset           both wires of a connection lose what is on them (`links` and `client` tell the ends)
+    partition       items on a blocked wire wait, since TCP retransmits, and arrive after it is healed; the receiver may
+    have given up by then. Both directions or one. slow            more delay, and so few bytes per millisecond that a
+    queue grows on the sender's side reset           both wires of a connection lose their items (`links` and `client`
+    tell the ends)
 
-Not here: connections, and what their ends are told.
+Not here: connections, and the events of their ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Pair: TypeAlias = tuple[int, int]
 
 
 class Wire:
-    """One direction of one connection. `deliver` gets the items in their order."""
+    """One direction of one connection. `deliver` gets the items in order."""
 
     __slots__ = (
         "_busy_until",
@@ -48,7 +48,7 @@ class Wire:
         self.urgent: deque[tuple[Any, int]] = deque()
         self.ordinary: deque[tuple[Any, int]] = deque()
         self.queued_bytes = 0
-        """What has not left its sender."""
+        """Bytes that have not left the sender."""
         self.closed = False
         self._busy_until = 0
         self._last_arrival = 0
@@ -65,7 +65,7 @@ class Wire:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the network takes."""
+        """Send as much as the network takes."""
         network = self._network
         now = network.schedule.now
         while (self.urgent or self.ordinary) and not self.closed:
@@ -88,7 +88,7 @@ class Wire:
             network.schedule.at(self._last_arrival, self._arrive, item)
 
     def cut(self) -> None:
-        """Lose all that is on the wire; nothing is delivered any more."""
+        """Lose all items; nothing more is delivered."""
         self.closed = True
         self.urgent.clear()
         self.ordinary.clear()
@@ -103,7 +103,7 @@ class Wire:
 
 
 class Network:
-    """All wires' conditions. Delays are in microseconds."""
+    """The conditions of all wires. Delays are in microseconds."""
 
     def __init__(self, schedule: Schedule, rng: Random, latency_us: int, jitter_us: int) -> None:
         self.schedule = schedule
@@ -116,7 +116,7 @@ class Network:
         self._jitter_us = jitter_us
 
     def conditions(self, pair: Pair) -> tuple[int, int]:
-        """The delay of one item now, and how many bytes a millisecond takes; 0 is no limit."""
+        """The delay of an item now, and the bytes per millisecond; 0 means no limit."""
         delay = self._latency_us + int(self._jitter_us * self._rng.random())
         if pair in self.slow:
             additional, bytes_per_ms = self.slow[pair]
@@ -124,25 +124,25 @@ class Network:
         return delay, 0
 
     def delay(self, one: int, two: int) -> int:
-        """The delay of something that is on no wire, such as opening one."""
+        """The delay of something that needs no wire, such as opening one."""
         return self.conditions((one, two))[0]
 
     def reaches(self, one: int, two: int) -> bool:
-        """Whether a connection can be opened: that needs both directions."""
+        """Whether a connection can be opened, which needs both directions."""
         return (one, two) not in self.blocked and (two, one) not in self.blocked
 
     def block(self, one: int, two: int) -> None:
-        """From now on nothing that `one` sends arrives at `two`."""
+        """Block the direction from `one` to `two`."""
         self.blocked.add((one, two))
 
     def unblock(self, one: int, two: int) -> None:
-        """What waits goes on its way."""
+        """Unblock a direction, and send what waits."""
         self.blocked.discard((one, two))
         for wire in self.stuck.pop((one, two), {}):
             wire.flush()
 
     def heal(self) -> None:
-        """Everybody reaches everybody, at the usual speed."""
+        """Unblock all directions, and end slow conditions."""
         self.slow.clear()
         for one, two in sorted(self.blocked):
             self.unblock(one, two)

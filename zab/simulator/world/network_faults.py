@@ -1,10 +1,10 @@
-"""What happens to the network between machines, whatever the service is.
+"""Faults of the network between machines, for any service.
 
-    partition, one_way        groups of machines that do not hear each other; a direction that carries nothing
-    bridge                    two groups that do not hear each other, and one machine that hears both
-    slow_link                 up to about what the limits bear, and beyond
+    partition, one_way        groups of machines cannot reach each other; one direction carries nothing
+    bridge                    two groups cannot reach each other, but one machine reaches both
+    slow_link                 a slow link, up to the timeouts and beyond
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zab.simulator.world.network import Pair
 from zab.simulator.world.schedule import MS
 
 GIVE_UP_TICKS: Final = 10
-"""A connection that has carried nothing for so long may be given up."""
+"""After this time without traffic a connection may be given up."""
 
 
 def partition(context: FaultContext) -> bool:
-    """Two groups; or, seldom, each one reaches only some of the others."""
+    """Cut the network into two groups; or, rarely, let each machine reach only some others."""
     numbers = context.numbers
     if context.rng.random() < 0.25:
         pairs = [(one, two) for one in numbers for two in numbers if one < two and context.rng.random() < 0.4]
@@ -47,7 +47,7 @@ def bridge(context: FaultContext) -> bool:
 
 
 def block(context: FaultContext, pairs: Sequence[Pair], ticks_min: int = 0) -> None:
-    """Cut these directions, and mend them later; connections may be given up when that takes long."""
+    """Cut these directions, and mend them later; connections may be given up if that takes long."""
     cluster = context.cluster
     for pair in pairs:
         cluster.network.block(*pair)
@@ -73,7 +73,7 @@ def slow_link(context: FaultContext) -> bool:
 
 
 def slow_down(context: FaultContext, pairs: Sequence[Pair], condition: tuple[int, int], duration: int) -> None:
-    """These directions have this additional delay, and carry so many bytes a millisecond, for so long."""
+    """Give these directions an additional delay and a limit of bytes per millisecond, for a duration."""
     slow = context.cluster.network.slow
     for pair in pairs:
         slow[pair] = condition

@@ -1,11 +1,11 @@
-"""One process while it lives, on a simulated machine: its turns, its pauses and its end.
+"""A running process on a simulated machine: its turns, its pauses and its end.
 
-A turn takes all that has come since the one before, and some time, in which more gathers: so load makes batches as it
-does in production. What a turn is, the service says: the same object that its loop drives in production.
+A turn takes all input since the last one, and some time, in which more gathers: so load makes batches, as in
+production. The turn is an object of the service, the same that its loop drives in production.
 
-The process may end at any call that its turn makes of a port, at any operation of its disk, or between turns: killed,
-or with the power of its machine. It may be paused, as by SIGSTOP or a hypervisor: nothing of it moves, not its disk
-either, while the world goes on; what arrives waits.
+The process may end at any call of a port in its turn, at any operation of its disk, or between turns: killed, or by a
+power loss of its machine. It may be paused, as by SIGSTOP or a hypervisor: it stands still, including its disk, while
+the world goes on and arriving input waits.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.machine import Machine
 
 FOREVER_US: Final = 1 << 62
-"""Until then a process stands still that nobody has told for how long."""
+"""The end of a pause without a limit."""
 
 
 class KilledError(Exception):
-    """The process ends here, in the middle of its turn."""
+    """Ends the process in the middle of its turn."""
 
 
 class Turn(Protocol):
-    """What a loop drives (`zab.host.loop.loop`)."""
+    """The turn that a loop drives (`zab.host.loop.loop`)."""
 
     def take(self) -> bool: ...
 
@@ -55,7 +55,7 @@ class _EndsBy:
 
 
 class Process:
-    """See the module. A service sets `turn` before `start`."""
+    """A running process. A service sets `turn` before `start`."""
 
     turn: Turn
 
@@ -70,12 +70,12 @@ class Process:
         self.dead = False
         self.paused_until = 0
         self.calls_left: int | None = None
-        """The process ends after so many calls of ports."""
+        """After how many calls of ports the process ends."""
         self._is_in_turn = False
         self._turn_at: int | None = None
         self._ready_at = 0
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """What is to happen when it goes on."""
+        """Actions that wait for the end of a pause."""
 
     def start(self) -> None:
         self.wake(self.schedule.now)
@@ -84,14 +84,14 @@ class Process:
         self.trace.say(self.name, text)
 
     def show(self, text: str) -> None:
-        """A line for a reader alone."""
+        """Write a line only for readers of the trace."""
         if self.trace.sink is not None:
             self.trace.line(self.name, text)
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def later(self, delay: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Call `action` then, unless the process is dead; once it goes on, if it is paused."""
+        """Call `action` after a delay, unless the process is dead; after its pause, if it is paused."""
         self.schedule.after(delay, self._now, action, arguments)
 
     def _now(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -118,11 +118,11 @@ class Process:
         self.paused_until = max(self.paused_until, self.schedule.now + duration)
 
     def stand_still(self) -> None:
-        """Nothing of it moves until `go_on`."""
+        """Pause the process until `go_on`."""
         self.paused_until = FOREVER_US
 
     def go_on(self) -> None:
-        """The end of that. A pause that ends by itself does so: what comes after it is in its order already."""
+        """End a pause without a limit. A limited pause ends by itself."""
         if self.paused_until != FOREVER_US:
             return
         self.paused_until = 0
@@ -154,22 +154,22 @@ class Process:
         self.wake(self.machine.time_of(self.turn.next_deadline()))
 
     def called(self) -> None:
-        """Each port says so when its turn calls it: the process may end there."""
+        """Called by each port when the turn calls it: the process may end there."""
         if self.calls_left is not None and self._is_in_turn:
             if not self.calls_left:
                 raise KilledError
             self.calls_left -= 1
 
     def turn_ended(self) -> None:
-        """A turn is over, and the process lives."""
+        """Called after a turn in which the process did not end."""
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def ends_by(self, *kinds: type[BaseException]) -> _EndsBy:
-        """For a piece of disk work: these exceptions end the process, and are not raised."""
+        """A context for disk work in which these exceptions end the process instead of being raised."""
         return _EndsBy(self, kinds)
 
     def die(self, *, with_power: bool) -> None:
-        """The process is gone. Called by its machine, which goes on with what is on the disk."""
+        """End the process. Called by its machine, which keeps the disk."""
         assert not self.dead
         self.dead = True

@@ -1,15 +1,15 @@
-"""What happens to processes, their machines, clocks and disks, whatever the service is.
+"""Faults of processes, machines, clocks and disks, for any service.
 
     kill, power, blackout     a process ends; its machine loses its power; all machines do
-    outage                    a machine stays down for long, so that the others go on without it
+    outage                    a machine stays down for long, so that the others have to go on without it
     kill_at_effect            a process ends in the middle of a turn: between two calls of its ports
-    pause                     a process stands still, up to several times what others wait for it
+    pause                     a process stands still, up to several times the timeouts of others
     wall_jump                 a wall clock is set forward or back, by up to years
-    power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
+    power_at_operation        a machine loses its power at one of the next operations of its disk, perhaps in recovery
     disk_error                one of the next operations of a disk fails: EIO or ENOSPC
-    slow_disk                 up to about what the limits bear, and beyond
+    slow_disk                 a slow disk, up to the timeouts and beyond
 
-`faults` says when.
+`faults` decides when.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zab.simulator.world.faults import Cause
 
 YEAR_MS: Final = 365 * 86_400_000
 CALLS_MAX: Final = 16
-"""A process that is to end in the middle of a turn ends within so many calls of ports."""
+"""Within how many calls of ports a process ends in the middle of a turn."""
 
 
 def kill(context: FaultContext) -> bool:
@@ -77,7 +77,7 @@ def wall_jump(context: FaultContext) -> bool:
 
 
 def power_at_operation(context: FaultContext) -> bool:
-    """Now; or while it starts the next time, which is at once: in recovery, or while it catches up."""
+    """Lose power at a disk operation, now or during a restart: in recovery, or while it catches up."""
     machine = context.any_machine()
     if context.rng.random() < 0.5:
         machine.disk.crash_after(context.rng.randrange(1, 25))

@@ -1,11 +1,11 @@
-"""The part of a run that it needs to fail: how long things go wrong, which faults, and which requests of clients.
+"""The part of a run that is needed to fail: the duration of faults, the faults, and the requests of clients.
 
-A fault that is kept is the one that the whole run has: it happens at the same moment, with the same choices. So the
-whole run comes first and says what they were (`faults.Happened`). A request that is not kept is drawn and not sent, so
-that the client's other ones are what they were.
+A kept fault is the same as in the whole run: it happens at the same time, with the same choices. So the whole run comes
+first to record them (`faults.Happened`). A request that is not kept is drawn but not sent, so that the client's other
+requests stay the same.
 
-`Kept` as text, for a command line: `t12 f3,5-7 c1:1-4,9 c2:` is 12 ticks, four faults, five requests of the first
-client, and the second one, which asks nothing.
+`Kept` as text, for a command line: `t12 f3,5-7 c1:1-4,9 c2:` means 12 ticks, four faults, five requests of the first
+client, and no requests of the second one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import attrs
 from zab.simulator.world.faults import Happened
 
 NUMBER_MAX: Final = 1_000_000
-"""In the text of `Kept`; no run has so many of anything."""
+"""The largest number in the text of `Kept`; no run has so many of anything."""
 
 _WORD: Final = re.compile(r"t(?P<ticks>\d+)|f(?P<faults>[\d,-]*)|c(?P<client>\d+):(?P<requests>[\d,-]*)")
 _RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 
 
 class ScopeError(ValueError):
-    """This cannot be the scope of a run; the text says why."""
+    """A scope is invalid; the text says why."""
 
 
 @attrs.frozen
@@ -34,10 +34,10 @@ class Kept:
     """A part of a run. Faults, clients and each client's requests are counted from 1 in the whole run."""
 
     ticks: int
-    """How long things go wrong."""
+    """How long faults happen."""
     faults: tuple[int, ...]
     requests: Mapping[int, tuple[int, ...]]
-    """By client; who is not named takes no part."""
+    """The requests by client; other clients take no part."""
 
     def __str__(self) -> str:
         clients = [f"c{client}:{_ranges(numbers)}" for client, numbers in sorted(self.requests.items())]
@@ -45,7 +45,7 @@ class Kept:
 
     @classmethod
     def parse(cls, text: str) -> Kept:
-        """The opposite of `str`. Raises ScopeError."""
+        """Parse the result of `str`. Raises ScopeError."""
         ticks, faults, requests = None, None, {}
         for word in text.split():
             match = _WORD.fullmatch(word)
@@ -62,7 +62,7 @@ class Kept:
         return cls(ticks, faults, requests)
 
     def faults_of(self, happened: Sequence[Happened]) -> list[Happened]:
-        """Of the faults of the whole run, those that are kept."""
+        """The kept faults among those of the whole run."""
         return [happened[number - 1] for number in self.faults if number <= len(happened)]
 
 

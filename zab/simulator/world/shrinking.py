@@ -1,16 +1,16 @@
-"""A run that fails, made as short as it can be while it still fails in the same way.
+"""Makes a failing run as short as possible while it still fails in the same way.
 
-    shrink(play) -> Shrunk | None       `play` makes a run of a part
+    shrink(play) -> Shrunk | None       `play` makes a run from a part
 
-Delta debugging, over what `Kept` says of a run: how long things go wrong, which faults happen, which clients take part,
-and which requests they ask for. A part is taken where the run fails with the same sentence without the rest, and no
-later, in ticks. One after the other, until nothing can be left out any more, or so many events were tried:
+Delta debugging over the fields of `Kept`: the duration of faults, the faults, the clients, and their requests. A part
+is accepted if the run fails with the same sentence without the rest, and no later, in ticks. The steps repeat until
+nothing more can be left out, or too many events were tried:
 
-1  the length: the faults end where it fails
+1  the length: the faults end at the failure
 2  faults, then requests: halves, quarters, … are left out (`minimal`)
 3  clients, one at a time
 
-It is deterministic: the same code and the same runs lead to the same part.
+It is deterministic: the same code and the same runs give the same part.
 
 Reference: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002; `minimal` reduces to
 complements only, since half of a run seldom fails.
@@ -34,34 +34,34 @@ from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedErr
 __all__ = ["EVENTS_MAX", "Shrunk", "minimal", "sentence", "shrink"]
 
 EVENTS_MAX: Final = 2_000_000
-"""Of all runs that are tried together; a minute or so."""
+"""The limit on the events of all tried runs together; about a minute."""
 
 Item = TypeVar("Item")
 Play: TypeAlias = Callable[[Kept | None, Sequence[Happened], int | None], Simulation]
-"""Makes a run: the part that is kept of it, the faults of the whole one, and until when it may go on."""
+"""Makes a run from the kept part, the faults of the whole run, and its latest end."""
 
 
 @attrs.frozen
 class Shrunk:
-    """The shortest part that was found, and the whole run beside it."""
+    """The shortest part that was found, compared with the whole run."""
 
     kept: Kept
     error: Exception
-    """How that part fails."""
+    """The failure of that part."""
     events_count: int
-    """Events until it fails."""
+    """Events until the failure."""
     whole_events_count: int
     runs_count: int
-    """Runs that were tried."""
+    """How many runs were tried."""
     is_minimal: bool
-    """No fault, client or request of it can be left out by itself. If not, `events_max` was reached before."""
+    """Whether no single fault, client or request can be left out. If not, `events_max` was reached before."""
     faults: tuple[Happened, ...]
-    """Those that are left and happened."""
+    """The remaining faults that happened."""
 
 
 @attrs.define
 class _Tried(AbstractContextManager["_Tried"]):
-    """Takes whatever a run raises, but for an interrupt: that is how it fails."""
+    """Catches any exception of a run, except an interrupt, as its failure."""
 
     simulation: Simulation
     error: Exception | None = None
@@ -80,7 +80,7 @@ class _Tried(AbstractContextManager["_Tried"]):
 
     @property
     def end_us(self) -> int:
-        """The end of the tick in which it failed."""
+        """The end of the tick of the failure."""
         tick_us = self.simulation.cluster.tick_us
         return -(-self.simulation.cluster.schedule.now // tick_us) * tick_us
 
@@ -92,13 +92,13 @@ def _tried(simulation: Simulation) -> _Tried:
 
 
 def shrink(play: Play, events_max: int = EVENTS_MAX) -> Shrunk | None:
-    """The shortest part of this run that fails as it does; None if the run does not fail."""
+    """The shortest part of this run that fails in the same way; None if the run does not fail."""
     whole = _tried(play(None, (), None))
     return None if whole.error is None else _Shrinking(play, whole, events_max).shrink()
 
 
 class _Shrinking:
-    """The search, and how far it has come."""
+    """The search, and its progress."""
 
     def __init__(self, play: Play, whole: _Tried, events_max: int) -> None:
         assert whole.error is not None
@@ -135,7 +135,7 @@ class _Shrinking:
         )
 
     def _fails(self, kept: Kept) -> bool:
-        """Whether this part fails in the same way, and no later; then it is the best one so far."""
+        """Whether this part fails in the same way, and no later; then it becomes the best one."""
         if self._events_left <= 0:
             return False
         end_us = self._best.end_us
@@ -148,7 +148,7 @@ class _Shrinking:
         return fails
 
     def _shrink_length(self) -> None:
-        """To where it fails, then to half of that, and so on."""
+        """Cut the length at the failure, then to half of that, and so on."""
         ticks = min(self._kept.ticks, self._best.end_us // self._best.simulation.cluster.tick_us)
         while ticks < self._kept.ticks and self._fails(attrs.evolve(self._kept, ticks=ticks)):
             ticks //= 2
@@ -172,7 +172,7 @@ class _Shrinking:
 
 
 def minimal(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """A part of the items that still fails and of which no single one can be left out. All of them do fail."""
+    """A part of the items that still fails and from which no single item can be left out. All items together fail."""
     left = list(items)
     parts = 1
     while left:
@@ -194,7 +194,7 @@ _VARIES: Final = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]*\d[0-9a-f]*\b|\b[A-Z][A
 
 
 def sentence(error: Exception) -> str:
-    """How a run failed, without what differs from run to run: numbers, names of operations, what is in brackets."""
+    """The sentence of a failure, without what differs between runs: numbers, names of operations, text in brackets."""
     if isinstance(error, LivenessError):
         return "no progress"
     if isinstance(error, (SafetyError, UndecidedError)):
@@ -206,7 +206,7 @@ def sentence(error: Exception) -> str:
 
 
 def _place(error: Exception) -> str:
-    """The function that raised it."""
+    """The function that raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,7 +1,7 @@
-"""How a run goes on: tick by tick, while faults happen, then until something holds.
+"""Drives a run: tick by tick, while faults happen, then until a condition holds.
 
-A service's simulation is a `Simulation` with a `run` of its own: it starts its machines and clients, lets faults happen
-for `fault_ticks`, ends them, and demands that everything comes back.
+A service derives its simulation from `Simulation`, with a `run` of its own: it starts machines and clients, lets faults
+happen for `fault_ticks`, ends them, and demands that everything recovers.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from zab.simulator.world.verdict import LivenessError
 
 
 class TooLongError(Exception):
-    """The run has taken as long as it may."""
+    """The run has reached its time limit."""
 
 
 class Simulation:
-    """One run, which may go on until `end_us` in virtual time."""
+    """One run, which may last until `end_us` in virtual time."""
 
     cluster: Cluster
     faults: FaultInjector[Any]
 
     def __init__(self, fault_ticks: int, end_us: int | None = None) -> None:
         self.fault_ticks = fault_ticks
-        """How long things go wrong."""
+        """How long faults happen."""
         self._end_us = end_us
 
     def run(self) -> object:
-        """All of it. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised."""
+        """Run everything. Raises SafetyError, LivenessError, UndecidedError, or an exception of the code under test."""
         raise NotImplementedError
 
     @property
     def requests(self) -> Mapping[int, int]:
-        """How many requests each client had in mind so far, by its number."""
+        """How many requests each client has drawn so far, by its number."""
         return {}
 
     def tick(self) -> None:
@@ -46,7 +46,7 @@ class Simulation:
             raise TooLongError
 
     def advance(self, ticks: int, ticked: Callable[[int], None] | None = None) -> None:
-        """Let so many ticks pass. `ticked` is told how many have."""
+        """Let this many ticks pass. `ticked` is called after each with the number so far."""
         for done in range(1, ticks + 1):
             self.tick()
             if ticked is not None:
@@ -59,7 +59,8 @@ class Simulation:
         what: Callable[[], str],
         before_tick: Callable[[int], None] = lambda _done: None,
     ) -> None:
-        """After the faults: go on until this holds. Raises LivenessError, which says `what`, if it does not in time."""
+        """After the faults: go on until the condition holds. Raises LivenessError with `what` if it does not in
+        time."""
         for done in range(ticks):
             before_tick(done)
             if holds():

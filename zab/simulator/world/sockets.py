@@ -1,7 +1,7 @@
-"""Clients' connections with a simulated process (`zab.host.loop.sockets`), on wires.
+"""The connections of clients with a simulated process (`zab.host.loop.sockets`), on wires.
 
-The connection object is the service's; the process tells it what the network has not taken yet, and obeys what it says:
-`paused` (nothing is read from it now) and `closing`.
+The connection object belongs to the service; the process sets `unsent_bytes`, and obeys its attributes
+`paused` (nothing is read from it) and `closing`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from zab.simulator.world.process import Process
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol, Connection
 
 CLOSED: Final = b""
-"""On a client's wire: nothing follows."""
+"""The item on a client's wire that means that nothing follows."""
 
 CLIENT_PORT: Final = 40_000
 
 
 class ClientEnd(Protocol):
-    """A simulated client. Its number is negative: it is an end of wires, as servers are with their numbers."""
+    """A simulated client. As an end of wires it has a negative number."""
 
     number: int
 
     def receive(self, link: Any, data: bytes) -> None:
-        """Bytes of a server, or `CLOSED`, arrive."""
+        """Take bytes of a server, or `CLOSED`."""
         ...
 
 
@@ -45,13 +45,13 @@ class ClientLink(Generic[ConnectionType]):
         self.to_server = Wire(process.network, (client.number, process.sid), lambda data: sockets.arrived(self, data))
         self.to_client = Wire(process.network, (process.sid, client.number), lambda data: client.receive(self, data))
         self.inbox: deque[bytes] = deque()
-        """What came while the service did not want to read."""
+        """Bytes that came while the service paused reading."""
         self.is_closed = False
-        """By the server."""
+        """Whether the server has closed it."""
 
 
 class ClientSockets(Generic[ConnectionType]):
-    """All clients of one process. Each turn calls all of it: the process may end there."""
+    """All clients of one process. Each turn calls all methods of the port, at each of which the process may end."""
 
     has_news = has_unsent = has_knocks = True
 
@@ -60,21 +60,21 @@ class ClientSockets(Generic[ConnectionType]):
         self._protocol = protocol
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
         self._happened: list[tuple[ConnectionType, bool, Any]] = []
-        """Whose it is, whether it is an end, and what happened."""
+        """Connection, whether it is an end, and the event."""
 
     def _tell(self, connection: ConnectionType, event: Any, *, is_end: bool = False) -> None:
         self._happened.append((connection, is_end, event))
         self.process.wake(self.process.schedule.now)
 
     def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
-        """A client has connected."""
+        """Connect a client."""
         link = ClientLink(self, client, self._protocol.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
         self._links[link.connection] = link
         self._tell(link.connection, ClientConnected(link.connection))
         return link
 
     def arrived(self, link: ClientLink[ConnectionType], data: bytes) -> None:
-        """Bytes of a client, or `CLOSED`, arrive."""
+        """Take bytes of a client, or `CLOSED`."""
         if self.process.dead or link.is_closed:
             return
         if link.connection.paused:
@@ -94,14 +94,14 @@ class ClientSockets(Generic[ConnectionType]):
     # ------------------------------------------------------------------------------------------------- what a turn uses
 
     def receive(self, inputs: list[Any], until_ns: int) -> None:
-        """Append what came since the last turn."""
+        """Append the events since the last turn."""
         for link in self._links.values():
             link.connection.unsent_bytes = link.to_client.queued_bytes
         inputs += [event for _, _, event in self._happened]
         self._happened.clear()
 
     def notice_ends(self, inputs: list[Any]) -> None:
-        """Of those who said nothing before that is not read."""
+        """Append the ends of connections that have no unread bytes."""
         waiting: list[tuple[ConnectionType, bool, Any]] = []
         said: set[ConnectionType] = set()
         for connection, is_end, event in self._happened:
@@ -113,7 +113,7 @@ class ClientSockets(Generic[ConnectionType]):
         self._happened = waiting
 
     def flush(self, dirty: Iterable[ConnectionType], now: int) -> None:
-        """Send and close what the service has marked, and go on with what was not read."""
+        """Send on and close the connections that the service has marked, and continue reading where it may."""
         self.process.called()
         for connection in list(dirty):
             link = self._links.get(connection)
@@ -133,13 +133,13 @@ class ClientSockets(Generic[ConnectionType]):
                     self._pass_on(link, link.inbox.popleft())
 
     def accept(self, now: int) -> None:
-        """Nothing to do: connections are accepted at once here."""
+        """Do nothing: connections are accepted at once here."""
 
     def adapt_budget(self, turn_ns: int) -> None:
-        """Everything that came is read here."""
+        """Do nothing: all input is read here."""
 
     def process_died(self, *, with_power: bool) -> None:
-        """The kernel closes what the process had open; with the power gone, clients hear nothing more."""
+        """End all connections by the kernel; without power, clients hear nothing more."""
         for link in self._links.values():
             link.is_closed = True
             if with_power:

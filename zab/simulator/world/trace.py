@@ -1,8 +1,8 @@
-"""What happened in a run: a hash of everything, and lines for whoever wants to read them.
+"""The trace of a run: a hash of all events, and lines for readers.
 
-The hash covers every turn of every member, every message and every byte between clients and servers, and every fault,
-each with its time. Two runs with the same hash are the same run. Lines cost many times what the run itself costs, so
-they are made only when somebody takes them; a failed run is run again for them.
+The hash covers every turn of every member, every message, every byte between clients and servers, and every fault, each
+with its time. Two runs with the same hash are the same run. Lines cost far more than the run itself, so they are made
+only if there is a sink; a failed run is repeated to get them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _MARK = Struct(">QqQ")
 
 
 class Trace:
-    """`sink` takes one line at a time, without its end; None: nobody reads."""
+    """The trace of one run. `sink` takes one line at a time, without its end; None: no lines are made."""
 
     def __init__(
         self,
@@ -25,30 +25,30 @@ class Trace:
     ) -> None:
         self._schedule = schedule
         self.describe = describe
-        """How a line shows an item."""
+        """Describes an item in a line."""
         self._hash = blake2b(digest_size=16)
         self.sink = sink
 
     @property
     def digest(self) -> str:
-        """The hash of all that happened so far."""
+        """The hash of all events so far."""
         return self._hash.hexdigest()
 
     def mark(self, who: int, what: int) -> None:
-        """Something happened that a number says."""
+        """Hash an event that a number describes."""
         self._hash.update(_MARK.pack(self._schedule.now, who, what))
 
     def carried(self, who: int, data: bytes) -> None:
-        """Bytes went from somebody to somebody."""
+        """Hash bytes that were sent."""
         self._hash.update(_MARK.pack(self._schedule.now, who, len(data)) + data)
 
     def say(self, who: str, text: str) -> None:
-        """Something worth a line happened, whether there is a reader or not."""
+        """Hash a line, and write it if there is a sink."""
         self._hash.update(text.encode())
         if self.sink is not None:
             self.line(who, text)
 
     def line(self, who: str, text: str) -> None:
-        """A line for the reader alone; to be called only when there is one."""
+        """Write a line without hashing it. Call only if there is a sink."""
         assert self.sink is not None
         self.sink(f"{self._schedule.now / 1000:11.3f} {who:>3} {text}")

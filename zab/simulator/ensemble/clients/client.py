@@ -182,7 +182,7 @@ class Client:
 
     def begin_anew(self) -> None:
         """Start again, since the lineage of its session is over."""
-        self._line("begins anew")
+        self._line("starts again")
         self._disconnect()
         self._forget_session()
         self.checker = SessionChecker(self.name, self._observer.history)

@@ -1,1 +1,1 @@
-"""Members that are simulated: the production code of each, on simulated ports, watched by an observer."""
+"""Simulated members: production code on simulated ports, watched by an observer."""

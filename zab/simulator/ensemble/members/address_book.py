@@ -1,7 +1,7 @@
-"""Whom a simulated member knows, and so dials: the servers of what is in force, and of what may be next.
+"""The servers that a simulated member knows and dials: those of the configuration in force, and of the next one.
 
-As on a server (`zab.server.address_book`), but for addresses: who comes may come, since the ensemble can be
-reconfigured, and who is not known is not dialled.
+It works like `zab.server.address_book`, without addresses: any server may connect, since the ensemble can be
+reconfigured, but only known servers are dialled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AddressBook"]
 
 
 class AddressBook:
-    """Of one process. `meet` is told whenever it knows others than before."""
+    """The address book of one process. `meet` is called when the known servers change."""
 
     def __init__(self, config: Config, known: Memberships) -> None:
         self._own = ServerId(config.server_id)

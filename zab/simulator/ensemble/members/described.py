@@ -1,4 +1,4 @@
-"""Events, effects, messages and requests as the reader of a trace wants them: short, and the same in each run."""
+"""Describes events, effects, messages and requests for a trace: short, and the same in each run."""
 
 from enum import Enum
 from typing import Any
@@ -14,7 +14,7 @@ BYTES_SHOWN = 24
 
 
 def described(item: Any) -> str:
-    """An event, effect, message or request as a reader wants it: short."""
+    """A short description of an event, effect, message or request."""
     if isinstance(item, Proposal):
         return f"Proposal({', '.join(map(_proposed, item.batches))})"
     if isinstance(item, Batch):
@@ -33,7 +33,7 @@ def described(item: Any) -> str:
     if attrs.has(type(item)):
         fields = [(field.name, getattr(item, field.name)) for field in attrs.fields(type(item)) if field.repr]
         return f"{type(item).__name__}({', '.join(f'{name}={described(value)}' for name, value in fields)})"
-    # What has no text of its own would show its address, which is another one in each run.
+    # The default text of an object has its address, which differs in each run.
     return repr(item) if isinstance(item, (str, int, float, dict, Enum, type(None))) else type(item).__name__
 
 

@@ -1,13 +1,13 @@
-"""The election links of a simulated member: `ElectionConnections`, which the server has too, on wires.
+"""The election links of a simulated member: `ElectionConnections`, as on a server, over wires.
 
-    after Dial      there          the other process is asked, once it is not paused
-                    and back       it is reached, or is refused; without an answer it is refused when the time is over
-    first           the proof      a wire carries it before the votes, and the other side admits it
+    after Dial      there          the other process is asked, when it is not paused
+                    and back       the dial succeeds or is refused; without an answer it fails at the timeout
+    first           the proof      sent before the votes, after which the other side admits the connection
 
-Connections break as TCP's do. Where one side is gone and the other one does not know it, what that one sends is lost
-and tells it so: it is reset. What is on its way to a machine without power is lost, and nobody says so.
+Connections break like those of TCP. If one side is gone and the other does not know it, what the other sends is lost,
+and its connection is reset. Bytes on their way to a machine without power are lost without notice.
 
-Not here: what is decided (`zab.member.membership.election_connections`), when something breaks (`faults`).
+Not here: the decisions (`zab.member.membership.election_connections`), when something breaks (`faults`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _END: Final = "end"
 
 @attrs.frozen
 class _Place:
-    """Where a server listens, which never changes here."""
+    """The address of a server, which never changes here."""
 
     sid: ServerId
 
@@ -54,13 +54,13 @@ class _Place:
 
 @attrs.frozen
 class _Proof:
-    """The last part of a handshake: a process of this life has connected."""
+    """The last part of a handshake, by a process of this life."""
 
     life: bytes
 
 
 class _End:
-    """One end of a connection. What arrives is handled when the process is not paused."""
+    """One end of a connection. Arriving items are handled when the process is not paused."""
 
     __slots__ = ("is_dialled", "is_over", "links", "other", "out", "sid")
 
@@ -71,9 +71,9 @@ class _End:
     def __init__(self, links: ElectionLinks, sid: ServerId, *, is_dialled: bool) -> None:
         self.links = links
         self.sid = sid
-        """The server at the other end."""
+        """The server of the other end."""
         self.is_dialled = is_dialled
-        """By this side."""
+        """Whether this side dialled."""
         self.is_over = False
         links.ends[self] = None
 
@@ -90,7 +90,7 @@ class ElectionLinks:
         tell: Callable[[ev.Event], None],
         rng: Random,
     ) -> None:
-        """`neighbour` finds the links of the process of another server, None while there is none."""
+        """`neighbour` finds the links of another server's process; None while there is none."""
         self.process = process
         self.sid = ServerId(process.sid)
         self._neighbour = neighbour
@@ -101,13 +101,13 @@ class ElectionLinks:
         self.connections: ElectionConnections[_End] = ElectionConnections({sid: _Place(sid) for sid in others}, rng)
         self.ends: dict[_End, None] = {}
         self.unreachable = set[ServerId]()
-        """Their election ports are closed to this one, and no other port is."""
+        """Servers whose election port, but no other port, is closed to this one."""
 
     def start(self) -> None:
         self._perform(self.connections.start())
 
     def send(self, effect: fx.SendNotification) -> None:
-        """Send a vote, in place of one that still waits."""
+        """Send a vote; it replaces one that still waits."""
         sid, notification = effect.sid, effect.notification
         process = self.process
         process.called()
@@ -119,7 +119,7 @@ class ElectionLinks:
         self._perform(self.connections.send(effect))
 
     def meet(self, others: Collection[ServerId]) -> None:
-        """These are known from now on, and no others."""
+        """Replace the known servers."""
         self._perform(self.connections.meet({sid: _Place(sid) for sid in others}))
 
     def _perform(self, effects: Sequence[Effect[_End]]) -> None:
@@ -130,7 +130,7 @@ class ElectionLinks:
                 case Wait(sid, attempt, ms):
                     self.process.later(int(ms * MS), self._waited, sid, attempt)
                 case Abandon():
-                    pass  # what it leads to is ignored
+                    pass  # its outcome is ignored
                 case Send(end, vote):
                     end.out.send(vote, FRAME_BYTES)
                     self._perform(self.connections.sent(end))
@@ -151,7 +151,7 @@ class ElectionLinks:
             process.schedule.after(network.delay(self.sid, sid), self._ask, sid, attempt, process.schedule.now)
 
     def _ask(self, sid: ServerId, attempt: int, began: int) -> None:
-        """The other machine is reached."""
+        """Ask the other process to accept a dial."""
         other = self._neighbour(sid)
         if other is None:
             back = self.process.network.delay(sid, self.sid)
@@ -160,7 +160,7 @@ class ElectionLinks:
             other.process.later(0, other._answer, self, attempt, began)
 
     def _answer(self, dialler: ElectionLinks, attempt: int, began: int) -> None:
-        """Another process has dialled this one."""
+        """Answer a dial of another process."""
         back = self.process.network.delay(self.sid, dialler.sid)
         if self.connections.objection(dialler.sid, dialler.life) is None:
             dialler.process.later(back, dialler._reached, self, attempt, began)
@@ -190,7 +190,7 @@ class ElectionLinks:
     # ------------------------------------------------------------------------------------------------------ receiving
 
     def _arrived(self, end: _End, item: Any) -> None:
-        """Something is at this machine; it stays there while the process is paused."""
+        """Take an item that has reached this machine; it waits while the process is paused."""
         if self.process.dead:
             if self._neighbour(self.sid) is not None:
                 self._reset(end.other)
@@ -206,7 +206,7 @@ class ElectionLinks:
         elif isinstance(item, _Proof):
             self._perform(self.connections.admitted(end.sid, end, item.life))
         else:
-            # It has proven in the handshake who it is.
+            # The handshake has proven its identity.
             self._tell(
                 ev.NotificationReceived(end.sid, item.notification, item.in_force, item.outstanding, is_proven=True)
             )
@@ -214,7 +214,7 @@ class ElectionLinks:
     # -------------------------------------------------------------------------------------------------------- ending
 
     def lose(self, end: _End) -> None:
-        """This end is gone, and its process knows it."""
+        """Drop this end, and tell its process."""
         if not end.is_over:
             self._forget(end)
             self._perform(self.connections.closed(end))
@@ -225,17 +225,17 @@ class ElectionLinks:
 
     @staticmethod
     def _reset(end: _End) -> None:
-        """The other machine says that there is no such connection."""
+        """Reset an end, since the other machine has no such connection."""
         process = end.links.process
         process.later(process.network.delay(end.sid, process.sid), end.links.lose, end)
 
     def break_off(self, sid: ServerId, *, after_us: int | None = 0) -> None:
-        """The connections to a server end that this one has dialled. The other side hears of it so long after, or, with
-        None, when it does something with it."""
+        """Break the connections that this side dialled to a server. The other side notices `after_us` later or, with
+        None, when it uses the connection."""
         self._break(sid, after_us, is_dialled=True)
 
     def break_off_inbound(self, sid: ServerId, *, after_us: int | None = 0) -> None:
-        """As `break_off`, with those that the other server has dialled."""
+        """Break the connections that the other server dialled, like `break_off`."""
         self._break(sid, after_us, is_dialled=False)
 
     def _break(self, sid: ServerId, after_us: int | None, *, is_dialled: bool) -> None:
@@ -249,7 +249,7 @@ class ElectionLinks:
             self.process.later(0, self.lose, end)
 
     def process_died(self, *, with_power: bool, silent_us: int) -> None:
-        """The kernel ends what the process had open; or nobody does, and the others notice it after a while."""
+        """End all connections by the kernel; or without power, by timeouts of the others."""
         for end in list(self.ends):
             other = end.other.links
             if with_power:

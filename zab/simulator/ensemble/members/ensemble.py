@@ -1,4 +1,4 @@
-"""All members of a run: their machines, and the processes that run on them now."""
+"""All members of a run: their machines, and their running processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ensemble(Cluster):
         self.observer = observer
         self._secret = Secret(Random(f"{profile.seed}/secret").randbytes(SECRET_BYTES_MIN))
         self.overheard: deque[bytes] = deque(maxlen=OVERHEARD_MAX)
-        """What members said in handshakes."""
+        """Parts of handshakes of members."""
         world = World(schedule, self.network, trace, profile.turn_us)
         self.machines = {
             sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot, observer.count)
@@ -73,24 +73,24 @@ class Ensemble(Cluster):
         return process
 
     def process(self, sid: ServerId) -> MemberProcess | None:
-        """The process of a server, None while there is none."""
+        """The process of a server; None while there is none."""
         running = self.machines[sid].running
         assert running is None or isinstance(running, MemberProcess)
         return running
 
     def election_links(self, sid: ServerId) -> ElectionLinks | None:
-        """Those of a server's process, None while there is none."""
+        """The election links of a server's process; None while there is none."""
         process = self.process(sid)
         return None if process is None else process.election
 
     @property
     def processes(self) -> list[MemberProcess]:
-        """Those that run."""
+        """The running processes."""
         return [process for sid in self.machines if (process := self.process(sid)) is not None]
 
     @property
     def leader(self) -> MemberProcess | None:
-        """The one that serves as leader; of two, the one of the later epoch."""
+        """The process that serves as leader; of two, the one with the later epoch."""
         leading = [process for process in self.processes if process.peer.leading is not None and process.peer.serving]
         return max(leading, key=lambda process: process.peer.epoch, default=None)
 
@@ -103,7 +103,7 @@ class Ensemble(Cluster):
         self.observer.count(what, number)
 
     def cut_for_long(self, pairs: Iterable[Pair]) -> None:
-        """Election connections that are still cut are given up, without a word to the other side."""
+        """Give up election connections that are still cut, without notice to the other side."""
         for one, two in pairs:
             process = self.process(ServerId(one))
             if process is not None and (one, two) in self.network.blocked:

@@ -1,8 +1,8 @@
-"""A snapshot on its way from one simulated member to another: the connections of a
-`zab.member.storage.snapshot_fetch.Fetch`, and the other end of each. What the production code does with sockets and
-tasks is `zab.server.snapshot_transfer`.
+"""The transfer of a snapshot between simulated members: the connections of a
+`zab.member.storage.snapshot_fetch.Fetch`, and their other ends. `zab.server.snapshot_transfer` does the same with
+sockets and tasks.
 
-What arrives takes as long as the network between the two needs for it. A failure of the own disk ends the process.
+Data takes as long as the network between the two needs. A failure of the process's own disk ends it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
 PIECE_BYTES: Final = 64
-"""So little at a time that a snapshot takes as long as others of the run take to be written."""
+"""Small enough that a transfer takes as long as writing a snapshot in this run."""
 
 
 class Source(Protocol):
-    """A process that serves its snapshots."""
+    """A process that sends its snapshots."""
 
     disk: FaultyDisk
     being_read: Counter[int]
-    """How many transfers read the snapshot of this zxid: retention spares it."""
+    """How many transfers read the snapshot of each zxid, which retention keeps."""
 
     @property
     def is_alive(self) -> bool: ...
 
 
 class Sending:
-    """One connection, at the process that has the snapshot."""
+    """One connection, on the sending side."""
 
     def __init__(self, source: Source, asked: bytes) -> None:
         request = REQUESTS.decode(asked)
@@ -61,7 +61,7 @@ class Sending:
             self._answer = refused(str(error))
 
     def next_piece(self) -> bytes:
-        """What it sends next; nothing once that was all."""
+        """The next piece; empty at the end."""
         piece, self._answer = self._answer, b""
         if not piece and self._offset < self._size_bytes:
             piece = read_piece(self.source.disk, snapshot_path(self._zxid), self._offset, PIECE_BYTES)
@@ -73,7 +73,7 @@ class Sending:
 
 
 class Fetching:
-    """One snapshot on its way. `source` finds the process that serves it, while it can be reached."""
+    """The transfer of one snapshot. `source` finds the process that sends it, while it can be reached."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Fetching:
         self._process.later(self._delay(), self._do, self._open)
 
     def stop(self) -> None:
-        """It is not wanted any more. Whoever opens the file after it finds it closed."""
+        """Give up the transfer, and close its file."""
         if not self._is_over:
             self._hang_up()
             self._is_over = True
@@ -108,12 +108,12 @@ class Fetching:
             self._fetch.close()
 
     def _delay(self, size_bytes: int = 0) -> int:
-        """How long so many bytes need to this process."""
+        """How long bytes take to this process."""
         delay, bytes_per_ms = self._process.network.conditions((self._effect.sid, self._process.sid))
         return delay + (size_bytes * MS // bytes_per_ms if bytes_per_ms else 0)
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Take a step, unless all is over; an error of the disk ends the process, and one that hangs ends the fetch."""
+        """Take a step, unless the transfer is over. A disk error ends the process; a hanging disk ends the transfer."""
         if self._is_over or self._process.machine.hangs:
             return
         with self._process.ends_by(PowerLossError, OSError):
@@ -136,7 +136,7 @@ class Fetching:
         self._next()
 
     def _next(self) -> None:
-        """Wait for the next piece; a connection without one is closed."""
+        """Wait for the next piece; without one, the connection is closed."""
         assert self._sending is not None
         piece = self._sending.next_piece()
         delay = self._delay(len(piece))

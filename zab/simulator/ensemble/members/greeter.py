@@ -1,4 +1,4 @@
-"""How a simulated member takes part in handshakes (`zab.simulator.world.links`). What is said in them is overheard."""
+"""The handshakes of a simulated member (`zab.simulator.world.links`). Strangers overhear them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from zab.quorum.ids import ServerId
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
 
 OVERHEARD_MAX: Final = 64
-"""Parts of handshakes that strangers of a run know: the newest."""
+"""How many of the newest parts of handshakes the strangers of a run know."""
 
 
 class Greeter:
-    """Of one process."""
+    """The handshakes of one process."""
 
     def __init__(
         self, sid: ServerId, others: Sequence[ServerId], secret: Secret, rng: Random, overheard: deque[bytes]

@@ -1,5 +1,5 @@
-"""A simulated member asks the others for what a hole in its log has lost: what the production code does with
-connections is `zab.server.hole_filler`. An answer takes no time; who is cut off, or paused, gives none.
+"""Fills a hole in the log of a simulated member from the others; `zab.server.hole_filler` does the same with
+connections. An answer takes no time; members that are cut off or paused give none.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
 PAUSE_US: Final = 1000
-"""Between the end of a process whose hole is filled and the next."""
+"""The time between the end of a process whose hole is filled and the next process."""
 
 
 class HoleFiller:
-    """One per process that began with a hole. `others`: the disks of those that it reaches, from each round on."""
+    """Fills the hole of one process. `others` returns the disks of the members that it reaches, in each round."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The machine of one member: what is on its disk, and the configuration of its place in the ensemble.
+"""The machine of one member: its disk, and its configuration.
 
-A start recovers what is on the disk; a disk may fail in that too. Recovery that reports damage where no fault did any
-is a failure of the run. Where one did, the member goes on by itself, as a server does (`zab.member.membership.damage`):
-it counts for nothing until the others have filled it again. `losses` has what faults may do to a disk.
+A start recovers from the disk, which may fail meanwhile. If recovery reports damage that no fault has caused, the run
+fails. Otherwise the member handles the damage like a server (`zab.member.membership.damage`): it counts for nothing
+until the others have filled it again. `losses` bounds the faults of disks.
 """
 
 from __future__ import annotations
@@ -60,63 +60,63 @@ class MemberMachine(Machine):
             pause_us=profile.tick_us * 20,
         )
         self.config = profile.config(sid)
-        """What its file says."""
+        """The configuration in its file."""
         self.has_address_book = profile.has_address_books
         self._recent_bytes = profile.recent_bytes
         if sid in profile.markers:
             self.disk.replace(INITIALIZE, b"")
         self.is_retired = False
-        """It is not started any more."""
+        """Whether it is never started again."""
         self.is_wiped = False
-        """It lost its data, and was not synchronized since."""
+        """Whether it lost its data and was not synchronized since."""
         self.has_forgotten = False
-        """Its disk is whole, and may hold less than its member said before it stopped."""
+        """Whether its disk is intact but may have less than its member promised before it stopped."""
         self.damaged = set[str]()
-        """The files on its disk in which some bytes are not what was written there."""
+        """The damaged files on its disk."""
         self.is_damaged_at_end = False
-        """They are where the next start may take them for torn."""
+        """Whether the next start may take the damage for a torn write."""
         self.is_to_be_filled = False
-        """It has found that: what is on its disk goes aside when others fill it again."""
+        """Whether it has found the damage: its files are set aside when others fill it again."""
         self.is_full = False
-        """Nothing fits on its disk any more."""
+        """Whether its disk is full."""
         self.filled: Hole | None = None
-        """What the process before ended for: the next start writes it."""
+        """The filled hole for which the last process ended: the next start writes it."""
         self.hole: Hole | None = None
-        """What the last start found missing, and others may have."""
+        """The hole that the last start found, which others may fill."""
         self.given: bytes | None = None
-        """Of which lineage it was given a snapshot, with which its next start goes on (B8 restored members)."""
+        """The lineage of a snapshot that it was given for its next start (B8 restored members)."""
         self.backup: dict[str, bytes] | None = None
-        """What was on its disk once, for an operator who restores it."""
+        """An earlier copy of its disk, which an operator may restore."""
         self._count = count
 
     @property
     def lineage(self) -> bytes | None:
-        """Of which lineage it may be counted, as what is on its disk says (B1 member record); None: of none."""
+        """The lineage in which it counts, according to its disk (B1 member record); None: it counts in none."""
         record = load_member(self.disk)
         return None if record is None or load_epochs(self.disk) is None else record.lineage
 
     @property
     def is_synchronized(self) -> bool:
-        """Whether it may be counted."""
+        """Whether it counts in some lineage."""
         return self.lineage is not None
 
     @property
     def has_been_synchronized(self) -> bool:
-        """The same, or would if nobody had damaged it since."""
+        """Whether it counts in some lineage, or would without damage."""
         return self.is_synchronized or bool(self.damaged & PROMISES)
 
     @property
     def is_impaired(self) -> bool:
-        """Its disk takes nothing any more."""
+        """Whether its disk accepts no more writes."""
         return self.is_full or self.hangs
 
     def fill(self, room_bytes: int) -> None:
-        """So much fits on its disk from now on."""
+        """Let only this much more fit on its disk."""
         self.is_full = True
         self.disk.capacity_bytes -= self.disk.free_bytes() - room_bytes
 
     def mend(self) -> None:
-        """Its disk takes all again. A process that waited for it is gone: nothing else ends such a wait."""
+        """Mend its disk. A process that waited for it is ended, since nothing else ends such a wait."""
         self.is_full = False
         self.disk.capacity_bytes = CAPACITY_BYTES
         if self.hangs:
@@ -125,14 +125,14 @@ class MemberMachine(Machine):
             self.start_after(0)
 
     def synchronized(self) -> None:
-        """It holds a history, durably."""
+        """Note that it has a durable history."""
         self.is_wiped = False
         if self.is_to_be_filled:
             self.is_to_be_filled = False
             self.damaged.clear()
 
     def lose_everything(self) -> None:
-        """Its disk is replaced by an empty one."""
+        """Replace its disk by an empty one."""
         self.disk.lose_everything()
         self.is_wiped = True
         self.damaged.clear()
@@ -146,7 +146,7 @@ class MemberMachine(Machine):
             self.damaged = {path for path in self.damaged if self._is_damaged(path)}
 
     def _is_damaged(self, path: str) -> bool:
-        """Unless it is a log file that has been written again."""
+        """Whether a file is still damaged: a log file may have been written again."""
         first = next((first for first in log_files(self.disk) if log_path(first) == path), None)
         if first is None:
             return self.disk.exists(path)
@@ -154,7 +154,7 @@ class MemberMachine(Machine):
         return any(isinstance(part, Bad) for part in found.parts)
 
     def _take_given(self) -> None:
-        """As a server does at its start. Raises OSError."""
+        """Take the given snapshot, as a server does at its start. Raises OSError."""
         if drop_foreign(self.disk):
             raise SafetyError("restore", f"server {self.number} drops what it was given")
         taken = take_staged(self.disk, self.number)

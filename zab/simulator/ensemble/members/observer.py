@@ -1,19 +1,18 @@
-"""Where the checkers are fed: by everything that peers are told and do, turn by turn, and by what is on the disks.
+"""Feeds the checkers with all inputs and effects of peers, turn by turn, and with the content of disks.
 
-It keeps what concerns members (what concerns clients is in `session_checker`):
+It checks members (`session_checker` checks answers to clients):
 
-    history before currentEpoch     who is in an epoch, by what is on its disk, holds what that epoch began with
-    durability                      what a member promised is on its disk when it starts again: the history that it
-                                    acknowledged or said it had, the epochs that it accepted and acknowledged; and
-                                    whenever a mark moves, a quorum has it on disk
-    digests                         equal zxid, equal digest: on every member, live, recovered or installed
-    snapshots                       equal zxid, equal bytes: on every member
-    observers                       whoever does not lead sends nobody what no quorum is known to have
-    rollbacks                       a leader counts nobody who has less than it has acknowledged to that leader
-    sessions                        a leader ends none before its timeout (`session_timeouts`)
-    whole state                     now and then, and at the end: each tree against the model, znode by znode
+    history before currentEpoch     a member whose disk says that it is in an epoch has the initial history of that
+    epoch durability                      the promises of a member are on its disk at its next start: the history that
+    it acknowledged or claimed, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has it
+    on disk digests                         equal zxid, equal digest: on every member, live, recovered or installed
+    snapshots                       equal zxid, equal bytes: on every member observers                       only a
+    leader sends batches that no quorum is known to have rollbacks                       a leader does not count a
+    learner that has less than it acknowledged to that leader sessions                        a leader ends none before
+    its timeout (`session_timeouts`) whole state                     now and then, and at the end: each tree against the
+    model, znode by znode
 
-and counts what happened, so that a test can see that runs reach what they are for.
+It also counts events, so that a test can see what runs reach.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from zab.simulator.world.verdict import SafetyError
 
 @define
 class Promises:
-    """What one member has said that it has on disk."""
+    """The promises of one member about its disk."""
 
     logged: int = 0
     accepted_epoch: int = 0
@@ -59,11 +58,11 @@ class Promises:
     saved_epoch: int = 0
     """Its currentEpoch."""
     is_cut: bool = False
-    """It had to cut its history since it came into its present epoch."""
+    """Whether it had to cut its history since it entered its current epoch."""
     durable: int = 0
-    """Where its log ended, durably, when its process ended."""
+    """The end of its durable log when its process ended."""
     lost: int = 0
-    """The same, before it was wiped: that counted once."""
+    """The end of its durable log before it was wiped, which counted once."""
 
 
 class Observer:
@@ -73,28 +72,28 @@ class Observer:
         self.history = history or History()
         self.counts: Counter[str] = Counter()
         self.recorder = recorder
-        """Kept up to date of what clients ask and are told."""
+        """Records the requests and answers of clients."""
         self._process: Callable[[ServerId], MemberProcess | None]
         self.configurations: Configurations
         self.lineage: bytes | None = None
-        """The one that counts, once another one was ended by hand; None: the first, whichever that is."""
+        """The current lineage, after an operator ended one; None: the first one."""
         self._over: set[MemberProcess] = set()
-        """Processes that have last been seen in a lineage that is over."""
+        """Processes that were last seen in a lineage that is over."""
         self._promises: dict[ServerId, Promises] = {}
         self._committed = 0
-        """As far as a mark has come, which a quorum had on disk."""
+        """The highest mark so far, which a quorum had on disk."""
         self._initial: dict[int, int] = {}
-        """Epoch → where its initial history ended: its leader holds no more when it saves currentEpoch."""
+        """Epoch → the end of its initial history: its leader has no more when it saves currentEpoch."""
         self._digests: dict[int, int] = {}
         self.spoiled_by: set[int] = set()
-        """What the digest of a tree is higher by that was made wrong on purpose."""
+        """The differences of digests of trees that were made wrong on purpose."""
         self._snapshots: dict[int, bytes] = {}
         self.timeouts = SessionTimeouts(self.counts)
         self._acknowledged: dict[MemberProcess, tuple[Leading, dict[int, int]]] = {}
-        """What learners have acknowledged to a leader, as long as it is one."""
+        """The acknowledgements of learners to each leader, while it leads."""
 
     def begin_lineage(self, lineage: bytes, history: History, of_files: Membership) -> None:
-        """An operator has ended the lineage that there was: it is judged, and another one is from now on."""
+        """Judge the lineage that an operator has ended, and begin the next one."""
         self.recorder.finish(self.history)
         self.count("operations judged", len(self.recorder.records))
         self.count("lineages ended")
@@ -111,22 +110,23 @@ class Observer:
             judged.clear()
         self.timeouts.begin_lineage()
         for sid, promises in self._promises.items():
-            # What was promised of epochs stays, where the history is not lost (B8 restored members).
+            # Promises about epochs stay if the history is not lost (B8 restored members).
             self._promises[sid] = Promises(accepted_epoch=promises.accepted_epoch if history.primaries else 0)
 
     def is_over(self, process: MemberProcess) -> bool:
-        """Whether this member is of a lineage that was ended: of it is judged only that it does not come to serve."""
+        """Whether this member belongs to a lineage that was ended: then it only must not serve."""
         return self.lineage is not None and process.peer.lineage not in (b"", self.lineage)
 
     def _has_quorum(self, leader: MemberProcess) -> bool:
-        """Whether a quorum runs in the lineage of this leader. One may be gone whose last acknowledgement comes now."""
+        """Whether a quorum runs in the lineage of this leader. A member may be gone whose last acknowledgement arrives
+        now."""
         processes = filter(None, map(self._process, self._promises))
         return leader.peer.quorum.contains({each.sid for each in processes if each.peer.lineage == leader.peer.lineage})
 
     def watch(
         self, of_files: Membership, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
     ) -> None:
-        """Watch these servers; `process` finds the process of one, None while there is none."""
+        """Watch these servers; `process` finds the process of a server; None while there is none."""
         self.configurations = Configurations(of_files)
         self._process = process
         self._promises = {sid: Promises() for sid in sids}
@@ -138,7 +138,7 @@ class Observer:
         self.counts[what] += number
 
     def traced(self, process: MemberProcess, text: str) -> None:
-        """A sentence of the protocol: the ones that tell what a run reached."""
+        """Count the traces that show what a run has reached."""
         if text.startswith("ALARM") and not self.spoiled_by and not self.is_over(process):
             raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
         if text.startswith("session ") and "was silent" in text:
@@ -150,12 +150,12 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- starts and promises
 
     def process_started(self, process: MemberProcess, recovered: Recovered) -> None:
-        """A process has recovered what was on its disk."""
+        """Check what a process has recovered from its disk."""
         machine, promises = process.machine, self._promises[process.sid]
         accepted, current = recovered.epochs or (0, 0)
         if machine.is_wiped or machine.has_forgotten:
             lost = max(promises.lost, promises.durable)
-            # Of an amnesiac the epochs may be there, and the history that belongs to them may not.
+            # An amnesiac may have its epochs without the history that belongs to them.
             is_cut = machine.has_forgotten or promises.is_cut or recovered.amnesiac
             promises = Promises(saved_epoch=current, is_cut=is_cut, lost=lost)
             self._promises[process.sid] = promises
@@ -185,7 +185,7 @@ class Observer:
             self.counts["recovered with problems"] += 1
 
     def process_stopped(self, process: MemberProcess, *, with_power: bool) -> None:
-        """Its process is gone; its disk is as it was."""
+        """Note the end of a process, and its durable log."""
         self._promises[process.sid].durable = 0 if self.is_over(process) else process.durable
         self._over.discard(process)
         self.timeouts.process_stopped(process)
@@ -193,7 +193,7 @@ class Observer:
         self.count("power lost" if with_power else "killed")
 
     def durable(self, sid: ServerId) -> int:
-        """Where its log ends, durably; while it has no process: where it ended."""
+        """The end of a server's durable log, also while it has no process."""
         process = self._process(sid)
         if process is None:
             return self._promises[sid].durable
@@ -202,7 +202,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------------------- the peer
 
     def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[fx.Effect]) -> None:
-        """A peer was told something and wants this done."""
+        """Check the effects of a peer's step."""
         if self.is_over(process):
             self._over.add(process)
             if any(
@@ -260,7 +260,7 @@ class Observer:
                 self._promises[process.sid].is_cut = True
 
     def _leader_heard(self, process: MemberProcess, leading: Leading, event: ev.MessageReceived) -> None:
-        """A leader was told something on this link: if it is less than what it was told before, it does not count."""
+        """Check a message to a leader: a learner that has less than it acknowledged before does not count."""
         handler = leading.handlers.get(event.link)
         if handler is None:
             return
@@ -307,7 +307,7 @@ class Observer:
             self.counts[f"sent {type(message).__name__}"] += 1
 
     def _sent_on(self, process: MemberProcess, message: msg.Proposal) -> None:
-        """A follower brings an observer to its own history."""
+        """Check batches that a follower sends to an observer."""
         end = parse(message.batches[-1]).zxid
         if end > self._committed:
             reason = f"server {process.sid} sends {end:#x}, committed is {self._committed:#x}"
@@ -315,7 +315,7 @@ class Observer:
         self.count("proposals sent on")
 
     def acknowledged(self, process: MemberProcess, message: msg.Message) -> None:
-        """A learner says that its log is durable up to here."""
+        """Note that a learner says that its log is durable up to here."""
         assert isinstance(message, msg.Ack)
         if self.is_over(process):
             return
@@ -338,7 +338,7 @@ class Observer:
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
         if zxid <= self.history.beginning:
-            return  # the operator has decided that
+            return  # the operator has decided about that
         holders = self._holders(zxid)
         both = self.configurations.committed(process.peer.memberships)
         if both:
@@ -349,7 +349,7 @@ class Observer:
         self._committed = max(self._committed, zxid)
 
     def _holders(self, zxid: int) -> set[ServerId]:
-        """Whose disks hold this, or held it before they were lost."""
+        """The servers whose disks have this, or had it before they were lost."""
         return {sid for sid, promises in self._promises.items() if max(promises.lost, self.durable(sid)) >= zxid}
 
     def _demand_on_disks(
@@ -362,7 +362,7 @@ class Observer:
     # ----------------------------------------------------------------------------------------------------------- trees
 
     def turn_ended(self, process: MemberProcess) -> None:
-        """Compare what was applied in this turn."""
+        """Compare the trees after a turn."""
         if self.is_over(process):
             return
         member = process.member
@@ -372,7 +372,7 @@ class Observer:
             if digest is not None:
                 self._compare_digest(process, delivered[0], digest)
             else:
-                # Read from the log while a tree was made anew; the digest of that tree comes last.
+                # Read from the log during a repair; the digest of the repaired tree comes last.
                 self.counts["batches applied beside the turns"] += 1
                 assert member.digests.find(member.applied) is not None
             delivered.popleft()
@@ -388,7 +388,7 @@ class Observer:
             raise SafetyError("equal zxid, equal digest", reason)
 
     def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None:
-        """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
+        """Check that a complete snapshot has the same bytes as all others at this zxid."""
         process = self._process(ServerId(sid))
         if process is not None and self.is_over(process):
             return
@@ -397,7 +397,7 @@ class Observer:
         self.counts["snapshots written"] += 1
 
     def compare_trees(self) -> None:
-        """Every tree against the model, znode by znode; but those that are between two states."""
+        """Compare every tree with the model, znode by znode, except those between two states."""
         for process in filter(None, map(self._process, self._promises)):
             tree = process.member.tree
             if process.member.is_between_states or self.is_over(process):
@@ -423,7 +423,7 @@ def _compare(name: str, tree: DataTree, model: Model) -> None:
 
 
 def _chain_at(recovered: Recovered, zxid: int) -> bytes:
-    """The chain at the position where a recovered tree stands."""
+    """The chain at the position of a recovered tree."""
     if zxid == recovered.base[0]:
         return recovered.base[1]
     return next((batch.chain for batch in recovered.recent if batch.zxid == zxid), b"")
@@ -436,7 +436,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
 _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",
-    "the tree is repaired": "wrong trees made anew",
+    "the tree is repaired": "wrong trees repaired",
     "history is cut": "histories cut",
     "a quorum of marked, empty voters": "ensembles begun by markers",
     "is given up: the log after it has grown too long": "offered snapshots given up",

@@ -1,9 +1,9 @@
-"""One member while its process lives: the production code of a member and of its turn, on simulated ports.
+"""The process of one member: the production code of a member and of its turn, on simulated ports.
 
-What goes in and out of it is shown to the judges as well (`ObservedPeer`, `ObservedMember`), since a member keeps to
-itself what they have to know: what was delivered.
+Its inputs and effects are also shown to the judges (`ObservedPeer`, `ObservedMember`), since a member does not report
+what it has delivered.
 
-Not here: what outlives the process (`machine`), and what the ports do (`zab.simulator.world`, `tasks`,
+Not here: what outlives the process (`machine`), and the ports themselves (`zab.simulator.world`, `tasks`,
 `election_links`).
 """
 
@@ -48,7 +48,7 @@ from zab.simulator.world.verdict import SafetyError
 
 
 class Judges(Protocol):
-    """Whoever is shown what a process does."""
+    """The judges that watch a process."""
 
     def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[fx.Effect]) -> None: ...
 
@@ -68,7 +68,7 @@ class Judges(Protocol):
 
 
 class ObservedPeer(Peer):
-    """A peer whose every step is shown to somebody, before its member acts on the effects."""
+    """A peer that shows every step to an observer, before its member acts on the effects."""
 
     observe: Callable[[ev.Event, list[fx.Effect]], None]
 
@@ -80,7 +80,7 @@ class ObservedPeer(Peer):
 
 
 class ObservedMember(Member):
-    """A member whose inputs are shown to somebody before each step."""
+    """A member that shows its inputs to an observer before each step."""
 
     observe: Callable[[Sequence[Input]], None]
 
@@ -90,7 +90,7 @@ class ObservedMember(Member):
 
 
 class Operator:
-    """What the member reports, as lines of the trace. A member that halts is a failure of the run."""
+    """Writes the member's reports to the trace. If a member halts, the run fails."""
 
     def __init__(self, process: MemberProcess) -> None:
         self._process = process
@@ -111,7 +111,7 @@ class Operator:
 
 
 class MemberProcess(Process):
-    """See the module. `neighbour` finds the process of another server, None while there is none."""
+    """The process of one member. `neighbour` finds the process of another server; None while there is none."""
 
     sid: ServerId
     machine: MemberMachine
@@ -178,9 +178,9 @@ class MemberProcess(Process):
         self.turn = Turn(self.member, ports)
         self._sids = others
         self.delivered: deque[int] = deque()
-        """Batch ends that were delivered to the member, and that the judges have not seen applied."""
+        """Batch ends that were delivered to the member, but that the judges have not seen applied."""
         self.ambush: Callable[[], None] | None = None
-        """Called once, when it comes into discovery or synchronization."""
+        """Called once, when it enters discovery or synchronization."""
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         self.called()
@@ -195,11 +195,11 @@ class MemberProcess(Process):
 
     @property
     def durable(self) -> int:
-        """Where its log ends, durably."""
+        """The end of its durable log."""
         return self.tasks.storage.log.last[0]
 
     def _send_durable(self, link: Link, message: msg.Message) -> None:
-        """What was to be sent as soon as something is durable."""
+        """Send a message that waited for durability."""
         if self.links.send_now(link, message):
             self.judges.acknowledged(self, message)
 
@@ -217,7 +217,7 @@ class MemberProcess(Process):
         return [other.machine.disk for other in found if other is not None and other.paused_until <= now]
 
     def _begin_anew(self, hole: Hole) -> None:
-        """As a server does whose hole is filled: it ends, and the next start writes it."""
+        """End the process, like a server whose hole is filled: the next start writes it."""
         machine = self.machine
         machine.stop(with_power=False)
         machine.filled = hole
@@ -253,7 +253,7 @@ class MemberProcess(Process):
             self.wake(self.schedule.now + self.config.timing.tick_time_ms * MS // 10)
 
     def die(self, *, with_power: bool) -> None:
-        """The process is gone. Called by its machine, which goes on with what is on the disk."""
+        """End the process. Called by its machine, which keeps the disk."""
         self.judges.process_stopped(self, with_power=with_power)
         super().die(with_power=with_power)
         rng = self.machine.rng

@@ -1,12 +1,12 @@
-"""What a seed decides about its run before it begins: swarm testing.
+"""The properties of a run that its seed decides: swarm testing.
 
-Each run has some faults and not others, each at its own rate, and its own sizes and limits. A run in which everything
-goes wrong at once never gets far; many runs, each with a few things that go wrong often, reach much more.
+Each run has some faults and not others, each at its own rate, and its own sizes and limits. A run with all faults at
+once never gets far; many runs, each with a few frequent faults, reach much more.
 
-Limits are small, so that what takes days in production happens in seconds: epochs run out of counters, logs roll,
-snapshots are taken, retention removes what learners need, so that they are sent a snapshot.
+Limits are small, so that events that take days in production happen in seconds: epochs run out of counters, logs roll,
+snapshots are taken, retention removes batches that learners need, so that they get a snapshot.
 
-Times are in ticks of the run, as the limits of the protocol are, so that a run with a long tick is the same length.
+Times are in ticks of the run, like the limits of the protocol, so that a run with a long tick has as many ticks.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,9 +38,9 @@ FAULTS = (
     "wrong_tree",
     "depose",
 )
-"""What may go wrong with members and between them; `faults` knows who has a function for each."""
+"""Faults of members and between them; `faults` has their functions."""
 CLIENT_FAULTS = ("leave", "move", "silent", "stall", "close")
-"""What a client may do wrong."""
+"""Misbehaviour of clients."""
 
 SELDOM = (
     "bit_flip",
@@ -52,16 +52,16 @@ SELDOM = (
     "bridge",
     "one_sided_loss",
 )
-"""The same; most runs have none of these, so that they get far."""
+"""Rare faults: most runs have none of these, so that they get far."""
 
 DISK_LOW_BYTES = 20_000
-"""What is left of a disk that is nearly full; its reserve is as large."""
+"""The free space of a disk that is nearly full; its reserve is as large."""
 
 _ELECTION = ("election_loss", "election_one_way", "election_double")
-"""What some runs have beside that."""
+"""Additional faults of some runs."""
 
 ASKED_FOR = ("election_stranger",)
-"""The same; only runs whose scope names them have these."""
+"""Faults that only happen in runs whose scope names them."""
 
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
 _FOCUSED = {
@@ -82,9 +82,9 @@ _RESHAPING = {
     **dict.fromkeys(("one_way", "reset", "slow_disk", "slow_link", "blackout", "bridge", "one_sided_loss"), 1),
     **dict.fromkeys(("wrong_tree", "disk_error"), 1),
 }
-"""What a run that is reshaped may have; the first of them it has."""
+"""The faults of runs with the focus `reshaping`, which always have the first one."""
 _RECURRING = {"restore": 4, "recover": 3}
-"""What a run has beside that in which lineages end."""
+"""Additional faults of runs in which lineages end."""
 FAULT_NAMES = frozenset(
     {
         *FAULTS,
@@ -97,12 +97,12 @@ FAULT_NAMES = frozenset(
         *(kind for kinds in _FOCUSED.values() for kind in kinds),
     }
 )
-"""All of them; some happen only in runs that have a focus, or only where they are asked for."""
+"""The names of all faults; some happen only in runs with a focus, or only if a scope names them."""
 
 
 @attrs.frozen
 class Profile:
-    """One run's shape. Rates are weights; what is not in `faults` does not happen."""
+    """The properties of one run. Rates are weights; faults that are not in `faults` do not happen."""
 
     seed: int
     voters: int
@@ -123,54 +123,53 @@ class Profile:
     batches_in_flight_max: int
     outstanding_count_max: int
     latency_us: int
-    """One way, between members; jitter comes on top."""
+    """The one-way latency between members, without jitter."""
     jitter_us: int
     disk_us: int
     turn_us: int
-    """What a turn of a member takes at least."""
+    """The least duration of a member's turn."""
     drift_ppm: int
-    """How much the members' clocks may run apart."""
+    """The maximum drift of the members' clocks."""
     clients: int
     think_us: int
-    """Between two bursts of one client."""
+    """The time between two bursts of a client."""
     fault_ticks: int
-    """How long things go wrong."""
+    """How long faults happen."""
     fault_gap_us: int
-    """On average, between two faults."""
+    """The average time between two faults."""
     faults: dict[str, int]
     client_faults: dict[str, int]
-    """Of a client's actions: leave, move, go silent, stall, close; per thousand."""
+    """Rates of misbehaviour of clients: leave, move, go silent, stall, close; per thousand actions."""
     session_ticks: int
     long_data: bool
     focus: str
-    """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
-    `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
-    forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
-    that who lags needs a snapshot. `racing`: who comes into discovery or synchronization has an accident there, again
-    and again. `changing`: servers leave, come back and change their roles, and the lead is handed over; nothing that
-    was durable is lost meanwhile. `reshaping`, `recurring`: see below. Most runs have none: anything may happen in
-    them."""
+    """`deposing`: leaders are repeatedly cut off, while clients mostly send syncs and writes. `crashing`: machines
+    repeatedly lose power at disk operations. `returning`: links are slow, and clients impatiently go back and forth
+    between two servers. `lagging`: links are thin, epochs are short, and leaders keep little, so that lagging learners
+    need a snapshot. `racing`: members repeatedly have accidents in discovery or synchronization. `changing`: servers
+    leave, come back and change their roles, and the lead is handed over; no durable data is lost. `reshaping`,
+    `recurring`: see below. Most runs have no focus: anything may happen in them."""
     markers: frozenset[int]
-    """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
+    """Voters that their operators declare, with the file `initialize`, to be new, before their first start."""
     marks_the_wiped: bool
-    """The operators say so of wiped members, too. It is not true, and must not matter."""
+    """Whether operators also declare wiped members to be new. This is not true, and must not matter."""
     is_merciless: bool = False
-    """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
+    """Whether lasting faults are never mended, and more disks may be lost than an ensemble can go on without."""
     readers: int = 0
-    """So many of the clients take a server without a quorum, in read-only mode, where they find no other."""
+    """How many clients accept read-only mode if they find no server with a quorum."""
     unlisted: int = 0
-    """Servers that no file of another one names."""
+    """Servers that are in no other server's file."""
     has_groups: bool = False
-    """Configurations that come later may have groups and weights."""
+    """Whether later configurations may have groups and weights."""
     retires_removed: bool = False
-    """A server of no configuration is not started again once the faults are over."""
+    """Whether servers in no configuration are not started again once the faults are over."""
     lets_clients_work: bool = False
-    """After most faults the next one waits until some writes have succeeded, but not for ever: where one thing goes
-    wrong after the other, nobody leads for long enough to be asked for anything."""
+    """Whether most faults wait until some writes have succeeded, but not for ever: with faults in quick succession, no
+    leader would serve long enough to handle requests."""
     has_address_books: bool = False
-    """A member dials only whom its configurations name."""
+    """Whether a member dials only the servers in its configurations."""
     further: tuple[tuple[str, str | int], ...] = ()
-    """Lines of the configuration beside those that follow from the rest, or in their place."""
+    """Additional or replaced lines of the configuration."""
 
     @property
     def tick_us(self) -> int:
@@ -182,8 +181,8 @@ class Profile:
         return [ServerId(sid) for sid in range(1, self.voters + self.observers + self.unlisted + 1)]
 
     def config(self, sid: int) -> Config:
-        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant,
-        but that of an unlisted server also has a line for itself."""
+        """The configuration of one member, read by the server's parser. The file is the same for all, except that an
+        unlisted server also has a line for itself."""
         return attrs.evolve(_read("\n".join(self._lines(sid))), server_id=sid)
 
     def _lines(self, own: int) -> list[str]:
@@ -234,7 +233,7 @@ def draw(seed: int, rng: Random) -> Profile:
     profile = _with_seldom(_draw(seed, rng), rng)
     if not profile.focus:
         profile = attrs.evolve(profile, faults={**profile.faults, **_of_elections(seed)})
-    # Of its own generator, so that all other runs are what they were.
+    # From a generator of its own, so that all other runs stay the same.
     if not profile.focus and not profile.groups and Random(f"{seed}/changing").random() < 0.1:
         return changing(profile)
     if profile.observers and not profile.focus and Random(f"{seed}/masters").random() < 0.5:
@@ -243,13 +242,13 @@ def draw(seed: int, rng: Random) -> Profile:
 
 
 def _of_elections(seed: int) -> dict[str, int]:
-    """What goes wrong with election connections alone, in some runs, whatever else does."""
+    """Faults of election connections, in some runs, besides all others."""
     rng = Random(f"{seed}/elections")
     return {kind: rng.choice((1, 2, 5)) for kind in _ELECTION if rng.random() < 0.5} if rng.random() < 0.3 else {}
 
 
 def with_observer_masters(profile: Profile) -> Profile:
-    """The same with two observers that follow through masters, which keep little for them."""
+    """The profile with two observers that follow masters, which keep little for them."""
     rng = Random(f"{profile.seed}/masters")
     lines = ("observerMasterPort", 2191), ("observerMaster.sizeLimit", rng.choice((3000, 1 << 25)))
     delay = ("observer.reconnectDelayMs", rng.choice((0, profile.tick_ms)))
@@ -258,14 +257,14 @@ def with_observer_masters(profile: Profile) -> Profile:
 
 
 def changing(profile: Profile) -> Profile:
-    """The same with an ensemble that is reconfigured."""
+    """The profile with an ensemble that is reconfigured."""
     further = (*profile.further, ("reconfigEnabled", "true"))
     return attrs.evolve(profile, focus="changing", faults=_FOCUSED["changing"], weightless=frozenset(), further=further)
 
 
 def reshaping(profile: Profile) -> Profile:
-    """The same with an ensemble in which other servers decide all the time, with what was durable lost meanwhile as far
-    as those bear it that decide, and files that say what was once. Some servers are in no file but their own."""
+    """The profile with an ensemble whose voters change all the time, with as much durable data lost meanwhile as the
+    voters tolerate, and outdated files. Some servers are in no file but their own."""
     rng = Random(f"{profile.seed}/reshaping")
     voters = rng.choice((3, 3, 4, 5))
     observers = rng.choice((0, 1, 2) if voters < 5 else (0, 1))
@@ -300,8 +299,8 @@ def reshaping(profile: Profile) -> Profile:
 
 
 def recurring(profile: Profile) -> Profile:
-    """The same where one lineage ends and another one begins, again and again: a snapshot is restored, or what one copy
-    has. Servers of lineages that are over go on in them, and come back."""
+    """The profile with lineages that repeatedly end, by restoring a snapshot or recovering one copy. Servers of old
+    lineages continue in them, and come back."""
     profile = reshaping(profile)
     faults = {**profile.faults, **_RECURRING}
     return attrs.evolve(profile, focus="recurring", faults=faults, snap_count=min(profile.snap_count, 20))
@@ -312,11 +311,11 @@ FOCUSES: Mapping[str, Callable[[Profile], Profile]] = {
     "reshaping": reshaping,
     "recurring": recurring,
 }
-"""Those that all runs may be given, whatever their seeds say. No run is `reshaping` or `recurring` by itself."""
+"""The focuses that any run may be given. No seed has `reshaping` or `recurring` by itself."""
 
 
 def _with_seldom(profile: Profile, rng: Random) -> Profile:
-    """The same with what most runs do not have."""
+    """The profile with rare properties."""
     if not profile.focus and rng.random() < 0.08:
         return attrs.evolve(profile, focus="racing", faults=_FOCUSED["racing"])
     if not profile.focus and not profile.groups and rng.random() < 0.06:
@@ -328,7 +327,7 @@ def _with_seldom(profile: Profile, rng: Random) -> Profile:
 
 
 def without_mercy(profile: Profile) -> Profile:
-    """The same run for longer, with more time between two faults: nothing that lasts is mended in it."""
+    """The profile with a longer run and more time between two faults, without mending."""
     return attrs.evolve(
         profile,
         is_merciless=True,

@@ -1,4 +1,4 @@
-"""A leader proposes the end of a session only after its full timeout without input that was processed."""
+"""Checks that a leader ends a session only after its full timeout without processed input."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _RULE = "sessions expire only after their timeout"
 
 @define
 class Heard:
-    """What a leader has heard of sessions: by its monotonic clock."""
+    """When a leader heard from sessions, by its monotonic clock."""
 
     since: int
-    """When it began to serve: every session has its full timeout from there."""
+    """When it began to serve, which gives every session its full timeout."""
     at: dict[int, int]
 
 
 class SessionTimeouts:
-    """The checker of one run. `counts` is the observer's."""
+    """The checker of one run. `counts` belongs to the observer."""
 
     def __init__(self, counts: Counter[str]) -> None:
         self._counts = counts
         self.ended_by_hand: set[int] = set()
-        """Sessions that a leader was told to end, whether they were silent or not."""
+        """Sessions that a leader was told to end, even if they were not silent."""
         self._heard: dict[MemberProcess, Heard] = {}
 
     def begin_lineage(self) -> None:
@@ -49,16 +49,16 @@ class SessionTimeouts:
         self._heard.pop(process, None)
 
     def leads(self, process: MemberProcess) -> None:
-        """It proposes something, and so hears sessions from now on."""
+        """Note that a leader proposes, and so hears from sessions from now on."""
         if process not in self._heard:
             self._heard[process] = Heard(process.member.now, {})
 
     def begins(self, process: MemberProcess, session: int) -> None:
-        """A leader proposes that this session begins."""
+        """Note that a leader proposes the beginning of this session."""
         self._heard[process].at[session] = process.member.now
 
     def turn_ended(self, process: MemberProcess) -> None:
-        """A member that has come to lead hears sessions from now on."""
+        """Note that a new leader hears from sessions from now on."""
         member = process.member
         if member.serving and member.peer.leading is not None:
             self.leads(process)
@@ -66,7 +66,7 @@ class SessionTimeouts:
             self._heard.pop(process, None)
 
     def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None:
-        """What a leader is about to hear of sessions."""
+        """Note the sessions that the inputs of a leader's turn come from."""
         heard = self._heard.get(process)
         if heard is None:
             return
@@ -86,11 +86,11 @@ class SessionTimeouts:
         tracker = process.member.sessions.tracker
         if sessions and tracker is not None:
             now = process.machine.now_ms
-            # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
+            # Once a leader has decided to end a session, later input does not count: it only has to propose the end.
             heard.at.update((session, now) for session in sessions if tracker.is_alive(session))
 
     def heard_behind_another(self, process: MemberProcess, effect: fx.MemberMessage) -> None:
-        """What the leader's member is told of an observer's session. Touches come with the master's own."""
+        """Note a message to the leader about an observer's session. Touches come together with the master's own."""
         heard, tracker = self._heard.get(process), process.member.sessions.tracker
         message = effect.message
         if heard is None or tracker is None or effect.behind == NO_LINK or not isinstance(message, mmsg.Revalidate):
@@ -99,7 +99,7 @@ class SessionTimeouts:
             heard.at[message.session] = process.machine.now_ms
 
     def expires(self, process: MemberProcess, session: int, model: Model) -> None:
-        """A leader ends a session that was silent for too long, as it says."""
+        """Check a session that a leader ends for its silence."""
         if session in self.ended_by_hand:
             return
         now = process.member.now

@@ -1,7 +1,7 @@
-"""A tree that is made wrong on purpose, as by a bit that flips in memory: consistent in itself, with another digest.
+"""A tree that is made wrong on purpose, as by a bit flip in memory: consistent in itself, with a different digest.
 
-What is changed is a time in a stat that no client asks for, so that nobody is told anything wrong before it is noticed:
-until digests are compared, nobody can know.
+The change is in a time of a stat that no client asks for, so that no client gets a wrong answer before the digests are
+compared, which is the only way to notice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WRONG: Final = 1
 
 
 def spoil(tree: DataTree) -> int:
-    """Make it wrong; by how much its digest is higher from now on, modulo 2**64. No cursor may be open."""
+    """Make the tree wrong; returns the difference of its digest, modulo 2**64. No cursor may be open."""
     assert tree.cursor is None
     assert not is_spoiled(tree)
     shard = tree.shards[crc32(PATH) & 4095]
@@ -39,13 +39,13 @@ def spoil(tree: DataTree) -> int:
 
 
 def is_spoiled(tree: DataTree) -> bool:
-    """Whether this is such a tree, or was made of one."""
+    """Whether this tree is spoiled, or was made from a spoiled one."""
     znode = tree.get(PATH)
     return znode is not None and STAT_LAYOUT.unpack_from(znode, STAT_AT)[_MTIME] == _WRONG
 
 
 def is_spoiled_on_disk(disk: FaultyDisk) -> bool:
-    """Whether a snapshot on this disk is one of such a tree. Nobody notices that it was read."""
+    """Whether a snapshot on this disk has a spoiled tree. Reads a copy, so the disk is not affected."""
     copied = FaultyDisk()
     copied.restore(disk.image())
     return any(map(partial(_is_spoiled_snapshot, copied), snapshot_files(copied)))

@@ -1,15 +1,13 @@
-"""What a simulated member's turn begins and does not wait for: ports of `zab.member.turn`, each piece of whose work is
-done at a later moment than it was asked for.
+"""The tasks of a simulated member: ports of `zab.member.turn` whose work is done later than it is requested.
 
-    snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files, make
-                        a tree anew
-    fetch               a snapshot from another member, piece by piece (`fetch`)
+    snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files,
+    repair a tree fetch               a snapshot from another member, piece by piece (`fetch`)
     read                log batches and snapshots for learners, changes for clients
-    scrub               all files are read through, again and again
+    scrub               all files are repeatedly checked
 
-An `OSError` in a snapshot gives that snapshot up; `PowerLossError` is the end of the machine.
+An `OSError` in a snapshot gives that snapshot up; `PowerLossError` ends the machine.
 
-Not here: what is retained (`datatree.recovery.retention`), and what an answer means.
+Not here: retention itself (`datatree.recovery.retention`), and the use of answers.
 """
 
 from __future__ import annotations
@@ -48,17 +46,17 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
 REBUILD_TICKS: Final = 3
-"""Making a tree anew takes fewer ticks than this, and as long as some pings on most servers."""
+"""A repair of a tree takes fewer ticks than this, but usually several pings."""
 SCRUB_TICKS: Final = 20
-"""From the end of a round of scrubbing, or the start, to the next one."""
+"""The time between two rounds of scrubbing, and before the first."""
 SCRUB_STEP_US: Final = 20_000
-"""From one step of it to the next. Neither is left to chance: a run without damage is the same without scrubbing."""
+"""The time between two steps. Neither is random: a run without damage is the same without scrubbing."""
 SLICES_MAX: Final = 150
-"""Slices of a snapshot that are written at one moment; a tree has 256 shards, each of which is a slice at first."""
+"""How many slices of a snapshot are written at once; a tree has 256 shards, each of which is one slice at first."""
 
 
 class Watcher(Protocol):
-    """The checkers that are shown files."""
+    """The checkers that get files."""
 
     def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None: ...
 
@@ -66,7 +64,7 @@ class Watcher(Protocol):
 
 
 class Tasks:
-    """The tasks of one process. `neighbour` finds those of the process of a server that is reached from here."""
+    """The tasks of one process. `neighbour` finds the tasks of a server that can be reached."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class Tasks:
         return not self._process.dead
 
     def post(self, answer: Answer) -> None:
-        """For the next turn."""
+        """Add an answer for the next turn."""
         self.answers.append(answer)
         self._process.wake(self._process.schedule.now)
 
@@ -103,7 +101,7 @@ class Tasks:
         self._process.later(self._process.machine.disk_delay_us(), action)
 
     def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
-        """All ports of a server are one here."""
+        """Dial a server, whose ports are all one here."""
         self._dial(sid)
 
     # ---------------------------------------------------------------------------------------------------------- reading
@@ -131,7 +129,7 @@ class Tasks:
     # -------------------------------------------------------------------------------------------------------- scrubbing
 
     def start_scrubbing(self) -> None:
-        """Begin the next round in a while."""
+        """Begin the next round after a while."""
         scrub = Scrub(self.disk, self.storage.log)
         self._process.later(SCRUB_TICKS * self._config.timing.tick_time_ms * MS, lambda: self._scrub(scrub))
 
