@@ -13,8 +13,8 @@ import pytest
 
 from tests.client.faces import FACES, OnFace
 from tests.rigs.certificates import Certificates, client_store_lines
-from tests.rigs.zab_server import zab_over_tls, zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.in_process import members_here
+from tests.rigs.zab_server import zab_over_tls
 from zab.client import (
     BadArgumentsError,
     BadVersionError,
@@ -41,25 +41,26 @@ from zab.client import znodes as waiting_znodes
 from zab.client.core import changes, state_changes, transaction, watcher
 from zab.client.sync import client as blocking_client
 from zab.client.sync import watching, znodes
+from zab.testing.ensemble import Ensemble
 
 every_face = pytest.mark.parametrize("backend", FACES, ids=lambda backend: backend.name)
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(3, configuration={"extendedTypesEnabled": "true"}) as running:
+def ensemble() -> Iterator[Ensemble]:
+    with members_here(3, {"extendedTypesEnabled": "true"}) as running:
         yield running
 
 
 @pytest.fixture
-def hosts(ensemble: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> Iterator[str]:
+def hosts(ensemble: Ensemble, request: pytest.FixtureRequest) -> Iterator[str]:
     """A place of the test's own: every path is below it."""
-    ensemble.wait()
+    ensemble.wait_until_serving()
     root = f"/{request.node.name.replace('[', '-').rstrip(']')}"
     with sync.connect(ensemble.hosts) as zk:
         zk.create(root)
     yield ensemble.hosts + root
-    ensemble.wait()
+    ensemble.wait_until_serving()
     with sync.connect(ensemble.hosts) as zk:
         zk.delete_all(root)
 
@@ -260,18 +261,18 @@ def test_large_answers_and_requests_pass(backend: OnFace, hosts: str) -> None:
 
 
 @every_face
-def test_the_session_survives_its_server(backend: OnFace, hosts: str, ensemble: ZooKeeperEnsemble) -> None:
+def test_the_session_survives_its_server(backend: OnFace, hosts: str, ensemble: Ensemble) -> None:
     async def body(zk: Any, backend: OnFace) -> None:
         states = zk.states()
         assert await anext(states) is State.CONNECTED
         await zk.create("/mine", ephemeral=True)
-        config = next(member for member in ensemble.members if serves(member, zk.session_id))
-        config.kill()
+        server = next(member for member in ensemble.members.values() if serves(member, zk.session_id))
+        server.kill()
         try:
             assert [await anext(states) for _ in range(2)] == [State.CONNECTING, State.CONNECTED]
             assert (await zk.retrying().exists("/mine")).ephemeral_owner == zk.session_id
         finally:
-            config.start()
+            server.start()
 
     backend.run(hosts, body, session_timeout_ms=20_000)
 
@@ -462,13 +463,13 @@ def test_plain_bytes_to_a_port_of_tls_are_named(backend: OnFace, secured: str) -
 
 
 @every_face
-def test_tls_to_a_plain_port_is_named(backend: OnFace, ensemble: ZooKeeperEnsemble) -> None:
+def test_tls_to_a_plain_port_is_named(backend: OnFace, ensemble: Ensemble) -> None:
     async def body(zk: Any, backend: OnFace) -> None:
         raise AssertionError("entered")
 
     with pytest.raises(NotConnectedError, match="as a port without TLS does"):
         backend.run(
-            f"localhost:{ensemble.members[0].client_port}", body, tls=Tls(), settings=Settings(session_timeout_ms=2000)
+            f"localhost:{ensemble.members[1].client_port}", body, tls=Tls(), settings=Settings(session_timeout_ms=2000)
         )
 
 

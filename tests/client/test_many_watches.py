@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.faces import FACES, OnFace
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.client.core.watches import Table
 
 COUNT = 100_000
@@ -15,7 +15,7 @@ COUNT = 100_000
 
 @pytest.mark.parametrize("backend", FACES, ids=lambda backend: backend.name)
 def test_a_hundred_thousand_watches_are_set_again(backend: OnFace) -> None:
-    with zab_servers(1, configuration={"maxSessionTimeout": 60_000}) as ensemble:
+    with members_here(1) as ensemble:
 
         async def body(zk: Any, other: Any, backend: OnFace) -> None:
             heard = zk.watcher()
@@ -25,9 +25,9 @@ def test_a_hundred_thousand_watches_are_set_again(backend: OnFace) -> None:
             for number in range(COUNT):
                 registry.add(Table.EXIST, b"/w-%06d" % number, listener)
             session = zk.session_id
-            ensemble.members[0].kill()
-            ensemble.members[0].start()
-            ensemble.wait()
+            ensemble.members[1].kill()
+            ensemble.members[1].start()
+            ensemble.wait_until_serving()
             retrying = other.retrying()
             await zk.retrying().sync()
             assert zk.session_id == session

@@ -12,13 +12,12 @@ SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
 """Of super:wire."""
 
 
-class Running:
-    """An ensemble with its admin servers and ports of metrics."""
+class Ports:
+    """The admin servers and ports of metrics of members 1 and up."""
 
-    def __init__(self, servers: ZooKeeperEnsemble, admin: list[int], metrics: list[int]) -> None:
-        self.servers = servers
-        self.admin = dict(zip((member.server_id for member in servers.members), admin, strict=True))
-        self.metrics = dict(zip((member.server_id for member in servers.members), metrics, strict=True))
+    def __init__(self, admin: list[int], metrics: list[int]) -> None:
+        self.admin = dict(enumerate(admin, 1))
+        self.metrics = dict(enumerate(metrics, 1))
 
     def get(self, sid: int, path: str, **headers: str) -> httpx.Response:
         return httpx.get(f"http://127.0.0.1:{self.admin[sid]}{path}", headers=headers, timeout=60)
@@ -28,6 +27,14 @@ class Running:
 
     def scrape(self, sid: int) -> str:
         return httpx.get(f"http://127.0.0.1:{self.metrics[sid]}/metrics", timeout=60).text
+
+
+class Running(Ports):
+    """Servers with these ports."""
+
+    def __init__(self, servers: ZooKeeperEnsemble, admin: list[int], metrics: list[int]) -> None:
+        super().__init__(admin, metrics)
+        self.servers = servers
 
 
 def lines_of(admin: int, metrics: int) -> dict[str, str | int]:

@@ -15,9 +15,10 @@ from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
+from tests.rigs.in_process import members_here
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import LOOPBACK
-from tests.server.admin_facts import Running, facts, lines_of
+from tests.server.admin_facts import Ports, Running, facts, lines_of
 from tests.tidy.sources import ROOT
 from zab.member.words.admin_rights import NOT_AUTHORIZED
 from zab.testing.kit.ports import free_ports
@@ -135,8 +136,8 @@ def test_a_made_up_password_gives_nothing_while_the_root_is_open(running: Runnin
 
 def test_who_may_is_named_by_the_root_or_the_superuser() -> None:
     ports = free_ports(2)
-    with zab_servers(1, configuration=lines_of(*ports)) as servers:
-        alone = Running(servers, ports[:1], ports[1:])
+    with members_here(1, lines_of(*ports)) as servers:
+        alone = Ports(ports[:1], ports[1:])
         client = KazooClient(servers.hosts)
         client.start()
         client.set_acls(
@@ -152,8 +153,8 @@ def test_who_may_is_named_by_the_root_or_the_superuser() -> None:
 def test_one_snapshot_in_an_interval() -> None:
     ports = free_ports(2)
     lines = {**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}
-    with zab_servers(1, configuration=lines) as servers:
-        alone = Running(servers, ports[:1], ports[1:])
+    with members_here(1, lines):
+        alone = Ports(ports[:1], ports[1:])
         answers = [alone.get(1, "/commands/snapshot", Authorization="digest super:wire") for _ in range(3)]
         assert [each.status_code for each in answers] == [200, 429, 429]
         assert 0 < int(answers[2].headers["Retry-After"]) <= 300
@@ -163,8 +164,8 @@ def test_one_snapshot_in_an_interval() -> None:
 def test_snapshot_and_restore_can_be_switched_off() -> None:
     ports = free_ports(2)
     lines = {**lines_of(*ports), "admin.snapshot.enabled": "false", "admin.restore.enabled": "false"}
-    with zab_servers(1, configuration=lines) as servers:
-        alone = Running(servers, ports[:1], ports[1:])
+    with members_here(1, lines):
+        alone = Ports(ports[:1], ports[1:])
         assert alone.get(1, "/commands/snapshot", Authorization="digest super:wire").status_code == 503
         assert alone.post(1, "/commands/restore", b"", Authorization="digest super:wire").status_code == 503
 
@@ -209,27 +210,27 @@ def test_a_log_is_asked_for_by_a_zxid_in_both_forms(running: Running) -> None:
 def test_a_taken_port_is_a_warning() -> None:
     ports = free_ports(2)
     with (
-        zab_servers(1, configuration=lines_of(*ports)) as first,
-        zab_servers(1, configuration=lines_of(*ports)) as second,
+        members_here(1, lines_of(*ports)),
+        members_here(1, lines_of(*ports)) as second,
     ):
-        assert Running(first, ports[:1], ports[1:]).get(1, "/commands/ruok").json()["error"] is None
-        said = second.members[0].log_text()
+        assert Ports(ports[:1], ports[1:]).get(1, "/commands/ruok").json()["error"] is None
+        said = second.journal
         assert f"no HTTP server: cannot listen name=admin host=127.0.0.1 port={ports[0]}" in said
         assert f"no HTTP server: cannot listen name=metrics host=127.0.0.1 port={ports[1]}" in said
-        assert second.members[0].mode() == "standalone"
+        assert second.members[1].is_serving
 
 
 def test_https_and_another_path(tmp_path: Path) -> None:
     [port] = free_ports(1)
     member = Certificates(tmp_path).member("localhost")
     lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.commandURL": "/zoo"}
-    with zab_servers(1, configuration={**lines, **quorum_store_lines(member), "admin.forceHttps": "true"}) as servers:
+    with members_here(1, {**lines, **quorum_store_lines(member), "admin.forceHttps": "true"}) as servers:
         context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
         answer = httpx.get(f"https://localhost:{port}/zoo/ruok", verify=context, timeout=60)
         assert answer.json() == {"command": "ruok", "error": None}
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://localhost:{port}/zoo/ruok", timeout=60)
-        assert servers.members[0].running
+        assert servers.members[1].is_running
 
 
 def test_https_goes_on_with_the_certificate_that_is_there(tmp_path: Path) -> None:
@@ -238,12 +239,12 @@ def test_https_goes_on_with_the_certificate_that_is_there(tmp_path: Path) -> Non
     member, later = authority.member("localhost"), authority.member("localhost", name="later")
     lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.forceHttps": "true"}
     reload = {"sslQuorumReloadCertFiles": "true"}
-    with zab_servers(1, configuration={**lines, **quorum_store_lines(member), **reload}) as servers:
+    with members_here(1, {**lines, **quorum_store_lines(member), **reload}) as servers:
         before = ssl.get_server_certificate(("127.0.0.1", port))
         store = member / "keystore.pem"
         whole = store.read_bytes()
         write_new(store, b"no certificate")
-        wait_for(lambda: "the certificates of the admin server cannot be used" in servers.members[0].log_text())
+        wait_for(lambda: "the certificates of the admin server cannot be used" in servers.journal)
         assert ssl.get_server_certificate(("127.0.0.1", port)) == before
         assert (later / "keystore.pem").read_bytes() != whole
         write_new(store, (later / "keystore.pem").read_bytes())
@@ -259,18 +260,18 @@ def test_who_is_not_let_in_over_tls_is_said(tmp_path: Path) -> None:
     stranger = Certificates(tmp_path / "theirs").member("localhost")
     lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.forceHttps": "true"}
     lines |= {**quorum_store_lines(member), "admin.needClientAuth": "true"}
-    with zab_servers(1, configuration=lines) as servers:
+    with members_here(1, lines) as servers:
         context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
         context.load_cert_chain(stranger / "keystore.pem")
         with pytest.raises(httpx.TransportError):
             httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
         said = "zab.http TLS handshake failed -> connection is closed client=127.0.0.1"
-        wait_for(lambda: said in servers.members[0].log_text())
+        wait_for(lambda: said in servers.journal)
         socket.create_connection(("127.0.0.1", port)).close()
         context.load_cert_chain(member / "keystore.pem")
         answer = httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
         assert answer.json()["error"] is None
-        assert servers.members[0].log_text().count("TLS handshake failed") == 1
+        assert servers.journal.count("TLS handshake failed") == 1
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -356,5 +357,5 @@ def test_handshakes_of_tls_that_are_under_way_are_told(tmp_path: Path) -> None:
 
 def test_there_is_no_port_of_metrics_unless_it_is_asked_for() -> None:
     [port] = free_ports(1)
-    with zab_servers(1, configuration={"metricsProvider.httpPort": port}), pytest.raises(httpx.ConnectError):
+    with members_here(1, {"metricsProvider.httpPort": port}), pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)

@@ -14,6 +14,9 @@ from zab.host.loop.dial import Address, BeyondThisMachineError, dial
 from zab.host.loop.greeting import Greeting
 from zab.host.loop.listener import open_listener
 from zab.member.membership.greeting import PURPOSES, party
+from zab.member.settings.zoo_cfg import parse
+from zab.server.quorum_host import quorum_addresses
+from zab.service.failure import ServerFailedError
 from zab.testing.kit.ports import free_ports
 from zab.wire.handshake import Secret
 
@@ -73,21 +76,29 @@ def test_proof_reaches_further_and_so_does_the_word_of_the_operator(
     assert not greeting(1).is_local_only
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("line", "reason"),
     [
-        ([f"server.9={BEYOND}:2888:3888"], f"server.9: {BEYOND} is not this machine alone"),
-        (["server.9=0.0.0.0:2888:3888"], "server.9: 0.0.0.0 is not this machine alone"),
-        (["server.9=nowhere.invalid:2888:3888"], "server.9: "),
-        (["quorumListenOnAllIPs=true"], "quorumListenOnAllIPs=true"),
+        (f"server.9={BEYOND}:2888:3888", rf"server\.9: {BEYOND} is not this machine alone"),
+        ("server.9=0.0.0.0:2888:3888", r"server\.9: 0\.0\.0\.0 is not this machine alone"),
+        ("server.9=nowhere.invalid:2888:3888", r"server\.9: "),
+        ("quorumListenOnAllIPs=true", "quorumListenOnAllIPs=true"),
     ],
 )
-def test_start_is_refused_with_2_and_the_lines_to_add(tmp_path, lines: list[str], reason: str) -> None:  # type: ignore[no-untyped-def]
-    with unstarted(tmp_path, 3, *lines) as ensemble:
+async def test_what_reaches_beyond_this_machine_without_proof_is_refused(line: str, reason: str) -> None:
+    trio.socket.set_custom_hostname_resolver(Names(**{each: [each] for each in (BEYOND, "0.0.0.0", "127.0.0.1")}))
+    servers = [f"server.{sid}=127.0.0.1:{sid}:9{sid}" for sid in (1, 2, 3)]
+    text = "\n".join(["dataDir=/d", "clientPort=0", "initLimit=5", "syncLimit=5", *servers, line])
+    with pytest.raises(ServerFailedError, match=reason):
+        await quorum_addresses(parse(f"{text}\n", "zoo.cfg", my_id=1))
+
+
+@pytest.mark.slow
+def test_such_a_start_is_refused_with_2_and_the_lines_to_add(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with unstarted(tmp_path, 3, f"server.9={BEYOND}:2888:3888") as ensemble:
         member = ensemble.members[0]
         assert member.start().wait() == 2
-        assert f"{member.config}: {reason}" in member.log_text()
+        assert f"{member.config}: server.9: {BEYOND} is not this machine alone" in member.log_text()
         assert "zab secret FILE" in member.log_text()
         assert "quorum.secretFile=FILE" in member.log_text()
         assert "quorum.insecure=true" in member.log_text()
