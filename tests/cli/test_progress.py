@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cli.commands import Run, run
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.in_process import members_here
 from zab.cli import progress as module
 from zab.cli.progress import Told, progress
 from zab.client.core.transaction import Transaction
@@ -94,7 +94,7 @@ def stop_at(count: int, error: BaseException, *, tells_end: bool = True, tells_e
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    with zab_servers(1) as servers:
+    with members_here(1) as servers:
         yield servers.hosts
 
 

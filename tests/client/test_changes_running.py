@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.rigs.in_process import members_here
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
 from zab.client import (
@@ -28,6 +29,7 @@ from zab.client import (
 )
 from zab.client.core.hosts import Host
 from zab.client.on_trio import tcp
+from zab.testing.ensemble import Ensemble
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +46,13 @@ BOB = (Acl(Permission.ALL, "auth", ""),)
 
 
 @pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    with zab_servers(3, configuration=CONFIGURATION) as servers:
+def ensemble() -> Iterator[Ensemble]:
+    with members_here(3, CONFIGURATION) as servers:
         yield servers
 
 
 @pytest.fixture
-async def zk(ensemble: ZooKeeperEnsemble) -> AsyncIterator[Client]:
+async def zk(ensemble: Ensemble) -> AsyncIterator[Client]:
     async with connect(ensemble.hosts) as client:
         with trio.fail_after(120):
             yield client
@@ -75,7 +77,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await trio.sleep(0.01)
 
 
-async def test_changes_are_told_as_they_happen(zk: Client, ensemble: ZooKeeperEnsemble) -> None:
+async def test_changes_are_told_as_they_happen(zk: Client, ensemble: Ensemble) -> None:
     await zk.create("/live")
     changes = zk.changes(zk.last_zxid, "/live")
     async with connect(ensemble.hosts) as writer:
@@ -100,20 +102,20 @@ async def test_changes_are_told_as_they_happen(zk: Client, ensemble: ZooKeeperEn
     assert abs(told[0].time / 1000 - time.time()) < 60
 
 
-async def test_every_server_tells_the_same(zk: Client, ensemble: ZooKeeperEnsemble) -> None:
+async def test_every_server_tells_the_same(zk: Client, ensemble: Ensemble) -> None:
     await zk.create("/same")
     for number in range(300):
         await zk.create(f"/same/{number}", bytes(100))
     told = []
-    for member in ensemble.members:
-        async with connect(member.host) as each:
+    for member in ensemble.members.values():
+        async with connect(member.hosts) as each:
             await each.sync()
             told.append(await collect(each.changes(0, "/same"), 301))
     assert told[0] == told[1] == told[2]
     assert [change.path for change in told[0]] == ["/same", *(f"/same/{number}" for number in range(300))]
 
 
-async def test_a_chroot_is_the_root_of_the_feed(zk: Client, ensemble: ZooKeeperEnsemble) -> None:
+async def test_a_chroot_is_the_root_of_the_feed(zk: Client, ensemble: Ensemble) -> None:
     await zk.create("/jail")
     await zk.create("/jailed")
     async with connect(ensemble.hosts + "/jail") as inside:
@@ -124,7 +126,7 @@ async def test_a_chroot_is_the_root_of_the_feed(zk: Client, ensemble: ZooKeeperE
         assert [change.path for change in told] == ["/a/b"]
 
 
-async def test_restricted_znodes_are_told_to_whoever_may_read_them(zk: Client, ensemble: ZooKeeperEnsemble) -> None:
+async def test_restricted_znodes_are_told_to_whoever_may_read_them(zk: Client, ensemble: Ensemble) -> None:
     async with connect(ensemble.hosts, auth=[("digest", "bob:pw")]) as bob:
         await bob.create("/acl")
         await bob.create("/acl/secret", b"1", BOB)
@@ -136,7 +138,7 @@ async def test_restricted_znodes_are_told_to_whoever_may_read_them(zk: Client, e
     assert [change.path for change in told] == ["/acl", "/acl/last"]
 
 
-async def test_a_place_is_resumed_exactly_by_another_client(zk: Client, ensemble: ZooKeeperEnsemble) -> None:
+async def test_a_place_is_resumed_exactly_by_another_client(zk: Client, ensemble: Ensemble) -> None:
     await zk.create("/place")
     async with zk.transaction() as together:
         for number in range(5):

@@ -30,6 +30,7 @@ from tests.conformance.wire import (
     get_acl,
     text,
 )
+from tests.rigs.in_process import members_here
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper, zookeeper_main
@@ -113,7 +114,7 @@ def kazoo(hosts: str, user: str, password: str) -> Iterator[KazooClient]:
 def test_kazoo_logs_in_with_users_of_a_file(tmp_path: Path) -> None:
     users = users_of(tmp_path, bob=BOBS, eve="eve's")
     configuration = {"sasl.usersFile": str(users), "sessionRequireClientSASLAuth": "true"}
-    with zab_servers(3, directory=tmp_path / "ours", configuration=configuration) as ensemble:
+    with members_here(3, configuration) as ensemble:
         with kazoo(ensemble.hosts, "bob", BOBS) as bob, kazoo(ensemble.hosts, "eve", "eve's") as eve:
             bob.start(PATIENCE_SECONDS)
             eve.start(PATIENCE_SECONDS)
@@ -124,16 +125,17 @@ def test_kazoo_logs_in_with_users_of_a_file(tmp_path: Path) -> None:
                 eve.get("/bob")
             with pytest.raises(NoAuthError):
                 eve.set("/bob", b"e")
-            with Wire(ensemble.members[0].client_port) as anonymous:
+            with Wire(ensemble.members[1].client_port) as anonymous:
                 assert anonymous.ask(*exists("/")).error == -124
             # A session of kazoo goes on over another member, where it logs in again.
-            leader = ensemble.leader()
+            leader = ensemble.leader
+            assert leader is not None
             leader.kill()
             assert bob.retry(bob.get, "/bob")[0] == b"b"
-        for member in ensemble.members:
-            if member.running:
+        for member in ensemble.members.values():
+            if member.is_running:
                 assert four_letter_word(member.client_port, "srvr").startswith("Zookeeper version")
-        logs = "".join(member.log_text() for member in ensemble.members)
+        logs = ensemble.journal
         assert BOBS not in logs
         assert "eve's" not in logs
         assert users.read_text().split(":")[2][:32] not in logs
@@ -142,13 +144,13 @@ def test_kazoo_logs_in_with_users_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_users_are_read_again_while_the_server_runs(tmp_path: Path) -> None:
     users = users_of(tmp_path, bob="before")
-    with zab_servers(1, directory=tmp_path / "ours", configuration={"sasl.usersFile": str(users)}) as ensemble:
-        server = ensemble.members[0]
+    with members_here(1, {"sasl.usersFile": str(users)}) as ensemble:
+        server = ensemble.members[1]
         with Wire(server.client_port) as wire:
             assert login_error(wire, "bob", "before") == 0
             users_of(tmp_path, bob="after", eve="eve's")
             # It may have been read with one of them.
-            until(lambda: "there are other users count=2" in server.log_text())
+            until(lambda: "there are other users count=2" in server.journal)
             assert wire.ask(*WHO_AM_I).error == 0
         states: list[str] = []
         with kazoo(ensemble.hosts, "bob", "before") as liar:
@@ -161,7 +163,7 @@ def test_users_are_read_again_while_the_server_runs(tmp_path: Path) -> None:
             with Wire(server.client_port) as wire:
                 assert login_error(wire, user, password) == error
         users.write_text("bob:elsewhere:00\n")
-        until(lambda: "the users cannot be read again -> those before stay" in server.log_text())
+        until(lambda: "the users cannot be read again -> those before stay" in server.journal)
         with Wire(server.client_port) as wire:
             assert login_error(wire, "bob", "after") == 0
 

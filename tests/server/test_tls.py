@@ -18,14 +18,14 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.host.tls.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperMember
+from tests.rigs.in_process import members_here
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
 from zab.host.process import descriptors
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.member.settings.zoo_cfg import parse
 from zab.server import resources
 from zab.testing.kit.ports import free_ports
+from zab.testing.member import Member
 
 __all__ = ["certificates", "holder"]
 
@@ -54,8 +54,8 @@ def ports(lines: dict[str, str | int]) -> Iterator[tuple[int, int]]:
         "client.portUnification": "true",
         **lines,
     }
-    with zab_servers(1, configuration=more) as servers:
-        yield servers.members[0].client_port, secure
+    with members_here(1, more) as servers:
+        yield servers.members[1].client_port, secure
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -170,25 +170,25 @@ def test_certificates_change_while_the_server_runs(certificates: Certificates, t
         "ssl.trustStore.location": f"{here}/truststore.pem",
     }
 
-    async def main(server: ZooKeeperMember) -> None:
+    async def main(server: Member) -> None:
         hosts = f"localhost:{secure}"
         async with connect(hosts, tls=tls(alice)) as zk:
             new = others.member("localhost")
             for name in ("truststore.pem", "keystore.pem"):
                 os.replace(shutil.copy(new / name, here / "aside"), here / name)
-            await wait_until(lambda: server.log_text().count("there are other certificates") > 0)
+            await wait_until(lambda: server.journal.count("there are other certificates") > 0)
             await wait_until(lambda: can_enter(secure, bob))
             await zk.create("/still", b"")
             with pytest.raises(TlsError):
                 async with connect(hosts, tls=tls(alice)):
                     pass
             (here / "keystore.pem").write_text("nothing of use")
-            await wait_until(lambda: "the certificates cannot be read again -> those before stay" in server.log_text())
+            await wait_until(lambda: "the certificates cannot be read again -> those before stay" in server.journal)
             async with connect(hosts, tls=tls(bob)) as other:
                 assert await other.exists("/still") is not None
 
-    with zab_servers(1, configuration=more) as servers:
-        trio.run(main, servers.members[0])
+    with members_here(1, more) as servers:
+        trio.run(main, servers.members[1])
 
 
 def test_who_is_revoked_while_the_server_runs_is_kept_out(certificates: Certificates, tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_who_is_revoked_while_the_server_runs_is_kept_out(certificates: Certific
     [secure] = free_ports(1)
     more = {**client_store_lines(here), "secureClientPort": secure, "client.certReload": "true", "ssl.crl": "true"}
 
-    async def main(server: ZooKeeperMember) -> None:
+    async def main(server: Member) -> None:
         hosts = f"localhost:{secure}"
         async with connect(hosts, tls=tls(mallory)) as inside:
             certificates.revoke(here / "truststore.pem", mallory)
-            await wait_until(lambda: server.log_text().count("there are other certificates") > 0)
+            await wait_until(lambda: server.journal.count("there are other certificates") > 0)
             with pytest.raises(TlsError, match="revoked"):
                 async with connect(hosts, tls=tls(mallory)):
                     pass
@@ -212,8 +212,8 @@ def test_who_is_revoked_while_the_server_runs_is_kept_out(certificates: Certific
             async with connect(hosts, tls=tls(alice)) as zk:
                 assert await zk.exists("/still") is not None
 
-    with zab_servers(1, configuration=more) as servers:
-        trio.run(main, servers.members[0])
+    with members_here(1, more) as servers:
+        trio.run(main, servers.members[1])
 
 
 def tls(holder: Path) -> Tls:

@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.cli.json_page import table
 from tests.cli.operations.running_member import Running, running
+from tests.rigs.in_process import members_here
 from tests.rigs.zab_server import zab_servers
 from tests.server.admin_facts import lines_of
 from zab.cli.operations.durations import duration_ms
@@ -192,7 +193,7 @@ def test_durations() -> None:
 
 def test_when_the_next_snapshot_may_be_had_is_said(tmp_path: Path, run: Run) -> None:
     ports = free_ports(2)
-    with zab_servers(1, configuration={**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}):
+    with members_here(1, {**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}):
         words = ("--auth", "digest:super:wire", "backup", "take")
         admin = ("--admin", f"127.0.0.1:{ports[0]}")
         assert run(*words, tmp_path / "one", *admin) == 0, run.err

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.cli.json_page import table
 from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.in_process import members_here
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.server.admin_facts import lines_of
 from zab.testing.kit.ports import free_ports
@@ -105,7 +106,7 @@ def test_a_member_that_answers_nothing_delays_no_other(ensemble: Ensemble, run: 
 
 
 def test_a_member_says_who_it_is_where_no_server_line_has_its_client_port(run: Run) -> None:
-    with zab_servers(3, configuration={"4lw.commands.whitelist": "mntr"}) as servers:
+    with members_here(3, {"4lw.commands.whitelist": "mntr"}) as servers:
         assert run("-s", servers.hosts, "status", "--json") == 0
         assert [member["member"] for member in lines(run.out)["member"]] == [1, 2, 3]
 
