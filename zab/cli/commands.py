@@ -109,7 +109,7 @@ COMMANDS: Final = {
     "reconfig": Command("znodes.reconfig:reconfig_app", "Who belongs to the ensemble, and who of them decides."),
     "lead": Command("znodes.reconfig:lead_command", "Have another server lead."),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
-    "status": Command("operations.status:status_command", "Print who leads, who is behind, and what to look at."),
+    "status": Command("operations.status:status_command", "Print the leader, lags, and what needs attention."),
     "doctor": Command("operations.doctor:doctor_command", "Check a member's configuration, machine and neighbours."),
     "backup": Command("operations.backup:backup_app", "Back up a running ensemble, and see what there is."),
     "support": Command("operations.support:support_command", "Pack what somebody who helps needs, without secrets."),

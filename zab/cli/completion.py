@@ -137,7 +137,7 @@ def _no_input() -> Iterator[None]:
 
 
 def _for_bash(candidate: str, typed: str) -> str | None:
-    """As it stands in the line, or behind the last break of the word; None where it cannot stand there."""
+    """The candidate as typed in the line, or after the last break of the word; None if it cannot be typed there."""
     quote = typed[:1] if typed[:1] in _WITHIN else ""
     if quote:
         return None if any(each in candidate for each in _WITHIN[quote]) else candidate

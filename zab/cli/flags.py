@@ -6,7 +6,7 @@ __all__ = ["show_flags_without_type"]
 
 
 def show_flags_without_type(command: Any) -> None:
-    """Of a command and of all below it."""
+    """The flags of a command and of all below it."""
     get_params = command.get_params
 
     def params(context: Any) -> Any:

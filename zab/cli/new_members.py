@@ -227,7 +227,7 @@ def moment_lines(moment: "Moment") -> tuple[str, str]:
 
 
 def moment_notes(moment: "Moment") -> list[str]:
-    """What whoever reads of it should know besides: snapshots that cannot be read, and what is left out."""
+    """Further lines for the user: snapshots that cannot be read, and what is left out."""
     notes = [f"passed over {problem}" for problem in moment.problems]
     if moment.logged:
         goes = f"the logs of {moment.ensemble} go on up to {moment.logged:#x}"

@@ -15,9 +15,9 @@ what `--profile` or `$ZAB_PROFILE` names. Keys are the names of the options of `
 none, since everybody may read the words of a command. An option on the command line comes first, then the environment,
 then the profile.
 
-A file that holds a secret, or says where one is, belongs to who runs the command, and nobody else may use it. All
-profiles are checked, whichever is used: a key that is not known, or a value of another type, is refused with its line.
-Values are never printed.
+A file that has a secret, or names a file with one, must belong to the user that runs the command, and be inaccessible
+to others. All profiles are checked, not only the one in use: an unknown key, or a value of a wrong type, is refused
+with its line. Values are never printed.
 
 Not here: the options (`connection_options.py`).
 """
@@ -71,10 +71,10 @@ KEYS: Final = {
     "sasl-password-file": _Key("sasl_password_file", *_TEXT, is_path=True),
     "sasl-password": _Key("sasl_password", *_TEXT),
 }
-"""What may stand in a profile."""
+"""The keys that a profile may have."""
 
 SECRET_KEYS: Final = frozenset({"auth", "password-file", "sasl-password", "sasl-password-file"})
-"""Those that are secrets, or say where they are."""
+"""The keys of secrets, or of files with secrets."""
 
 
 class ProfileError(Exception):
@@ -83,7 +83,7 @@ class ProfileError(Exception):
 
 @frozen
 class Profile:
-    """The values by parameter, and the one that is no option's."""
+    """The values by parameter, and the password, which has no option."""
 
     defaults: dict[str, Any] = field(repr=False)
     sasl_password: str | None = field(default=None, repr=False)
@@ -174,7 +174,7 @@ def _fault(name: str, value: object) -> str | None:
 
 
 def _instead(name: str, known: list[str]) -> str:
-    """What was probably meant; all there are, where nothing is near."""
+    """The probably intended name; or all names, if none is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=1)
@@ -184,7 +184,7 @@ def _instead(name: str, known: list[str]) -> str:
 
 
 def _line_of(text: str, profile: str | None, name: str) -> int:
-    """Where the key stands in the profile, or in the whole file where that is not told; 1 where it is not found."""
+    """The line of a key in a profile, or in the whole file if no profile is given; 1 if it is not found."""
     quoted = rf"""["']?{re.escape(name)}["']?"""
     begin = re.compile(rf"""(?:[^#]*[.,{{\s\[])?{quoted}\s*[=.\]]""")
     heads = re.compile(rf"""\s*\[\s*{_PROFILES}\s*\.\s*["']?{re.escape(profile or "")}["']?\s*[.\]]""")

@@ -1,4 +1,4 @@
-"""How far a long command has come, while it runs and when it ends early; both on standard error.
+"""Shows the progress of a long command, while it runs and when it ends early, on standard error.
 
     with progress("deleted") as told:
         for batch in batches:
@@ -28,7 +28,7 @@ BatchT = TypeVar("BatchT", bound=Sized)
 
 QUIET_SECONDS: Final = 0.5
 _LINE_SECONDS: Final = 0.1
-"""Between two looks of the line."""
+"""The time between two updates of the line."""
 
 
 class Told:
@@ -63,7 +63,7 @@ class Told:
             self.add(len(batch))
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._shown_from = math.inf
         if self._line is not None:
             self._line.stop()
@@ -78,7 +78,7 @@ def progress(
     done: str, unit: str = "znode", *, prints_lines: bool = False, tells_end: bool = True, tells_errors: bool = True
 ) -> Iterator[Told]:
     """prints_lines: the command prints while it works. tells_end: False, where it says itself how far it came.
-    tells_errors: False, where an error leaves nothing behind, so that only of an interrupt it is told."""
+    tells_errors: False if an error leaves no partial result, so that only an interrupt is reported."""
     is_shown = sys.stderr.isatty() and not (prints_lines and sys.stdout.isatty())
     told = Told(done, unit, is_shown=is_shown)
     is_done = False

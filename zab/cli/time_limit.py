@@ -1,9 +1,9 @@
-"""`--timeout SECONDS`: how long a command that talks to servers may take in all, from looking for one to its last line.
+"""`--timeout SECONDS`: how long a command may take in all, from looking for a server to its last line.
 
 It is an option of each such command, and not of `zab`, so that lines of the shell have it as well. When the time is
 over, the command ends with the exit code TIMED_OUT; whether a write was done is unknown then.
 
-Not here: who keeps the time (`zab.cli.znodes.caller`).
+Not here: the timer (`zab.cli.znodes.caller`).
 """
 
 import functools
@@ -36,7 +36,7 @@ _Option = Annotated[
 
 
 def timed(function: Callable[..., None]) -> Callable[..., None]:
-    """The same command with `--timeout`; the command itself, where it has one."""
+    """The command with the option `--timeout`, unless it has one."""
     signature = inspect.signature(function, eval_str=True)
     if any(TIMEOUT in _names(each.annotation) for each in signature.parameters.values()):
         return function

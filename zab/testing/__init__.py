@@ -5,7 +5,7 @@
     free_ports      loopback ports that nobody listens on
     plugin          the same as fixtures of pytest
 
-Nothing is imported before it is used: pytest loads the plugin in every run of whoever has this package installed.
+Nothing is imported before it is used: pytest loads the plugin in every run if this package is installed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The tree of an ensemble is made empty, and all sessions are ended, as the leader alone can: between two of its
-turns it proposes what clients with all rights would ask for."""
+"""Empties the tree of an ensemble and ends all sessions, by the leader: between two of its turns it proposes what
+clients with all rights would ask for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TIMEOUT_MS: Final = 60_000
 
 
 def left_of(member: Member) -> int:
-    """How many sessions and znodes there are beside those that are always there; -1 where nobody can say."""
+    """How many sessions and znodes there are, besides the permanent ones; -1 if it is unknown."""
     if member.sessions.tracker is None or not member.serving or member.is_between_states:
         return -1
     return len(member.tree.sessions) + len(_paths(member))
 
 
 def clear(member: Member) -> None:
-    """Propose the end of all of them; nothing happens where `left_of` cannot say."""
+    """Propose to delete all of them; no-op if `left_of` is -1."""
     tracker = member.sessions.tracker
     if tracker is None or left_of(member) < 0:
         return

@@ -1,4 +1,4 @@
-"""A client of an ensemble, for whichever code asks: plain, trio or asyncio."""
+"""A client of an ensemble for plain code, trio or asyncio."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from zab.testing.kit.in_thread import Library, library
 
 
 class Connecting:
-    """`with` in plain code, `async with` in trio and asyncio: the client of `zab.client` for that, until the block
-    ends. Each block is a session of its own."""
+    """A client of `zab.client`, by `with` in plain code and `async with` in trio and asyncio. Each block has a session
+    of its own."""
 
     def __init__(self, hosts: str, options: Mapping[str, Any]) -> None:
         self._hosts = hosts

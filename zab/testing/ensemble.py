@@ -6,17 +6,17 @@
     async with Ensemble(3) as e:            trio or asyncio
         async with e.connect() as zk: ...
 
-Members are those that `zab server` runs: the same code, sockets, disks and secrets; only their place is another one.
-They listen on free loopback ports, their data is in a temporary directory, and both are gone with the block, however
-that ends. So are the threads; those of trio's pool, which it keeps for ten seconds, end then by themselves.
+Members are the same as those of `zab server`: the same code, sockets, disks and secrets. They listen on free loopback
+ports, their data is in a temporary directory, and both are removed at the end of the block. So are the threads, except
+those of trio's pool, which end by themselves after ten seconds.
 
-A member that ends by itself fails the test: whatever is asked of the ensemble next raises MemberFailedError, the end
-of the block at the latest.
+A member that ends by itself fails the test: the next call to the ensemble raises MemberFailedError, at the latest the
+end of the block.
 
-Methods block for moments, and may be called from any thread and from asynchronous code. What may take longer has a
-name for each: `wait_until_serving` blocks, `until_serving` is awaited.
+Methods block only briefly, and may be called from any thread and from asynchronous code. A slow method has two forms:
+`wait_until_serving` blocks, `until_serving` is awaited.
 
-Partitions are between members (`wires`): clients go on reaching all of them.
+Partitions are between members (`wires`): clients still reach all of them.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from zab.testing.member import Member
 from zab.testing.settings import Place, Value, check_size, configuration, refuse_own
 
 PATIENCE_SECONDS: Final = 60.0
-"""How long an ensemble may take to come about, before it is given up."""
+"""How long an ensemble may take to start before it is given up."""
 _PROBE_SECONDS: Final = 0.002
 _AGAIN_SECONDS: Final = 1.0
-"""After which what was not done is asked for once more: leaders come and go."""
+"""The time after which an unfinished request is repeated, since leaders may change."""
 _TAIL_LINES: Final = 5
 
 
 class Ensemble:
-    """See the module. It is opened once."""
+    """An ensemble for tests. It is opened once."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Ensemble:
         observers: int = 0,
         **keys: Value,
     ) -> None:
-        """`size` voters, and so many observers. Keys of `zoo.cfg` are given as keywords, or in a mapping where their
-        names have dots. Raises ValueError for what cannot be run."""
+        """`size` voters, and observers. Keys of `zoo.cfg` are given as keywords, or in a mapping if their names have
+        dots. Raises ValueError for an impossible ensemble."""
         check_size(size, observers)
         self._keys = {**configuration, **keys}
         refuse_own(self._keys)
@@ -115,7 +115,7 @@ class Ensemble:
         self._tell_failures(error)
 
     def _open(self) -> None:
-        """Start all of them, and return when they serve."""
+        """Start all members, and return when they serve."""
         if self._undo is not None:
             raise EnsembleError("an ensemble is opened once: make another one")
         self._undo = contextlib.ExitStack()
@@ -163,7 +163,7 @@ class Ensemble:
         return through_wires
 
     def _close(self) -> None:
-        """End all that was begun, the last first. Nothing happens the second time."""
+        """End everything, in reverse order. No-op the second time."""
         self._is_closed = True
         undo, self._undo = self._undo, contextlib.ExitStack()
         for member in self._members.values():
@@ -174,7 +174,7 @@ class Ensemble:
         self._notify()
 
     def _tell_failures(self, error: BaseException | None) -> None:
-        """Raise why a member has failed; or add it to what is raised already."""
+        """Raise the failure of a member, or add it to the current exception."""
         failures = [failed for member in self._members.values() if (failed := member.failure) is not None]
         if error is not None:
             for failed in failures:
@@ -190,7 +190,7 @@ class Ensemble:
 
     @property
     def members(self) -> Mapping[int, Member]:
-        """By their ids, 1 and up; observers come last."""
+        """The members by id, from 1; observers come last."""
         return MappingProxyType(self._members)
 
     @property
@@ -200,8 +200,8 @@ class Ensemble:
 
     @property
     def leader(self) -> Member | None:
-        """The member that leads; None while there is none. Who is cut off from a majority, or stands still, may believe
-        that he does; of two that believe so, it is the one that was elected later."""
+        """The member that leads; None while there is none. A member that is cut off from a majority, or paused, may
+        believe that it leads: of two such members, the one elected later is returned."""
         leading = [member for member in self._members.values() if member.is_leading and self._has_majority(member)]
         return max(leading, key=_epoch, default=None)
 
@@ -216,13 +216,13 @@ class Ensemble:
         return not is_cut and all(member.is_running and not member.is_paused for member in (one, two))
 
     def _serves(self, member: Member) -> bool:
-        """Whether it does, and not only believes that it does: its leader is there."""
+        """Whether a member really serves: it can reach its leader."""
         leader = self.leader
         return member.is_serving and leader is not None and member.follows(leader) and self._reaches(member, leader)
 
     @property
     def journal(self) -> str:
-        """What all members have said, each under its name."""
+        """The journals of all members, each under its name."""
         return "\n".join(f"member {sid}:\n{member.journal}" for sid, member in self._members.items())
 
     def connect(self, **options: Any) -> Connecting:
@@ -233,8 +233,8 @@ class Ensemble:
     # ---------------------------------------------------------------------------------------------------- what is done
 
     def wait_until_serving(self, *sids: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """Returns when these members serve; without any, when all do that run and do not stand still.
-        Raises EnsembleError after so many seconds."""
+        """Wait until these members serve; without ids, all that run and are not paused. Raises EnsembleError after
+        `seconds`."""
         for sid in sids:
             self._member(sid)
         deadline = time.monotonic() + seconds
@@ -248,7 +248,7 @@ class Ensemble:
                 self._changed.wait(left)
 
     async def until_serving(self, *sids: int, seconds: float = PATIENCE_SECONDS) -> None:
-        """The same, awaited."""
+        """Wait like `wait_until_serving`, without blocking the event loop."""
         await elsewhere(lambda: self.wait_until_serving(*sids, seconds=seconds))
 
     def _are_serving(self, sids: Collection[int]) -> bool:
@@ -258,23 +258,23 @@ class Ensemble:
         return bool(wanted) and all(map(self._serves, [self._members[sid] for sid in sids] or wanted))
 
     def partition(self, *groups: Collection[int]) -> None:
-        """From now on members of different groups do not hear each other; those that no group names are one more group.
-        It takes the place of an earlier partition."""
+        """Cut the links between members of different groups; members that no group names are one more group. Replaces
+        an earlier partition."""
         cut = cut_between(groups, self._members)
         self._check()
         if self._wires is not None:
             self._wires.set_cut(cut)
 
     def heal(self) -> None:
-        """Everybody reaches everybody, and what was on the way arrives."""
+        """Mend all links; messages on the way arrive."""
         self._check()
         if self._wires is not None:
             self._wires.set_cut(())
 
     def expire(self, session: Any, *, seconds: float = PATIENCE_SECONDS) -> None:
-        """End a session as if its client had been silent for too long: an id, or a client of ours or kazoo's. Returns
-        when its ephemerals are gone. Raises ValueError when there is no such session, EnsembleError when nobody can
-        end it in time, since nobody leads a quorum."""
+        """End a session, given by id or by a client of zab or kazoo, as if its client had been silent for too long.
+        Returns when its ephemerals are gone. Raises ValueError if there is no such session, EnsembleError if no leader
+        of a quorum can end it in time."""
         self._check()
         wanted = session_of(session)
         deadline = time.monotonic() + seconds
@@ -296,8 +296,7 @@ class Ensemble:
         raise EnsembleError(f"nobody could end session {wanted:#x} in {seconds:g} s: {self!r}")
 
     def disconnect(self, session: Any) -> None:
-        """Break the connection that a session has now: an id, or a client of ours or kazoo's. Nothing happens if it has
-        none."""
+        """Break the connection of a session, given by id or by a client of zab or kazoo. No-op if it has none."""
         self._check()
         wanted = session_of(session)
         for member in self._members.values():
@@ -305,8 +304,8 @@ class Ensemble:
                 member.life.ask(lambda server: _disconnect(server, wanted))
 
     def restore(self, *, seconds: float = PATIENCE_SECONDS) -> None:
-        """As it was when it was opened: everybody runs and reaches everybody, all sessions are over, and no znode is
-        there. Raises EnsembleError when that takes longer."""
+        """Restore the initial state: all members run and reach each other, there are no sessions and no znodes. Raises
+        EnsembleError if that takes longer than `seconds`."""
         self.heal()
         for member in self._members.values():
             member.resume()
@@ -344,7 +343,7 @@ class Ensemble:
 
 
 def _epoch(member: Member) -> int:
-    """In which it was elected, as far as can be seen from outside of its thread."""
+    """The epoch in which it was elected, as seen from outside its thread."""
     life = member.life
     server = None if life is None else life.service
     return -1 if server is None else server.member.peer.epoch

@@ -1,14 +1,14 @@
-"""What the test kit raises beside ValueError for arguments that make no sense."""
+"""The exceptions of the test kit, besides ValueError for invalid arguments."""
 
 from __future__ import annotations
 
 
 class EnsembleError(Exception):
-    """What was asked of an ensemble cannot be done, or did not come about in time; the text says why."""
+    """A request to an ensemble is impossible, or was not done in time; the text says why."""
 
 
 class MemberFailedError(EnsembleError):
-    """A member ended by itself. `__cause__` is what ended it."""
+    """A member ended by itself. `__cause__` is the exception that ended it."""
 
     def __init__(self, sid: int, reason: str) -> None:
         super().__init__(f"member {sid} ended: {reason}")

@@ -1,8 +1,8 @@
-"""The end of a session that was not silent: the leader proposes it, as it does for one that was; a local session is
-ended by the member that alone knows it.
+"""Ends a session before its timeout: the leader proposes the end, as for a silent session; a local session is ended by
+its member.
 
-What follows is what follows when a session expires: the end is committed, its ephemerals go, its connection is closed,
-and its client hears that the session is over when it connects again.
+The effects are those of an expiry: the end is committed, its ephemerals are deleted, its connection is closed, and its
+client learns that the session is over when it connects again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zab.member.member import Member
 
 
 class Expiry(Enum):
-    """How far the end of a session has come."""
+    """The progress of the end of a session."""
 
     UNKNOWN = "there is no such session"
     UNDER_WAY = "its end is proposed"
@@ -36,15 +36,15 @@ def end_session(member: Member, session: int) -> Expiry:
 
 
 def end_local_session(member: Member, session: int) -> bool:
-    """End a session that this member alone knows, between two of its turns; its connection is to be broken then.
-    False: it knows no such session."""
+    """End a local session, between two turns; the caller has to break its connection. False: the member knows no such
+    session."""
     is_known = SessionId(session) in member.sessions.local.timeouts
     member.sessions.local.end(SessionId(session))
     return is_known
 
 
 def session_of(client: Any) -> int:
-    """The id of a session: itself, or that of a client of ours or of kazoo. Raises ValueError where there is none."""
+    """The id of a session, given by id or by a client of zab or kazoo. Raises ValueError if there is none."""
     found = client
     if not isinstance(client, int):
         found = getattr(client, "session_id", None)

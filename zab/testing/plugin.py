@@ -38,9 +38,9 @@ DEFAULT_SIZE: Final = 3
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """pytest rewrites the assertions of whoever brings a plugin, all packages of it: members would run slower than they
-    do in production, and what they say of a failed assertion would hold addresses, so no simulated run would be the
-    same twice."""
+    """pytest rewrites the assertions in all packages of a distribution with a plugin: members would run slower than
+    they do in production, and what they say of a failed assertion would hold addresses, so no simulated run would be
+    the same twice."""
     hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
     marked: set[str] = getattr(hook, "_must_rewrite", set())
     marked -= {"zab", "datatree", "session"}

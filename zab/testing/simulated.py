@@ -77,7 +77,7 @@ class Run(Generic[T]):
     """What the program returned."""
     seed: int
     hash: str
-    """Of all that happened, with its times: two runs with one hash are one run."""
+    """The hash of all events, with their times: two runs with the same hash are the same run."""
     seconds: float
     """How long it took, by its own clock."""
 
@@ -188,7 +188,7 @@ class SimulatedEnsemble:
 
     @property
     def hash(self) -> str:
-        """Of all that has happened so far."""
+        """The hash of all events so far."""
         return self._trace.digest
 
     def say(self, text: str) -> None:

@@ -169,7 +169,7 @@ def between_two_names(directory: Path) -> None:
         (nothing, "holds no history; a member without one is synchronized by the others"),
         (only_records, "holds no history"),
         (of_zookeeper, "is a directory of ZooKeeper; zab restore"),
-        (of_another_member, "myid says 2, but the directory is of member 3"),
+        (of_another_member, "myid says 2, but the directory belongs to member 3"),
         (without_a_record, "its record or its epochs are missing. zab restore"),
         (without_epochs, "its record or its epochs are missing. zab restore"),
         (damaged, "the history is damaged: version-1/log.200000001 at offset"),

@@ -160,7 +160,7 @@ def log_command(
         str | None, typer.Option("--chop", metavar="ZXID", help="Leave out of the copy what comes after that.")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write checksums of the copy anew, as far as something can be read.")
+        bool, typer.Option("--repair", help="Write new checksums in the copy, up to where it can be read.")
     ] = False,
 ) -> None:
     """`uncommitted` marks those above the high-water mark. Of a directory of ours, all that the member has logged and
@@ -168,7 +168,7 @@ def log_command(
     """
     if to is not None or chop is not None or repair:
         if to is None or len(files) != 1 or files[0].is_dir() or not (chop or repair) or follow or uncommitted:
-            raise typer.BadParameter("a copy is of one file: FILE --to DIR, with --chop ZXID, --repair, or both")
+            raise typer.BadParameter("only one file can be copied: FILE --to DIR, with --chop ZXID, --repair, or both")
         _copy(files[0], to, None if chop is None else _zxid(chop), repairs=repair, as_json=as_json)
         return
     try:
@@ -317,7 +317,7 @@ def _native_snapshot(loader: SnapshotLoader, moved_to: Callable[[int], None]) ->
 
 
 def _zookeeper_snapshot(open_reader: Callable[[], SnapshotReader], file: Path) -> SnapshotContent:
-    """Reads everything once, so that nothing of a damaged file is printed."""
+    """Read everything once, so that a damaged file is not printed at all."""
     reader = open_reader()
     name = parse_file_name(file.name)
     last_zxid = 0 if name is None else name.zxid

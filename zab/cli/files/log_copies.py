@@ -1,13 +1,13 @@
 """A copy of one log file: `zab log FILE --to DIR` with `--chop ZXID`, `--repair`, or both. FILE is not changed.
 
-    --chop      what comes after that zxid is left out, as by ZooKeeper's LogChopper. Of ours whole batches stay: the
+    --chop      leaves out what comes after that zxid, like ZooKeeper's LogChopper. A log of zab keeps whole batches:
+    the
                 last one ends at that zxid or before it
-    --repair    ZooKeeper's: the checksum of each record is written anew, as by TxnLogToolkit -r; where no record can be
-                found, the copy ends. Ours: the copy has all batches that can be read and follow each other by number
-                and chain, in frames that are written anew; a batch that cannot be read is never made up, so it ends
-                there
+    --repair    ZooKeeper's log: writes a new checksum for each record, like TxnLogToolkit -r; where no record can be
+                found, the copy ends. zab's log: the copy has all readable batches that follow each other by number
+                and chain, in new frames; an unreadable batch is never made up, so the copy ends there
 
-The copy has the name of the file, which says where it begins, and takes the place of nothing.
+The copy has the name of the file, which says where it begins, and never replaces a file.
 
 Not here: whole directories of members (`zab restore`).
 """
@@ -68,7 +68,7 @@ def copy_log(file: Path, directory: Path, upto: int | None, *, repairs: bool) ->
         raise UnreadableError(f"{file}: offset 0: neither a log of zab nor one of ZooKeeper")
     content = b"".join(pieces)
     if not copied.count:
-        raise UnreadableError(f"{file}: nothing of it would be in the copy")
+        raise UnreadableError(f"{file}: the copy would be empty")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as out:
         out.write(content)
@@ -117,7 +117,7 @@ def _native(file: Path, data: bytes, upto: int | None, copied: Copied, *, repair
     name = parse_file_name(file.name)
     header = None if name is None else read_segment_header(data[:SEGMENT_HEADER_BYTES], name.zxid)
     if header is None:
-        raise UnreadableError(f"{file}: offset 0: the header cannot be read, or is of another file name")
+        raise UnreadableError(f"{file}: offset 0: the header cannot be read, or belongs to another file name")
     position, batches = header.previous, list[Batch]()
     for part in scan(data, header.first, SEGMENT_HEADER_BYTES).parts:
         found = part.batches if not isinstance(part, Bad) else _batches_of(data, part)

@@ -175,7 +175,7 @@ def _find(disk: RealDisk, roots: list[Path]) -> Found:
         raise RefusedError(f"{roots[0]} holds no history; a member without one is synchronized by the others")
     own = own_id(roots[0])
     if own is not None and own != member.server_id:
-        raise RefusedError(f"{roots[0] / 'myid'} says {own}, but the directory is of member {member.server_id}")
+        raise RefusedError(f"{roots[0] / 'myid'} says {own}, but the directory belongs to member {member.server_id}")
     epoch = max(recovered.epochs[0], recovered.last[0] >> 32)
     if epoch >= EPOCH_MAX:
         raise RefusedError(f"no epoch comes after {epoch}")

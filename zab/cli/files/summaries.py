@@ -1,4 +1,4 @@
-"""What stands in a snapshot in numbers, and what differs between two: `zab snapshot --summary` and `zab snapshot A B`.
+"""Totals of a snapshot, and differences between two: `zab snapshot --summary` and `zab snapshot A B`.
 
 A summary has a line for each znode with children: how many descendants, and bytes of data, its own among them, as
 ZooKeeper's SnapshotRecursiveSummary prints it. A comparison has a line for each subtree that only one has, and for each
@@ -24,7 +24,7 @@ COMPARED: Final = (
 
 @define
 class Total:
-    """Of a znode and all below it."""
+    """The totals of a znode and all its descendants."""
 
     descendants: int = 0
     size: int = 0
@@ -49,7 +49,7 @@ def parent_of(path: bytes) -> bytes:
 
 
 def totals(znodes: Iterable[SnapshotZnode]) -> dict[bytes, Total]:
-    """Of every path, "/" among them."""
+    """The totals of every path, including "/"."""
     found: dict[bytes, Total] = {}
     for znode in znodes:
         found[znode.path] = Total(0, len(znode.data or b""))

@@ -1,1 +1,1 @@
-"""Commands for whoever runs an ensemble: its status, what is wrong with it, backups, a bundle for support."""
+"""Commands for operators of an ensemble: status, diagnosis, backups, a bundle for support."""

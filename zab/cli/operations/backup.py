@@ -1,11 +1,11 @@
 """`zab backup`: backups of a running ensemble, without stopping a member.
 
-    zab backup take DIR --admin HOST:PORT       a snapshot, or what has happened since the last backup
-    zab backup list DIR                         which there are
-    zab backup verify DIR                       whether they are what was written, and come to the states that they were
-    zab backup prune DIR --keep N               retention alone
+    zab backup take DIR --admin HOST:PORT       takes a snapshot, or the log since the last backup
+    zab backup list DIR                         lists backups
+    zab backup verify DIR                       checks that files are intact, and that backups lead to their states
+    zab backup prune DIR --keep N               only applies retention
 
-Exit codes: 0 done; 1 it cannot be done, or a backup is damaged; 2 wrong usage; 3 no member that is named gives one.
+Exit codes: 0 done; 1 it cannot be done, or a backup is damaged; 2 wrong usage; 3 no named member provides a backup.
 """
 
 import sys
@@ -33,7 +33,7 @@ from zab.operations.verdicts.catalogue import Backup, Catalogue, CatalogueError,
 __all__ = ["backup_app"]
 
 SILENCE_SECONDS: Final = 660.0
-"""For how long a member may say nothing: it takes up to ten minutes for a snapshot (docs/how-to/monitor.md)."""
+"""How long a member may be silent: it takes up to ten minutes for a snapshot (docs/how-to/monitor.md)."""
 _GONE: Final = 410
 
 backup_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -145,7 +145,7 @@ def take_command(
 
 
 def _from_one_of(ports: list[AdminPort], once: Callable[[_Member], Taken], *, json: bool) -> int:
-    """The exit code. A member that gives none is named, and the next one asked."""
+    """Take a backup from the first member that provides one, and return the exit code. The others are named."""
     for port in ports:
         try:
             with progress("of the log received", "byte") as told:

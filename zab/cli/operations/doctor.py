@@ -1,6 +1,6 @@
-"""`zab doctor FILE`: whether the member that FILE describes could do its work on this machine, and with the others.
+"""`zab doctor FILE`: whether the member that FILE describes could run on this machine, and with the others.
 
-Exit codes: 0 every check is well or had to be left out; 1 one is not; 2 wrong usage.
+Exit codes: 0 every check passed or was skipped; 1 a check failed; 2 wrong usage.
 """
 
 import os
@@ -33,7 +33,7 @@ _LAG_SUFFIX: Final = "_learner_lag"
 
 @define
 class _Told:
-    """What the admin port of one member says."""
+    """The answers of one member's admin port."""
 
     view: View
     skew_seconds: float | None = None
@@ -108,7 +108,7 @@ async def _examine(checked: Checked, ports: list[AdminPort], seconds: float, syn
 async def _look_around(
     checked: Checked, ports: list[AdminPort], seconds: float
 ) -> tuple[dict[tuple[int, str], Collection[str] | str], list[Port], list[_Told]]:
-    """Names, ports of the others, and what members say: all at once."""
+    """Look up names, dial the ports of the others, and ask members, all at once."""
     assert checked.config is not None
     config = checked.config
     names: dict[tuple[int, str], Collection[str] | str] = {}

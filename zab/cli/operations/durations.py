@@ -12,7 +12,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9})([smhdw])")
 
 
 def duration_ms(text: str, option: str) -> int:
-    """Raises BadParameter."""
+    """A duration in ms. Raises BadParameter."""
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):
         raise typer.BadParameter(f"{text!r} is no duration such as 30m, 12h or 7d", param_hint=option)

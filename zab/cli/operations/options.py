@@ -1,4 +1,4 @@
-"""The options that the commands for whoever runs an ensemble share."""
+"""The options that the commands for operators share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def authorization_of(options: ConnectionOptions) -> str | None:
 
 
 def admin_ports(texts: list[str] | None, options: ConnectionOptions, *, shows_who: bool = False) -> list[AdminPort]:
-    """Ends the command where one is none. shows_who: the identity of `--auth` goes along, to each of them."""
+    """The admin ports. Ends the command if one is invalid. shows_who: the identity of `--auth` is sent to each of
+    them."""
     authorization = authorization_of(options) if shows_who else None
     tls = tls_of(options)
     context: ssl.SSLContext | None = None
@@ -53,7 +54,7 @@ def admin_ports(texts: list[str] | None, options: ConnectionOptions, *, shows_wh
 
 
 def refuse_plain(ports: list[AdminPort], *, plain: bool) -> None:
-    """Ends the command where the password of `--auth` would go to another machine as it is."""
+    """End the command if the password of `--auth` would go to another machine unencrypted."""
     for port in ports:
         is_near = port.host.startswith(_LOOPBACK)
         if port.authorization is not None and port.context is None and not is_near and not plain:

@@ -1,27 +1,25 @@
-"""`zab restore`: new members' directories that begin with the state of some moment in the past, or running members
-that go on with it.
+"""`zab restore`: makes directories of new members with a state of the past, or gives that state to running members.
 
     zab restore /backup/zab --at 2026-01-02T03:04:05Z --to 1=/data/1 --to 2=/data/2 --to 3=/data/3
     zab restore /backup/zab --at 2026-01-02T03:04:05Z --into 10.0.0.1:8080 --into 10.0.0.2:8080 --into 10.0.0.3:8080
 
-What is read may be directories of ours or of ZooKeeper, of one member or of several, on disks or in object stores. They
-are not changed. Each `--to` is the data directory of one member, `ID=DIR` or DIR with a `myid` in it (else the first is
-1, the second 2, ...). It must not hold data yet.
+It reads directories of zab or of ZooKeeper, of one member or several, on disks or in object stores, and does not change
+them. Each `--to` is the data directory of one member, `ID=DIR` or a DIR with a `myid` (otherwise the first is 1, the
+second 2, ...). It must not have data yet.
 
 The restored ensemble is a new one, with a new lineage: its members and those of the old ensemble take no part in each
-other's. So all directories of one ensemble come from one call. They may be made on one machine and copied to the
-others, each to the member whose id it has. At least a majority has to be restored. Further members begin with empty
+other's. So all directories of one ensemble must come from one call. They may be made on one machine and copied to the
+others, each to the member with its id. At least a majority has to be restored. Further members begin with empty
 directories and are synchronized.
 
-Restoring is the one transaction of an epoch after all that the old files tell of. So no zxid comes a second time, and
-clients that have seen the last of the old ensemble may connect. Sessions of that moment are there, with their
-ephemerals, and expire unless their clients go on with them. For an ensemble of ours no client can, since the passwords
-follow from the lineage.
+The restore is the only transaction of an epoch above all those in the old files. So no zxid is used twice, and clients
+that have seen the end of the old ensemble may connect. Sessions of that moment exist, with their ephemerals, and expire
+unless their clients resume them. For an ensemble of zab no client can, since the passwords depend on the lineage.
 
-`zab.cli.new_members` says which files are written, and how. With `--into` each member is sent the snapshot over its
-admin port, one after the other, and begins anew with it (`datatree.recovery.restoring`).
+`zab.cli.new_members` writes the files. With `--into` each member gets the snapshot over its admin port, one after the
+other, and restarts with it (`datatree.recovery.restoring`).
 
-Needs the extra zab[backup], but neither Java nor Spark: memory has to hold the tree, as that of its members has.
+Needs the extra zab[backup], but neither Java nor Spark. The tree has to fit into memory, as on a member.
 
 Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage; 3 a member cannot be reached, or refuses.
 """
@@ -131,7 +129,7 @@ def restore_command(
 
 
 def _check_backups(dirs: list[str]) -> None:
-    """Say what of a directory of backups is not what was written there. What is needed of it, the reader refuses."""
+    """Report damaged files in a directory of backups. The reader refuses those that it needs."""
     for text in dirs:
         place = text.partition("=")[2] if "=" in text.partition("/")[0] else text
         try:
@@ -176,5 +174,5 @@ def _report(
 
 
 def printable(path: str) -> str:
-    """A path for a terminal: those of hostile files may hold control characters."""
+    """A path for a terminal: those of hostile files may have control characters."""
     return path if path.isprintable() else ascii(path)

@@ -1,15 +1,16 @@
-"""Gives a state to running members, each of which goes on with it: `zab restore --into`.
+"""Gives a state to running members, which continue with it: `zab restore --into`.
 
-    ask(ports, is_rest=False)           what would keep them from it, before anything is changed
+    ask(ports, is_rest=False)           checks whether they accept it, before anything is changed
     written, lineage = give(ports, state)
 
-The snapshot is written to a file once, and sent to the admin port of each member, one after the other: the next one
-when the one before has it. So as long as fewer than a majority have it, the others serve what they had.
+The snapshot is written to a file once, and sent to the admin port of each member, one after the other. So while fewer
+than a majority have it, the others serve their old state.
 
-Members that have it are one ensemble if they were of one history before, and a quorum of it if they are a majority.
-Else the first that goes on with it only leaves the others: so that is found out first, and whether each takes it.
+Members that have it are one ensemble if they had the same history before, and a quorum of it if they are a majority.
+Otherwise the first member that continues with it would only leave the others: so this is checked first, and also
+whether each member accepts it.
 
-Not here: which state; what a member makes of it (`datatree.recovery.restoring`).
+Not here: the choice of the state; what a member does with it (`datatree.recovery.restoring`).
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ _LINEAGE: Final = re.compile("[0-9a-f]{32}")
 RESTORE: Final = "restore"
 ASK_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 660.0
-"""For how long a member may say nothing: it builds the tree before it answers."""
+"""How long a member may be silent: it builds the tree before it answers."""
 
 
 class NotGivenError(Exception):
-    """Not all members have it, and what that means."""
+    """Not all members have the state; the text says what that means."""
 
 
 def ask(ports: list[AdminPort], *, is_rest: bool) -> None:
-    """Ask each member whether it takes a state. is_rest: the others have it already. Raises NotGivenError."""
+    """Ask each member whether it accepts a state. is_rest: the others have it already. Raises NotGivenError."""
     told: dict[int, tuple[AdminPort, str]] = {}
     participants: set[int] = set()
     try:
@@ -58,7 +59,7 @@ def ask(ports: list[AdminPort], *, is_rest: bool) -> None:
         raise NotGivenError(f"{error}; {_NOBODY}") from None
     if len({lineage for _, lineage in told.values()}) != 1:
         each = ", ".join(f"{port}: {lineage}" for port, lineage in told.values())
-        raise NotGivenError(f"these are of different histories, and would be no ensemble: {each}; {_NOBODY}")
+        raise NotGivenError(f"these have different histories, and would be no ensemble: {each}; {_NOBODY}")
     count = len(participants & told.keys())
     if not is_rest and 2 * count <= len(participants):
         few = f"{count} of {count_of(len(participants), 'participant')}"
@@ -69,8 +70,8 @@ def ask(ports: list[AdminPort], *, is_rest: bool) -> None:
 
 
 def give(ports: list[AdminPort], state: State) -> tuple[Written, bytes]:
-    """What the snapshot holds, and the lineage that the members go on with. Raises NotGivenError, PipelineError and
-    OSError."""
+    """Give the state to all members; returns the contents of the snapshot, and the members' new lineage. Raises
+    NotGivenError, PipelineError and OSError."""
     from zab.host.storage.disk import RealDisk
     from zab.pipeline.state.snapshot_output import write_native
 
@@ -102,7 +103,7 @@ def _so_far(error: AdminError, port: AdminPort, given: list[str], count: int) ->
         return f"{error}; {_NOBODY}"
     has_it = f"{len(given)} of {count_of(count, 'member')} went on with it" + (f": {', '.join(given)}" if given else "")
     if error.is_open:
-        # Given to it twice, it would have another history than those that got it once.
+        # If it were given twice, its history would differ from that of the others.
         has_it += (
             f"; whether {port} did is not known, and its journal says so: this member goes on with a snapshot that was "
             "restored"

@@ -1,6 +1,6 @@
-"""`zab status`: the members of an ensemble, who leads, how far each is behind, and what somebody has to look at.
+"""`zab status`: the members of an ensemble, its leader, the lag of each member, and alarms.
 
-Exit codes: 0 nothing has to be looked at; 1 there are alarms; 2 wrong usage; 3 no member can be reached.
+Exit codes: 0 no alarms; 1 there are alarms; 2 wrong usage; 3 no member can be reached.
 """
 
 import sys
@@ -59,7 +59,7 @@ def status_command(
 
 
 def looker(context: typer.Context, admin: list[str] | None) -> Callable[[], Awaitable[Status]]:
-    """What looks at the whole ensemble once. Ends the command where an option is wrong."""
+    """The function that looks at the whole ensemble once. Ends the command if an option is wrong."""
     options = options_of(context)
     try:
         servers, tls = servers_of(options.hosts), tls_of(options)
@@ -96,7 +96,7 @@ def _show(status: Status, *, json: bool, again: bool) -> None:
 
 
 def lines_of(status: Status) -> Iterator[dict[str, Any]]:
-    """For JSON: a line for each member, for each alarm, then for the whole."""
+    """The lines of JSON: one for each member, one for each alarm, then one for the ensemble."""
     for member in status.members:
         yield {
             "type": "member",

@@ -1,20 +1,19 @@
-"""`zab support`: what somebody who helps needs to know, in one file, without what he must not know.
+"""`zab support`: packs what a helper needs to know into one file, without secrets.
 
     status.json             zab status, with the figures of each member that answers
-    admin/<member>/…        of each admin port: what it says of itself, of its figures, of the others; missing.txt: what
-                            it did not say, and why
-    configuration/…         each zoo.cfg and the dynamic file that it names; values of keys that hold no secret
-    check/…                 zab server --check --json of each
-    logs/…                  the end of each journal that log.file names, with its older files; and of those of --log
-    about.json              versions and times
+    admin/<member>/…        the answers of each admin port about the member, its figures, and the others; missing.txt:
+    missing answers, and why configuration/…         each zoo.cfg and its dynamic file; only values of keys without
+    secrets check/…                 zab server --check --json of each zoo.cfg logs/…                  the end of each
+    journal named by log.file, with its older files; and of those given by --log about.json              versions and
+    times
 
-All text goes through `zab.operations.verdicts.redaction`; what the files of secrets, users and passwords hold is known
-to it. No data and no path of a znode is asked for. The audit log, which has some, is in it with --audit.
+All text goes through `zab.operations.verdicts.redaction`, which knows the contents of the files of secrets, users and
+passwords. The command asks for no data and no path of a znode. The audit log, which has paths, is only included with
+--audit.
 
-What could not be had is said on standard error, once for each server and file.
+Missing parts are reported on standard error, once for each server and file.
 
-Exit codes: 0 it is written, with all that was asked for; 1 something is not in it, or it cannot be written; 2 wrong
-usage.
+Exit codes: 0 it is written and complete; 1 something is missing, or it cannot be written; 2 wrong usage.
 """
 
 import io
@@ -58,20 +57,19 @@ COMMANDS: Final = (
     *("monitor", "server_stats", "configuration", "zabstate", "leader", "voting_view", "observers", "last_snapshot"),
     *("hash", "dirs", "environment", "initial_configuration"),
 )
-"""Of an admin port: none of them names a znode or a client."""
+"""The commands sent to an admin port: none of them names a znode or a client."""
 CONFIGURATION_BYTES_MAX: Final = 1 << 20
-"""Of a file beside a member: its configuration, and what that names."""
+"""The limit for a configuration file, and for files that it names."""
 _NAME: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _LONG: Final = re.compile(r"\w{16,}")
 _PLAIN: Final = re.compile(r"(?i)true|false|-?\d{1,6}")
-"""Values that are in many places, and no secret of a key that nobody knows."""
+"""Values that occur in many places, and are no secrets even of unknown keys."""
 _TIMED_OUT: Final = "it does not answer in time"
 
 
 @define
 class _Found:
-    """texts and values, which are JSON: by name of the file. missing: why something could not be had, by whom or what
-    it was asked of."""
+    """texts, and values for JSON, by name of the file. missing: why something is missing, by server or file."""
 
     texts: dict[str, str] = field(factory=dict)
     values: dict[str, Any] = field(factory=dict)
@@ -83,7 +81,8 @@ class _Found:
             reasons.append(reason)
 
     def text_of(self, path: str, bytes_max: int, *, from_end: bool = False) -> str:
-        """Empty, with a word why, where it cannot be read. From the end, it begins with a whole line."""
+        """The text of a file; empty, with a note why, if it cannot be read. From the end, it begins with a whole
+        line."""
         try:
             return _text_of(path, bytes_max, from_end=from_end)
         except OSError as error:
@@ -92,7 +91,7 @@ class _Found:
             return f"# {reason}\n"
 
     def without(self, redactor: Redactor) -> dict[str, str]:
-        """What is written: all files, without secrets. A list has a line for each of its objects."""
+        """All files to be written, without secrets. A list has a line for each of its objects."""
         written = {name: redactor.of(text) for name, text in self.texts.items()}
         for name, value in self.values.items():
             safe = redactor.of_value(value)
@@ -174,7 +173,7 @@ def support_command(
 
 
 def _report(to: Path, size: int, names: list[str], missing: dict[str, list[str]], *, as_json: bool) -> None:
-    """What is written, and what is not; ends the command with 1 if there is such a thing."""
+    """Report what is written and what is missing; ends the command with 1 if something is missing."""
     reasons = [(name, reason) for name, reasons in sorted(missing.items()) for reason in reasons]
     if as_json:
         not_had = [{"name": name, "reason": reason} for name, reason in reasons]
@@ -188,7 +187,7 @@ def _report(to: Path, size: int, names: list[str], missing: dict[str, list[str]]
 
 
 async def _ask_admin(port: AdminPort, seconds: float, found: _Found) -> None:
-    """All commands, one after the other; who cannot be reached is asked for no further one."""
+    """Send all commands, one after the other, until the port cannot be reached."""
     name = f"admin/{_safe(str(port))}"
     refused: dict[str, list[str]] = {}
     for command in COMMANDS:
@@ -213,7 +212,7 @@ async def _ask_admin(port: AdminPort, seconds: float, found: _Found) -> None:
 
 
 def _passwords(identities: Iterable[str]) -> Iterator[str]:
-    """The password behind the name, which is for all to see; of another scheme, the credentials."""
+    """The password after the name, which is public; for other schemes, the credentials."""
     for each in identities:
         _, _, credentials = each.partition(":")
         name, colon, password = credentials.partition(":")
@@ -221,7 +220,7 @@ def _passwords(identities: Iterable[str]) -> Iterator[str]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """Keys and values; of what is no configuration, as far as its lines can tell."""
+    """Keys and values; of an invalid configuration, those that its lines show."""
     try:
         return [(entry.key, entry.value) for entry in parse_properties(text)]
     except PropertiesError:
@@ -230,7 +229,7 @@ def _entries(text: str) -> list[tuple[str, str]]:
 
 
 def _names(checked: dict[str, Checked]) -> Iterator[str]:
-    """All keys: those that are known, and those of the files."""
+    """All known keys, and those in the files."""
     found = set(known_keys())
     for file in checked:
         found |= {key for key, _ in _entries(_quietly(file))}
@@ -239,8 +238,7 @@ def _names(checked: dict[str, Checked]) -> Iterator[str]:
 
 
 def _secrets(checked: dict[str, Checked]) -> Iterator[str]:
-    """What must not be in it, as far as this user may read it: values of secret keys, and what the files that hold
-    secrets have of them."""
+    """The secrets that this user can read: values of secret keys, and contents of secret files."""
     is_public, is_secret = public_keys(), secret_keys()
     for file, each in checked.items():
         for key, value in _entries(_quietly(file)):
@@ -267,7 +265,7 @@ def _secrets(checked: dict[str, Checked]) -> Iterator[str]:
 
 
 def _of_jaas(text: str) -> Iterator[str]:
-    """Passwords of users; of what cannot be read as such a file, all that stands in quotes."""
+    """The passwords in a JAAS file; if it is invalid, everything in quotes."""
     try:
         sections = parse_jaas(text)
     except JaasError:
@@ -307,7 +305,7 @@ def _of_journals(name: str, checked: Checked, bytes_max: int, found: _Found, *, 
 
 
 def _quietly(path: str) -> str:
-    """Nothing of what cannot be read."""
+    """The text of a file; empty if it cannot be read."""
     try:
         return _text_of(path, CONFIGURATION_BYTES_MAX)
     except OSError:
@@ -315,7 +313,7 @@ def _quietly(path: str) -> str:
 
 
 def _text_of(path: str, bytes_max: int, *, from_end: bool = False) -> str:
-    """From the end, it begins with a whole line. Raises OSError."""
+    """The text of a file. From the end, it begins with a whole line. Raises OSError."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         cut = from_end and size > bytes_max
@@ -330,7 +328,7 @@ def _safe(name: str) -> str:
 
 
 def _write(to: Path, texts: dict[str, str]) -> int:
-    """Beside, for its owner alone, and renamed when it is whole. Its size in bytes."""
+    """Write the bundle to a private temporary file, and rename it when it is complete. Returns its size in bytes."""
     aside = to.with_name(to.name + ".tmp")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

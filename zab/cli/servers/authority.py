@@ -3,13 +3,13 @@
     Authority.new(name)         a key that signs, and its certificate, which allows no authority below it
     authority.member(hosts)     a new key and a certificate, for both ends of a link: serverAuth, clientAuth
     authority.client(name)      the same for a client: clientAuth; ACLs of the scheme x509 know it as CN=NAME
-    authority.again(before)     a new key, and a certificate that says the same as the one before
-    authority.revoked(serials)  the list of certificates that it takes back
+    authority.again(before)     a new key, and a certificate with the same content
+    authority.revoked(serials)  the list of revoked certificates
 
-Keys are ECDSA on P-256, signatures SHA-256. No certificate is good for longer than that of its authority.
+Keys are ECDSA on P-256, signatures SHA-256. No certificate is valid for longer than that of its authority.
 
-There are two authorities, one for members and one for clients: a member believes the one at its client port, and the
-other at its quorum and election ports. So no client's certificate makes a member.
+There are two authorities, one for members and one for clients: a member trusts the latter at its client port, and the
+former at its quorum and election ports. So the certificate of a client cannot be used by a member.
 
 Not here: files (`certificate_files.py`), and the time, which is handed in.
 """
@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 NAME_CHARACTERS_MAX: Final = 64
-"""Of a common name (RFC 5280, ub-common-name)."""
+"""The limit of a common name (RFC 5280, ub-common-name)."""
 EARLIER: Final = timedelta(hours=1)
-"""A certificate is good from then on: the clocks of machines differ."""
+"""How much earlier a certificate becomes valid, since clocks of machines differ."""
 
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -58,7 +58,7 @@ class AuthorityError(Exception):
 
 @frozen
 class Issued:
-    """A key, its certificate, and the certificate of who signed it."""
+    """A key, its certificate, and the certificate of its issuer."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -74,7 +74,7 @@ class Authority:
 
     @classmethod
     def new(cls, name: str, now: datetime, days: int) -> Authority:
-        """Its full name is nobody else's: certificates are looked up by the name of their issuer."""
+        """A new authority. Its full name is unique, since certificates are looked up by the name of their issuer."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _subject(f"zab {name} {secrets.token_hex(8)}")
         builder = _certificate(subject, subject, key, now, now + timedelta(days=days))
@@ -83,7 +83,7 @@ class Authority:
         return cls(key, builder.sign(key, hashes.SHA256()))
 
     def member(self, hosts: list[str], now: datetime, days: int) -> Issued:
-        """For a member that is reached by these names and addresses, the first of which is its name."""
+        """A certificate for a member with these host names and addresses, the first of which is its name."""
         names = member_names(hosts)
         return self._issue(_subject(hosts[0]), names, _MEMBER_USAGES, now, days)
 
@@ -91,12 +91,12 @@ class Authority:
         return self._issue(client_subject(name), None, _CLIENT_USAGES, now, days)
 
     def again(self, before: x509.Certificate, now: datetime, days: int) -> Issued:
-        """A new key, and a certificate that says the same as one of before. Raises AuthorityError."""
+        """A new key, and a certificate with the same content as an earlier one. Raises AuthorityError."""
         try:
             before.verify_directly_issued_by(self.certificate)
         except (InvalidSignature, ValueError, TypeError):
             mine, other = self.certificate.subject.rfc4514_string(), before.issuer.rfc4514_string()
-            raise AuthorityError(f"its certificate is of another authority ({other}) than this one ({mine})") from None
+            raise AuthorityError(f"its certificate was signed by {other}, not by this authority ({mine})") from None
         try:
             names = before.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -105,8 +105,8 @@ class Authority:
         return self._issue(before.subject, names, usages, now, days)
 
     def revoked(self, serials: Mapping[int, datetime], number: int, now: datetime) -> x509.CertificateRevocationList:
-        """The list of those with these serial numbers, which are good no more from then on. It counts as long as the
-        authority does, or until there is one with a greater number."""
+        """The list of revoked certificates, by serial number and time. It is valid as long as the authority, or until
+        there is one with a greater number."""
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(self.certificate.subject)
@@ -122,7 +122,7 @@ class Authority:
 
     @property
     def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
-        """Of what it signs."""
+        """The key identifier in certificates that it signs."""
         own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
@@ -157,7 +157,7 @@ def _subject(name: str) -> x509.Name:
 def _certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """What all have in common."""
+    """The common part of all certificates."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -171,7 +171,7 @@ def _certificate(
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """To sign other certificates and lists of revoked ones, or to sign what a handshake asks for; nothing else."""
+    """The usage of a key: to sign certificates and revocation lists, or to sign in handshakes; nothing else."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         key_cert_sign=signs_certificates,
@@ -186,7 +186,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def client_subject(name: str) -> x509.Name:
-    """Raises AuthorityError for what is no name of a client; it is the name of a directory, too."""
+    """The subject of a client. Raises AuthorityError for an invalid name, which is also the name of a directory."""
     if _CLIENT.fullmatch(name) is None or len(name) > NAME_CHARACTERS_MAX:
         raise AuthorityError(
             f"{name!r} is no name of a client: letters, digits and . _ @ - within, {NAME_CHARACTERS_MAX} at most"
@@ -208,7 +208,7 @@ def host_name(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         pass
-    # What looks like an address and is none would be a name that nobody asks for.
+    # An invalid address would become a host name that no client uses.
     if len(text) > 253 or _HOST.fullmatch(text) is None or re.fullmatch(r"[\d.]+", text):
         raise AuthorityError(f"{text!r} is neither the name of a host nor an address")
     return x509.DNSName(text)

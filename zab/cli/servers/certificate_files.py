@@ -1,4 +1,4 @@
-"""The directory that `zab certs` makes and keeps: authorities, members, clients.
+"""The directory of `zab certs`: authorities, members, clients.
 
     DIR/ca/members.pem, members.key         the authority of members; or elsewhere (--ca)
     DIR/ca/clients.pem, clients.key         the authority of clients
@@ -6,18 +6,18 @@
     DIR/members/HOST/…, DIR/clients/NAME/…  one directory each, to be copied to its machine as it is:
 
         keystore.pem, keystore.p12                      key, certificate, and the certificate of its authority
-        truststore.pem, truststore.p12                  who is believed: by a member the clients, by them the members
-        quorum.truststore.pem, quorum.truststore.p12    of a member only: who is a member
-        password                                        of the .p12 files, one line
+        truststore.pem, truststore.p12                  the trusted authority: for a member that of clients, and vice
+        versa quorum.truststore.pem, quorum.truststore.p12    only for a member: the authority of members
+        password                                        the password of the .p12 files, one line
 
-PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: who can read them can
-read `password`.
+PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: a user who can read
+them can also read `password`.
 
 Directories have mode 0700 and files 0600 (`zab.host.files.private_file`). A new directory is written aside and
-synced, and gets its name at the end, so that what has it is whole. Only a key that is renewed and a list of revoked
-certificates are replaced; nothing else is overwritten.
+synced, and gets its name at the end, so that it is always complete. Only renewed keys and revocation lists are
+replaced; nothing else is overwritten.
 
-Not here: what a certificate says (`authority.py`).
+Not here: the content of certificates (`authority.py`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 
 @frozen
 class Authorities:
-    """Who signs for members, and who for clients."""
+    """The authorities of members and of clients."""
 
     members: Authority
     clients: Authority
@@ -87,7 +87,7 @@ class Authorities:
 
 @frozen
 class Trusted:
-    """An authority who is believed, and what it has revoked, where somebody looks at that."""
+    """A trusted authority, and its revocation list, if it is checked."""
 
     certificate: x509.Certificate
     revoked: x509.CertificateRevocationList | None = None
@@ -101,7 +101,8 @@ class Trusted:
 def write_authorities(
     directory: Path, authorities: Authorities, given: Mapping[str, Sequence[Given]], lists: Lists
 ) -> None:
-    """`directory` is not there yet. `given`: what each has signed, by its kind. Raises OSError."""
+    """Write the authorities to a new directory. `given`: the certificates that each has signed, by kind. Raises
+    OSError."""
     with new_directory(directory) as aside:
         for kind in (MEMBERS, CLIENTS):
             authority = authorities.of(kind)
@@ -112,7 +113,7 @@ def write_authorities(
 
 
 def read_authorities(directory: Path) -> Authorities:
-    """Raises AuthorityError and OSError."""
+    """Read the authorities. Raises AuthorityError and OSError."""
     return Authorities(_authority(directory, MEMBERS), _authority(directory, CLIENTS))
 
 
@@ -132,9 +133,9 @@ def _authority(directory: Path, name: str) -> Authority:
 
 
 def write_holder(directory: Path, issued: Issued, trusted: Mapping[str, Trusted]) -> None:
-    """All that a member or client needs, in a directory that is not there yet. Raises OSError.
+    """Write the files of a member or client to a new directory. Raises OSError.
 
-    trusted: the stores of whom it believes, by the name of the file without its ending."""
+    trusted: its trust stores, by the name of the file without its ending."""
     password = secrets.token_urlsafe(32).encode()
     files = _key_stores(issued, password)
     for name, believed in trusted.items():
@@ -154,7 +155,7 @@ def renew_holder(
 ) -> Issued:
     """Replace key and certificate, and leave the rest. Raises AuthorityError and OSError.
 
-    note: called with what is made, before it is in the directory."""
+    note: called with the new certificate before it is in the directory."""
     path = directory / f"{KEY_STORE}.pem"
     try:
         before = x509.load_pem_x509_certificate(_certificates(path.read_bytes()))
@@ -179,7 +180,8 @@ def holders(directory: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def new_directory(directory: Path) -> Iterator[Path]:
-    """A directory aside, which becomes `directory` at the end. FileExistsError where there is something."""
+    """A temporary directory, which becomes `directory` at the end. Raises FileExistsError if that exists and is not
+    empty."""
     if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
         raise FileExistsError(f"{directory} is there already, and is not overwritten")
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -207,5 +209,5 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _certificates(pem: bytes) -> bytes:
-    """What comes after the key."""
+    """The certificates after the key."""
     return pem[max(pem.find(_CERTIFICATE), 0) :]

@@ -5,9 +5,9 @@
     zab certs DIR --add-member HOST     one more
     zab certs DIR --add-client NAME     one more
     zab certs DIR --renew               new keys and certificates for all that there are, from the same authorities
-    zab certs DIR --revoke-client NAME  none that NAME ever got is good any more; --revoke-member HOST for a member
+    zab certs DIR --revoke-client NAME  revokes all certificates that NAME ever got; --revoke-member HOST for a member
 
-It prints what it made, and the lines to add to each zoo.cfg and for clients. What is where: `certificate_files.py`.
+It prints what it made, and the lines to add to each zoo.cfg and for clients. `certificate_files.py` has the layout.
 
 Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 """
@@ -59,7 +59,7 @@ Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 KINDS: Final = (MEMBERS, CLIENTS)
 STORE_OF: Final = {MEMBERS: QUORUM_TRUST_STORE, CLIENTS: TRUST_STORE}
-"""Where a member has the authority of each, with its list of revoked certificates."""
+"""The store of a member with the authority of each kind, and its revocation list."""
 
 SHARED: Final = (
     "warning: members on one host share a certificate, by which nobody tells one from another: give each member a host "
@@ -162,8 +162,7 @@ def certs_command(
 
 
 class _Certificates:
-    """The directory, and for how long from now what is made is good. tell: takes what was done, as a sentence and for a
-    program."""
+    """Makes certificates in a directory. tell: takes what was done, as a sentence and for a program."""
 
     def __init__(self, directory: Path, authority_directory: Path, now: datetime, days: int, tell: Tell) -> None:
         self._directory = directory
@@ -173,7 +172,7 @@ class _Certificates:
         self._tell = tell
 
     def found(self, members: list[list[str]], clients: list[str]) -> None:
-        """Both authorities, and what they sign first."""
+        """Make both authorities, and their first certificates."""
         authorities = Authorities(
             Authority.new("members", self._now, CA_DAYS), Authority.new("clients", self._now, CA_DAYS)
         )
@@ -221,7 +220,7 @@ class _Certificates:
             self._tell_made(path, issued)
 
     def revoke(self, names: Mapping[str, list[str]]) -> None:
-        """What these names, of each kind, have got so far."""
+        """Revoke all certificates of these names, of each kind, so far."""
         authorities = read_authorities(self._authority_directory)
         for kind in [kind for kind in KINDS if names[kind]]:
             current, counts = revoke(self._authority_directory, kind, authorities.of(kind), names[kind], self._now)
@@ -257,7 +256,7 @@ class _Certificates:
     def _write(
         self, directory: Path, authorities: Authorities, lists: Lists, new: list[_New]
     ) -> Iterator[tuple[Path, Issued]]:
-        """Where each will be, and what it has."""
+        """Write new members and clients; yields the final directory and the certificate of each."""
         believed = {STORE_OF[kind]: Trusted(authorities.of(kind).certificate, lists[kind]) for kind in KINDS}
         of_clients = {TRUST_STORE: Trusted(authorities.members.certificate)}
         for each in new:
@@ -268,7 +267,7 @@ class _Certificates:
 
 @frozen
 class _New:
-    """What was made for a member or client, before it is written."""
+    """A new member or client, before it is written."""
 
     kind: str
     name: str
@@ -288,7 +287,7 @@ def _names(text: str) -> list[str]:
 
 
 def _merged(members: list[list[str]]) -> list[list[str]]:
-    """One for each first name: members on one machine share its certificate."""
+    """Merge members with the same first name: those on one machine share its certificate."""
     merged: dict[str, list[str]] = {}
     for names in members:
         known = merged.setdefault(names[0], [])
@@ -330,7 +329,7 @@ def _wrong(reason: str) -> typer.BadParameter:
 
 
 def _lines(place: Path, directory: Path, client_name: str, hosts: list[str]) -> str:
-    """What to copy, and what to add where."""
+    """Instructions: what to copy, and which lines to add where."""
     client = (directory / CLIENTS / client_name).absolute()
     servers = ",".join(f"{f'[{host}]' if ':' in host else host}:{SECURE_CLIENT_PORT}" for host in hosts)
     return f"""

@@ -1,14 +1,14 @@
-"""`zab explore`: every order of what can happen to a small ensemble within bounds, breadth first.
+"""`zab explore`: explores every order of events of a small ensemble within bounds, breadth first.
 
     zab explore --voters 3 --writes 1 --crashes 1 --breaks 1
     zab explore --epochs 3 --given 'lead 3; follow 1 3; settle; propose 3; crash 3'
     zab explore --wipes 1 --replay 'lead 3; follow 1 3; ...'
     zab explore --world move --changes 1 --epochs 1 --writes 0
 
-What is wrong is printed as the shortest list of steps to it, and the command that replays them.
+An error is printed as the shortest list of steps to it, with the command that replays them.
 
 Exit codes: 0 everything within the bounds was explored and is right, 3 safety: a promise was broken, 5 undecided: there
-are more states than may be visited. 2 is wrong usage, as everywhere.
+are too many states. 2 is wrong usage, as everywhere.
 """
 
 import contextlib
@@ -110,7 +110,7 @@ def _explored(bounds: Bounds, given: str, states_max: int) -> tuple[Report, floa
 
 
 def _fields(report: Report, seconds: float) -> dict[str, Any]:
-    """For JSON. `found` is what is wrong, and `steps` the shortest way to it."""
+    """The fields for JSON. `found` is the error, and `steps` the shortest way to it."""
     return {
         "bounds": attrs.asdict(report.bounds),
         "whole": report.is_whole,

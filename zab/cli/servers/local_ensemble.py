@@ -1,21 +1,21 @@
 """A local ensemble: one process per member on the loopback interface, its files below one directory.
 
-    DIR/secret                      by which the members know each other; made at the first start
-    DIR/superuser                   who passes every ACL, and may have every command of the admin servers: a file for
+    DIR/secret                      the secret by which members authenticate each other; made at the first start
+    DIR/superuser                   the identity that passes every ACL and may use every admin command: a file for
                                     `zab --auth @FILE`; made at the first start
     DIR/N/myid, DIR/N/zoo.cfg       written at every start
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
 
 Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on, admin servers from
-P + 5900 on: 8081, 8082, … with the usual P. Where these are not free, others are taken, below the range that the kernel
-hands to outgoing connections.
+P + 5900 on: 8081, 8082, … with the usual P. If one of these is not free, another one is used, below the range of the
+kernel for outgoing connections.
 
-A member is `python -m zab.server --stop-with-parent`, in a process group of its own. So Ctrl-C reaches this process
-alone, which stops the members in order. A member whose parent is gone, however it ended, stops too.
+A member is `python -m zab.server --stop-with-parent`, in a process group of its own. So Ctrl-C reaches only this
+process, which stops the members in order. A member whose parent is gone stops, too.
 
     start()             write the files, start the processes
-    run(say)            wait until all members serve, say so, then until a signal; stop them; the exit code
+    run(say)            wait until all members serve, say so, wait for a signal, and stop them; returns the exit code
 
 When a member ends before the ensemble serves, all end, with its exit code. When one ends later, it is reported and the
 others go on.
@@ -57,7 +57,7 @@ LOG_TAIL_LINES = 5
 USAGE_ERROR = 2
 
 Say = Callable[[str, Mapping[str, Any]], None]
-"""Takes a sentence, and the same for a program."""
+"""Takes a sentence, and the same for programs."""
 
 
 class EnsembleError(Exception):
@@ -97,7 +97,7 @@ class LocalMember:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
 
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code of the process; None while it runs."""
         assert self.process is not None
         return self.process.poll()
 
@@ -126,7 +126,7 @@ class LocalMember:
 
 
 class LocalEnsemble:
-    """All members; see the module's text."""
+    """A local ensemble with all its members."""
 
     def __init__(self, size: int, directory: Path, client_port: int) -> None:
         assert 1 <= size <= SIZE_MAX
@@ -157,7 +157,7 @@ class LocalEnsemble:
 
     @property
     def superuser_path(self) -> Path:
-        """Made at the first start."""
+        """The file with the superuser, made at the first start."""
         return self._directory / "superuser"
 
     @property
@@ -248,7 +248,7 @@ class LocalEnsemble:
                 return
 
     async def _wait_until_serving(self) -> tuple[int, str] | None:
-        """None when all members serve; else exit code and reason."""
+        """Wait until all members serve; returns None, or exit code and reason."""
         import trio
 
         deadline = time.monotonic() + SERVING_SECONDS_MAX
@@ -268,7 +268,7 @@ class LocalEnsemble:
         return None
 
     async def _wait_for_ends(self, say: Say) -> None:
-        """Returns when every member has ended; each is reported."""
+        """Wait until every member has ended; each end is reported."""
         import trio
 
         async with trio.open_nursery() as nursery:
@@ -303,7 +303,7 @@ class LocalEnsemble:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the server binds: earlier connections in TIME_WAIT do not keep the port.
+        # Like the server's bind: earlier connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

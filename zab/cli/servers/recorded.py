@@ -1,6 +1,6 @@
-"""What a simulated run recorded of its clients, in the hands of `zab.pipeline`: written as Parquet, and judged.
+"""Writes the recorded history of a simulated run as Parquet, and judges it by `zab.pipeline`.
 
-The pipeline needs its extra, and is imported when it is wanted.
+The pipeline needs its extra, and is imported only when it is used.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ __all__ = ["demand_extra", "judge", "write"]
 
 
 def demand_extra(option: str) -> None:
-    """End the command here, before a run, where the extra `pipeline` is missing."""
+    """End the command before a run if the extra `pipeline` is missing."""
     try:
         import zab.pipeline.jobs  # noqa: F401
     except ModuleNotFoundError as error:
@@ -46,7 +46,7 @@ def write(path: Path, seed: int, recorder: Recorder) -> None:
 
 
 def judge(seed: int, recorder: Recorder) -> None:
-    """What `zab pipeline history` says of a recorded run. Raises SafetyError, UndecidedError."""
+    """Judge a recorded run like `zab pipeline history`. Raises SafetyError, UndecidedError."""
     from zab.pipeline.history.files import table_of
     from zab.pipeline.jobs.history import check_table
 

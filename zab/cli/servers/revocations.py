@@ -1,10 +1,10 @@
-"""What the two authorities have signed, and what they have taken back, in the directory of their keys.
+"""The certificates that the two authorities have signed and revoked, in the directory of their keys.
 
     DIR/ca/members.issued, clients.issued   a line for each certificate: its serial number, its last day, and for whom
     DIR/ca/members.crl, clients.crl         the list of those that are revoked (RFC 5280), in PEM
 
-A certificate is noted before anybody can have it, so whoever is revoked is revoked with all that he ever got. Servers
-have the list in the trust store, after the certificate of its authority (`ssl.crl`, `ssl.quorum.crl`).
+A certificate is noted before it is handed out, so revoking a member or client revokes all certificates that it ever
+got. Servers have the list in the trust store, after the certificate of its authority (`ssl.crl`, `ssl.quorum.crl`).
 
 Not here: signing (`authority.py`), the directories of members and clients (`certificate_files.py`).
 """
@@ -40,7 +40,7 @@ class Given:
 
 
 Lists: TypeAlias = Mapping[str, x509.CertificateRevocationList]
-"""Of each authority, by its kind."""
+"""The revocation list of each authority, by kind."""
 
 
 def new_files(kind: str, given: Iterable[Given], revoked: x509.CertificateRevocationList) -> dict[str, bytes]:
@@ -52,12 +52,12 @@ def new_files(kind: str, given: Iterable[Given], revoked: x509.CertificateRevoca
 
 
 def note(directory: Path, kind: str, given: Iterable[Given]) -> None:
-    """Before they are handed out. Raises OSError."""
+    """Note certificates before they are handed out. Raises OSError."""
     append_private(directory / f"{kind}.issued", "".join(each.line for each in given).encode())
 
 
 def list_of(directory: Path, kind: str) -> x509.CertificateRevocationList:
-    """Raises AuthorityError and OSError."""
+    """The current revocation list. Raises AuthorityError and OSError."""
     path = directory / f"{kind}.crl"
     try:
         return x509.load_pem_x509_crl(path.read_bytes())
@@ -68,7 +68,7 @@ def list_of(directory: Path, kind: str) -> x509.CertificateRevocationList:
 def revoke(
     directory: Path, kind: str, authority: Authority, names: Iterable[str], now: datetime
 ) -> tuple[x509.CertificateRevocationList, dict[str, int]]:
-    """Revoke all that was made for these names so far. The list, and for each name how many are new in it. Raises
+    """Revoke all certificates of these names so far; returns the list, and how many are new for each name. Raises
     AuthorityError and OSError."""
     before = list_of(directory, kind)
     revoked = {each.serial_number: each.revocation_date_utc for each in before}
@@ -88,7 +88,7 @@ def revoke(
 
 
 def replace_list(store: Path, current: x509.CertificateRevocationList) -> None:
-    """In a trust store in PEM, in the place of the list that the same authority signed before. Raises OSError."""
+    """Replace the list of this authority in a PEM trust store. Raises OSError."""
 
     def kept(found: bytes) -> bytes:
         return b"" if x509.load_pem_x509_crl(found).issuer == current.issuer else found

@@ -1,11 +1,11 @@
-"""`zab secret FILE`: the file by which the members of an ensemble prove who they are (`quorum.secretFile`).
+"""`zab secret FILE`: the file by which the members of an ensemble authenticate each other (`quorum.secretFile`).
 
-    zab secret FILE             make it, with one secret
-    zab secret --add FILE       one more secret beside those there are
-    zab secret --newest FILE    leave the newest alone
+    zab secret FILE             makes the file, with one secret
+    zab secret --add FILE       adds a secret
+    zab secret --newest FILE    removes all secrets but the newest
 
-A secret is changed in two steps, without a member stopping: first every member gets the file with the new one added,
-then the file with the newest alone. Between the two steps every member has both, and any two have one in common.
+A secret is changed in two steps, without stopping a member: first every member gets the file with the new secret added,
+then the file with only the newest. So at any time, any two members have a secret in common.
 
 Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 """

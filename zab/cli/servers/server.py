@@ -29,14 +29,14 @@ DEFAULT_CLIENT_PORT = 2181
 
 
 class LogFormat(StrEnum):
-    """How lines of a server's journal are written."""
+    """The format of a server's journal."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """From which level on."""
+    """The least level of journal lines."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -65,9 +65,7 @@ def server_command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Of --check: print JSON, one object a line.")] = False,
 ) -> None:
-    """FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
-    warning.
-    """
+    """FILE is a ZooKeeper zoo.cfg; the server's id is in dataDir/myid. Keys that have no effect cause a warning."""
     if check:
         from zab.server.config_check import check as check_configuration
 
@@ -112,7 +110,7 @@ def ensemble_command(
     json: JsonOption = False,
 ) -> None:
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
-    DIR/N/server.log. Admin ports are P + 5900 and those behind it: 8081, 8082, … with the usual P.
+    DIR/N/server.log. Admin ports are P + 5900 and the following: 8081, 8082, … with the usual P.
     """
     os.umask(0o077)
     try:

@@ -1,12 +1,12 @@
-"""`zab service install FILE`: the unit by which systemd runs a member, made for its configuration.
+"""`zab service install FILE`: writes a systemd unit for a member, made from its configuration.
 
     zab service install FILE            writes /etc/systemd/system/zab.service
     zab service install --print FILE    prints it, and writes nothing
 
-The unit says where the member may write: the directories that FILE names, and nowhere else. What it wrote before is
-replaced; any other file of that name is left alone. Nothing is started. A unit that is written where systemd of this
-machine finds it is for a user of this machine, and the last line says how it is started; one that is printed, or
-written elsewhere, may be for another machine. Directories that are not there are said: without them it does not start.
+The unit restricts writes of the member to the directories that FILE names. A unit written by this command before is
+replaced; any other file of that name is left alone. Nothing is started. If the unit is written where systemd of this
+machine finds it, its user must exist here, and the last line says how to start it; a unit that is printed, or written
+elsewhere, may be for another machine. Missing directories are reported: without them the unit does not start.
 
 Exit codes: 0; 1 it cannot be written, and the reason; 2 wrong usage, or FILE is no configuration of a member.
 """
@@ -39,7 +39,7 @@ _SERVED_ELSEWHERE = ("/tmp", "/var/tmp")
 """Directories that a service with a private one does not see."""
 _UNITS = Path("/etc/systemd/system")
 _SYSTEMD = (_UNITS, Path("/run/systemd/system"), Path("/usr/local/lib/systemd/system"))
-"""Where systemd looks for units that administrators write."""
+"""Where systemd looks for units of administrators."""
 
 service_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -99,7 +99,7 @@ def install_command(
 
 
 def _configuration(file: Path) -> Config:
-    """Ends the command with all that is wrong with it."""
+    """Read a configuration; ends the command with all its errors."""
     config, faults = read_to_the_end(str(file))
     faults.sort(key=lambda fault: (fault.file != str(file), fault.line or sys.maxsize))
     if faults:
@@ -115,7 +115,7 @@ def _missing(config: Config) -> dict[str, str]:
 
 
 def _directories(config: Config) -> dict[str, str]:
-    """Where a member writes, by the key that says it; each once."""
+    """The directories in which a member writes, by key; each once."""
     named = {"dataDir": config.storage.data_dir, "dataLogDir": config.storage.data_log_dir}
     named |= {key: os.path.dirname(path) for key, path in _files(config).items()}
     return {key: path for at, (key, path) in enumerate(named.items()) if path not in list(named.values())[:at]}
@@ -135,7 +135,7 @@ def _is_user(name: str) -> bool:
 
 
 def unit_of(config: Config, file: Path, user: str, python: Path) -> str:
-    """The text of the unit. Raises ValueError for a path that is not absolute, or cannot stand in one."""
+    """The text of the unit. Raises ValueError for a path that is not absolute, or cannot be written in a unit."""
     files = _files(config)
     for key, path in {"dataDir": config.storage.data_dir, "dataLogDir": config.storage.data_log_dir, **files}.items():
         if not path.startswith("/"):
@@ -212,15 +212,15 @@ def _ports(config: Config) -> list[int]:
 
 
 def _word(text: str, *, in_command: bool = False) -> str:
-    """One word of a unit, whatever is in it. Raises ValueError for control characters."""
+    """A word of a unit, quoted. Raises ValueError for control characters."""
     if not text.isprintable():
-        raise ValueError(f"{text!r} cannot stand in a unit: it has control characters")
+        raise ValueError(f"{text!r} cannot be written in a unit: it has control characters")
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return '"{}"'.format(text.replace("$", "$$") if in_command else text)
 
 
 def _put(path: Path, unit: str) -> None:
-    """Write it in the place of what was written so before, or of nothing. Raises OSError."""
+    """Write the unit; it may only replace one that this command wrote. Raises OSError."""
     if path.is_symlink() or path.exists():
         is_ours = not path.is_symlink() and path.read_bytes().startswith(MARK.encode())
         if not is_ours:

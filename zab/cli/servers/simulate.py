@@ -1,23 +1,23 @@
-"""`zab simulate`: whole ensembles in one process, each from a seed, from which a failure is replayed.
+"""`zab simulate`: runs whole ensembles in one process, each from a seed that replays a failure.
 
-    zab simulate --seed N               one run; its report, or why it failed
+    zab simulate --seed N               one run; prints its report, or why it failed
     zab simulate --seed N --trace       the same with every line of its trace
     zab simulate --seed N --seeds 2000  a block of runs, on all processors, with progress
-    zab simulate --seed N --history F   one run, and what its clients asked and were told, as Parquet
-    zab simulate --both-judges          judge that by `zab pipeline history` too
-    zab simulate --hours 8              fresh seeds for so long
+    zab simulate --seed N --history F   one run, with the requests and answers of its clients as Parquet
+    zab simulate --both-judges          also judges them by `zab pipeline history`
+    zab simulate --hours 8              new seeds for this time
     zab simulate --members 7 --faults kill,partition
-    zab simulate --focus reshaping      other servers decide all the time
-    zab simulate --no-mercy             mend nothing that lasts, and judge safety alone
-    zab simulate --seed N --keep PART   of one run, the part that is left of it after shrinking
+    zab simulate --focus reshaping      the voters change all the time
+    zab simulate --no-mercy             mends no lasting faults, and judges only safety
+    zab simulate --seed N --keep PART   the part of a run that is left after shrinking
 
-Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of those below), 3 safety:
-a promise was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several
-failures the gravest counts: 3, then 1, 4 and 5. 2 is wrong usage, as everywhere.
+Exit codes: 0 every run passed, 1 the code under test crashed (with any exception not listed below), 3 safety: a promise
+was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several failures the
+gravest counts: 3, then 1, 4 and 5. 2 is wrong usage, as everywhere.
 
-A run that fails is run again for the last lines of its trace. If that run ends otherwise, the code under test is not
-repeatable: it reads a clock, or depends on an address. That is printed. Otherwise it is shrunk, and the lines are those
-of what is left.
+A failed run is repeated for the last lines of its trace. If the repetition ends differently, the code under test is not
+repeatable: it reads a clock, or depends on an address. This is printed. Otherwise the run is shrunk, and the lines are
+those of the remaining part.
 """
 
 import gc
@@ -58,19 +58,19 @@ _GRAVITY: Final = (SAFETY, CRASH, LIVENESS, UNDECIDED)
 _NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECIDED: "undecided"}
 _CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""For processes that do nothing but run seeds: what a run makes is gone with it, and all of it is a few MiB."""
+"""For processes that only run seeds: the objects of a run take a few MiB, and are gone after it."""
 NOTHING: Final = "none"
-"""For --faults."""
+"""The value of --faults for no faults."""
 _HOUR_SECONDS: Final = 3600
 _AHEAD_COUNT: Final = 10
-"""Seeds that are handed out ahead, for each process."""
+"""How many seeds are handed out ahead, for each process."""
 LINES_SHOWN: Final = 60
 LINE_WIDTH_MAX: Final = 300
 
 
 @frozen
 class Failure:
-    """How a run failed: `code` is the exit code, `text` one line, `details` the traceback."""
+    """The failure of a run: `code` is the exit code, `text` one line, `details` the traceback."""
 
     seed: int
     code: int
@@ -80,7 +80,7 @@ class Failure:
 
 @define
 class Attempt(AbstractContextManager["Attempt"]):
-    """Takes whatever a run raises, but for an interrupt: every exception means something here."""
+    """Catches any exception of a run, except an interrupt, since all of them are results."""
 
     seed: int
     report: Report | None = None
@@ -105,7 +105,7 @@ def attempt(
     both_judges: bool = False,
     scope: Scope = WHOLE,
 ) -> Attempt:
-    """Run one seed, whatever comes of it."""
+    """Run one seed, and catch its failure."""
     if both_judges and recorder is None:
         recorder = Recorder()
     with Attempt(seed) as result:
@@ -130,7 +130,7 @@ def simulate_command(
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
     ] = None,
     focus: Annotated[
-        str, typer.Option("--focus", metavar="NAME", help=f"All runs are of this kind: {', '.join(sorted(FOCUSES))}.")
+        str, typer.Option("--focus", metavar="NAME", help=f"All runs have this focus: {', '.join(sorted(FOCUSES))}.")
     ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="Print every line of the trace (one seed only).")] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
@@ -250,8 +250,9 @@ def run_block(
     until: float | None = None,
     say: Callable[[Attempt], None] | None = None,
 ) -> list[Failure]:
-    """Run all these seeds, or as many as are done when `time.monotonic` says `until`, but one at least; in processes of
-    their own. Returns the failures; counts what was reached. say: is told of each, in place of a last line for all."""
+    """Run all these seeds, or as many as are done at the monotonic time `until`, but at least one; in processes of
+    their own. Returns the failures; counts what was reached. say: called with each attempt, in place of a last line for
+    all."""
     console = Console(stderr=True)
     found: list[Failure] = []
     total = len(seeds) if isinstance(seeds, Sized) else None
@@ -294,7 +295,7 @@ def run_block(
 
 
 def _say_json(scope: Scope, result: Attempt, *, both_judges: bool) -> None:
-    """One run as an object. What is not known of a run that failed is null."""
+    """Print one run as a JSON object. Unknown fields of a failed run are null."""
     report, failure = result.report, result.failure
     profile = None if report is None else report.profile
     fields = {
@@ -316,7 +317,7 @@ def _say_json(scope: Scope, result: Attempt, *, both_judges: bool) -> None:
 def _results(
     pool: Pool, run_one: Callable[[int], Attempt], seeds: Iterator[int], ahead_count: int
 ) -> Iterator[Attempt]:
-    """In the order of the seeds, of which there may be no end: so many are handed out ahead."""
+    """The results in the order of the seeds, which may be endless: only `ahead_count` are handed out ahead."""
     waiting = deque(pool.apply_async(run_one, (seed,)) for seed in islice(seeds, ahead_count))
     while waiting:
         yield waiting.popleft().get()
@@ -324,14 +325,14 @@ def _results(
 
 
 def _collect_seldom() -> None:
-    """In a process that runs seeds: the collector leaves what was imported alone, and comes seldom."""
+    """Exempt imported objects from garbage collection, and make it rare, in a process that runs seeds."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Scope, shrinks: bool) -> None:
-    """Print what is needed to find the cause."""
+    """Print the trace of a failure, and how to repeat it."""
     lines: deque[str] = deque(maxlen=LINES_SHOWN)
     again = attempt(failure.seed, lines.append, both_judges=both_judges, scope=scope)
     is_repeatable = again.failure is not None and again.failure.text == failure.text
@@ -369,7 +370,7 @@ def _described(shrunk: Shrunk) -> str:
 
 
 def _command(seed: int, scope: Scope) -> str:
-    """What repeats a run."""
+    """The command that repeats a run."""
     words = ["zab simulate", f"--seed {seed}"]
     if scope.members is not None:
         words.append(f"--members {scope.members}")

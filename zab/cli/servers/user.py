@@ -1,10 +1,10 @@
-"""`zab user FILE NAME`: the users who may log in by SASL DIGEST-MD5 (`sasl.usersFile`).
+"""`zab user FILE NAME`: manages the users that may log in by SASL DIGEST-MD5 (`sasl.usersFile`).
 
-    zab user FILE NAME             NAME may log in, with a password that is asked for; or has another one from now on
-    zab user --remove FILE NAME    NAME may log in no more
+    zab user FILE NAME             lets NAME log in, with a password that is asked for; or changes its password
+    zab user --remove FILE NAME    removes NAME
 
-The password is read from the terminal, unseen, or is the first line of standard input. It is never an argument, which
-every user of the machine could see.
+The password is read from the terminal without echo, or from the first line of standard input. It is never an argument,
+which all users of the machine could see.
 
 Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 """

@@ -1,11 +1,11 @@
-"""A clock for trio that is the time of a simulated world.
+"""A clock for trio that shows the time of a simulated world.
 
-While some task may run, no time passes. When none may, the world goes on, one thing after the other, until something
-of it concerns a task (`ring`), or until the next deadline of a task. So hours are over in a moment, and what happens
-between two steps of the tasks is the same each time.
+While some task can run, no time passes. Otherwise the world advances, action by action, until an action concerns a task
+(`ring`), or until the next deadline of a task. So hours pass in a moment, and the actions between two steps of the
+tasks are the same each time.
 
-What would not be the same ends the run: tasks that wait for files, sockets or threads, which have a time of their own.
-So does a run that goes on for longer than it may.
+Waiting for files, sockets or threads, which have their own time, would not be repeatable, and ends the run. So does a
+run that exceeds its time limit.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from zab.simulator.world.schedule import Schedule
 
 _US: Final = 1_000_000
 _CLOSING_US: Final = 60 * _US
-"""What a program that is cancelled may take of its own time: clients close their sessions."""
+"""How much simulated time a cancelled program may take, to let clients close their sessions."""
 _FOREIGN_SECONDS: Final = 0.05
 _OWN_WAITS: Final = 1
-"""trio itself waits for one descriptor: that by which other threads wake it."""
+"""trio itself waits for one descriptor, by which other threads wake it."""
 
 
 class WorldClock(trio.abc.Clock):
@@ -40,21 +40,21 @@ class WorldClock(trio.abc.Clock):
         self._has_rung = False
 
     def ring(self) -> None:
-        """What happened just now concerns a task."""
+        """Note that the current action concerns a task."""
         self._has_rung = True
 
     def stop(self) -> None:
-        """No time passes any more: what is left is for trio to end."""
+        """Stop the time: trio ends what is left."""
         self._is_over = True
 
     def start_clock(self) -> None:
-        """It goes by itself."""
+        """Do nothing: the clock needs no start."""
 
     def current_time(self) -> float:
         return self._schedule.now / _US
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Asked by trio when no task may run: it is here that time passes."""
+        """Called by trio when no task can run: this is where time passes."""
         if deadline <= self.current_time():
             return 0
         if self._is_over or scheduler.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
@@ -76,7 +76,7 @@ class WorldClock(trio.abc.Clock):
         return 0
 
     def _advance(self, deadline: float, limit_us: int) -> str | None:
-        """Let the world go on. Returns why it must not any more."""
+        """Advance the world. Returns why the run has to end, or None."""
         schedule = self._schedule
         end = limit_us if deadline == inf else min(limit_us, max(schedule.now + 1, ceil(deadline * _US)))
         self._has_rung = False
@@ -89,7 +89,7 @@ class WorldClock(trio.abc.Clock):
 
 
 def _foreign_wait() -> str | None:
-    """What no simulation can know the end of."""
+    """A wait whose end a simulation cannot know."""
     waits = trio.lowlevel.current_statistics().io_statistics
     counts = (getattr(waits, name, 0) for name in ("tasks_waiting", "tasks_waiting_read", "tasks_waiting_write"))
     if sum(counts) > _OWN_WAITS:

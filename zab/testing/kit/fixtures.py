@@ -1,6 +1,6 @@
-"""A group of members for a fixture of pytest: of one test, or shared by the tests of a class, a module or a run.
+"""A group of members for a pytest fixture: for one test, or shared by the tests of a class, a module or a run.
 
-Tests that share a group find it as new: it is restored before each of them but the first.
+A shared group is restored before each test except the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Group(contextlib.AbstractContextManager[Any], Protocol):
     def __enter__(self) -> Self: ...
 
     def restore(self) -> object:
-        """Make it as it was when it was opened. Raises an exception when it cannot be."""
+        """Restore the initial state. Raises an exception if that is impossible."""
 
 
 G = TypeVar("G", bound=Group)
@@ -36,7 +36,7 @@ _SHARED: Final = pytest.StashKey[dict[str, tuple[Any, contextlib.ExitStack]]]()
 
 @contextlib.contextmanager
 def shared(request: pytest.FixtureRequest, scope: str, make: Callable[[], G], name: str) -> Iterator[G]:
-    """The open group of this name in this scope: the one that an earlier test has made, or a new one."""
+    """The open group of this name in this scope, made by an earlier test or new."""
     if scope not in _SCOPES:
         raise pytest.UsageError(f"{request.node.nodeid}: the scope {scope!r} is none of {', '.join(_SCOPES)}")
     sharing = request.node.getparent(_SCOPES[scope])
@@ -59,7 +59,7 @@ def shared(request: pytest.FixtureRequest, scope: str, make: Callable[[], G], na
 
 
 def _restore(group: Group, stack: contextlib.ExitStack) -> None:
-    """The test that finds a group that cannot be restored fails; the next one gets a new group."""
+    """Restore a group. If that fails, the current test fails, and the next one gets a new group."""
     with contextlib.ExitStack() as undo:
         undo.callback(stack.close)
         group.restore()

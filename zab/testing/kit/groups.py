@@ -1,4 +1,4 @@
-"""Who does not reach whom: groups of members, as a test names them."""
+"""The groups of members that cannot reach each other, as named by a test."""
 
 from __future__ import annotations
 

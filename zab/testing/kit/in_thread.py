@@ -1,4 +1,4 @@
-"""Waiting, from trio and from asyncio, for what blocks in plain code: it is done in a thread meanwhile."""
+"""Runs blocking work in a thread, for callers in trio and asyncio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Library(Enum):
-    """Under which the caller runs."""
+    """The event loop of the caller."""
 
     TRIO = "trio"
     ASYNCIO = "asyncio"
@@ -33,7 +33,7 @@ def library() -> Library:
 
 
 async def elsewhere(work: Callable[[], T]) -> T:
-    """What `work` returns. Who is cancelled waits for its end all the same: nothing of it goes on behind him."""
+    """The result of `work`. A cancelled caller still waits for its end, so that it never runs on alone."""
     if library() is Library.TRIO:
         with trio.CancelScope(shield=True):
             return await trio.to_thread.run_sync(work)
@@ -47,7 +47,7 @@ async def elsewhere(work: Callable[[], T]) -> T:
 
 
 class _Into:
-    """What comes of some work, its exception among it, goes into a future."""
+    """Puts the result of some work, or its exception, into a future."""
 
     def __init__(self, done: Future[T]) -> None:
         self._done = done

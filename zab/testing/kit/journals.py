@@ -1,12 +1,12 @@
 """The journals of members that run in this process, kept in memory: the lines of each member.
 
     with kept():                    while any group of members is open
-    whose.set(Lines())              in the context of a member: what is logged there, and in its tasks and threads,
-                                    goes to these lines
+    whose.set(Lines())              in the context of a member: lines logged there, and in its tasks and threads, are
+    kept here
 
-Members log as servers do, to the loggers below `zab`. While a group is open, what they say does not go on to the
-handlers of the process: their information lines would drown the reports of every test. What the client library and
-others in this process log below `zab` takes the way that it takes without one.
+Members log like servers, to the loggers below `zab`. While a group is open, their lines do not reach the handlers of
+the process: they would flood the reports of every test. Lines that the client library and others log below `zab` are
+handled as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 from zab.host.journal.journal import LineFormatter
 
 LINES_MAX: Final = 5_000
-"""The newest of one member."""
+"""How many of the newest lines of a member are kept."""
 
 
 class Lines:
@@ -42,7 +42,7 @@ whose: ContextVar[Lines | None] = ContextVar("whose", default=None)
 
 
 class _RecordHandler(logging.Handler):
-    """Sorts what is logged below `zab`."""
+    """Sorts the lines logged below `zab`."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ _open = _Open()
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """What members say is kept within."""
+    """Keep the lines of members within this context."""
     with _open.lock:
         _open.count += 1
         if _open.handler is None:

@@ -1,10 +1,10 @@
 """One life of a member: a service, from a start to its end, in a thread of its own that runs trio.
 
-A member that has a thread to itself can stand still as a process does that is stopped, and ends as abruptly as one that
-is killed: what its disk has not begun to write is lost, its connections are closed by nobody but the kernel.
+A member with a thread of its own can be paused like a stopped process, and can end as abruptly as a killed one: writes
+that its disk has not begun are lost, and its connections are only closed by the kernel.
 
-All methods are called from other threads, and none of them needs a loop: they are the same for plain code, asyncio and
-trio. They wait for the thread of the member for as long as it takes to answer, which is a moment.
+All methods are called from other threads, and none of them needs an event loop: they are the same for plain code,
+asyncio and trio. They wait until the thread of the member answers, which takes a moment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Ending:
-    """What ends the thread is kept, whatever it is."""
+    """Keeps the exception that ends the thread."""
 
     def __init__(self, life: Life[Any]) -> None:
         self._life = life
@@ -87,7 +87,7 @@ class Life(Generic[S]):
         self._going_on.set()
 
     def end(self, *, drops: bool) -> None:
-        """The same, and return when it has ended."""
+        """End the life, and return when it has ended."""
         self.let_go(drops=drops)
         self._thread.join()
 

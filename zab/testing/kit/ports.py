@@ -51,7 +51,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_ports_in_a_row(count: int, *, span: int) -> int:
-    """The first of `count` free ports that follow each other; all within `span` behind it are of this worker."""
+    """The first of `count` consecutive free ports; all within `span` after it belong to this worker."""
     while True:
         ports = free_ports(count)
         if ports[-1] == ports[0] + count - 1 and ports[0] + span in _own_ports():

@@ -1,7 +1,7 @@
 """The report of a test that fails shows the journals of the members that it used.
 
-These are hooks of pytest: a plugin imports them. They look at each group that is opened while a test runs, whoever
-opens it, and at those that it shares with other tests (`note`). A group has `members`, each with a `journal`.
+These are hooks of pytest: a plugin imports them. They look at each group that is opened while a test runs, no matter
+who opens it, and at those that it shares with other tests (`note`). A group has `members`, each with a `journal`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 from zab.testing.kit.listeners import listeners
 
 REPORT_LINES: Final = 100
-"""Of each member: the newest."""
+"""How many of the newest lines of each member are shown."""
 
 _GROUPS: Final = pytest.StashKey[list[Any]]()
-"""Of a test that runs."""
+"""The groups that the running test has opened."""
 
 
 def note(item: pytest.Item, group: Any) -> None:
