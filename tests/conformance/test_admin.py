@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from kazoo.client import KazooClient
 
+from tests.rigs.admin_servers import SUPER_DIGEST
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import java_command, tool_options
-from tests.server.admin_facts import SUPER_DIGEST
 from zab.member.words.admin_commands import NAMES_OF, NOT_SERVING
 from zab.server.admin import LOG, MORE
 from zab.testing.kit.ports import free_ports
@@ -50,17 +50,13 @@ def ours() -> Iterator[httpx.Client]:
         "admin.serverPort": port,
         "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
     }
-    with zab_servers(1, configuration=lines) as servers:
-        client = KazooClient(servers.hosts, timeout=10)
-        client.start()
+    with zab_servers(1, configuration=lines) as servers, kazoo_client(servers.hosts, timeout=10) as client:
         client.create("/a", b"x")
         client.create("/e", b"", ephemeral=True)
         client.get("/a", watch=print)
         client.exists("/nope", watch=print)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}/commands/", timeout=60) as asking:
             yield asking
-        client.stop()
-        client.close()
 
 
 def test_all_of_zookeepers_commands_are_there_under_all_their_names(theirs: list[Any]) -> None:
@@ -146,11 +142,8 @@ def test_who_restores_is_judged_alike(theirs: list[Any]) -> None:
         zab_servers(1, configuration=lines) as servers,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/commands/", timeout=60) as asking,
     ):
-        client = KazooClient(servers.hosts, timeout=10)
-        client.start()
-        client.create("/a", b"x")
-        client.stop()
-        client.close()
+        with kazoo_client(servers.hosts, timeout=10) as client:
+            client.create("/a", b"x")
         snapshot = asking.get("snapshot", headers=who).content
         for sent, (status, told) in zip([{}, {"headers": who}], restores, strict=False):
             answer = asking.post("restore", **sent)  # type: ignore[arg-type]

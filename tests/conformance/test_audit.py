@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.security import ACL, Id
 
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
 
@@ -23,9 +23,7 @@ ACLS = [ACL(perms=3, id=Id("ip", "127.0.0.1"))]
 
 def hold(ensemble: ZooKeeperEnsemble) -> None:
     """What both are asked, by one client."""
-    client = KazooClient(ensemble.hosts)
-    client.start()
-    try:
+    with kazoo_client(ensemble.hosts) as client:
         client.add_auth("digest", "alice:secret")
         client.create("/a")
         client.create("/s", sequence=True)
@@ -53,9 +51,6 @@ def hold(ensemble: ZooKeeperEnsemble) -> None:
         transaction.delete("/no")
         transaction.commit()
         client.delete("/a")
-    finally:
-        client.stop()
-        client.close()
 
 
 def seen(text: str) -> list[dict[str, str]]:

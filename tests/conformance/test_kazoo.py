@@ -40,7 +40,6 @@ from kazoo.recipe.queue import LockingQueue, Queue
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
-from tests.conformance.kazoo_client import PATIENCE_SECONDS, Recorder, client, until
 from tests.conformance.wire import (
     CLOSE_SESSION,
     ConnectionClosedError,
@@ -51,6 +50,8 @@ from tests.conformance.wire import (
     create,
     frame,
 )
+from tests.rigs.kazoo_client import PATIENCE_SECONDS, Recorder, kazoo_client
+from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 CREATED, DELETED = 1, 2
@@ -60,20 +61,20 @@ CREATED, DELETED = 1, 2
 def root(ours: ZooKeeperEnsemble, request: pytest.FixtureRequest) -> str:
     """The connection string of a root that the test has for itself."""
     path = "/" + request.node.name.replace("[", "-").replace("]", "")
-    with client(ours.hosts) as kazoo:
+    with kazoo_client(ours.hosts) as kazoo:
         kazoo.create(path)
     return ours.hosts + path
 
 
 @pytest.fixture
 def zk(root: str) -> Iterator[KazooClient]:
-    with client(root) as kazoo:
+    with kazoo_client(root) as kazoo:
         yield kazoo
 
 
 @pytest.fixture
 def other(root: str) -> Iterator[KazooClient]:
-    with client(root) as kazoo:
+    with kazoo_client(root) as kazoo:
         yield kazoo
 
 
@@ -148,7 +149,7 @@ def test_children(zk: KazooClient) -> None:
 
 def test_ephemerals_go_with_their_session(zk: KazooClient, root: str) -> None:
     seen = Recorder()
-    with client(root) as owner:
+    with kazoo_client(root) as owner:
         owner.create("/e", ephemeral=True)
         zk.sync("/")
         stat = zk.exists("/e", watch=seen)
@@ -190,7 +191,7 @@ def test_many_requests_in_flight(zk: KazooClient) -> None:
 def test_chroot_is_a_root(ours: ZooKeeperEnsemble, zk: KazooClient, root: str) -> None:
     zk.create("/a/b", b"x", makepath=True)
     chroot = zk.chroot
-    with client(ours.hosts) as whole:
+    with kazoo_client(ours.hosts) as whole:
         whole.sync("/")
         assert whole.get(f"{chroot}/a/b")[0] == b"x"
     seen = Recorder()
@@ -307,7 +308,7 @@ def test_digest_acl(zk: KazooClient, root: str) -> None:
     zk.create("/a", b"secret", acl=[everything])
     with pytest.raises(NoAuthError):
         zk.get("/a")
-    with client(root, auth_data=[("digest", "bob:pw")]) as bob:
+    with kazoo_client(root, auth_data=[("digest", "bob:pw")]) as bob:
         bob.sync("/a")
         assert bob.get("/a")[0] == b"secret"
         assert bob.get_acls("/a")[0] == [everything]
@@ -333,7 +334,7 @@ def test_acl_of_the_creator(zk: KazooClient) -> None:
 
 
 def test_unknown_scheme_fails(root: str) -> None:
-    with client(root) as kazoo, pytest.raises(AuthFailedError):
+    with kazoo_client(root) as kazoo, pytest.raises(AuthFailedError):
         kazoo.add_auth("nobody", "x")
 
 
@@ -357,7 +358,7 @@ def test_lock(zk: KazooClient, other: KazooClient) -> None:
 
 
 def test_lock_of_a_lost_session_is_free(zk: KazooClient, root: str) -> None:
-    with client(root) as owner:
+    with kazoo_client(root) as owner:
         assert Lock(owner, "/lock").acquire(timeout=PATIENCE_SECONDS)
     assert Lock(zk, "/lock").acquire(timeout=PATIENCE_SECONDS)
 
@@ -368,7 +369,7 @@ def test_lock_excludes(root: str) -> None:
 
     def work() -> None:
         nonlocal inside, worst, rounds
-        with client(root) as kazoo:
+        with kazoo_client(root) as kazoo:
             for _ in range(8):
                 with Lock(kazoo, "/lock"):
                     with guard:
@@ -411,7 +412,7 @@ def test_election(root: str) -> None:
     elected: list[int] = []
 
     def stand(number: int) -> None:
-        with client(root) as kazoo:
+        with kazoo_client(root) as kazoo:
             Election(kazoo, "/election", str(number)).run(elected.append, number)
 
     candidates = [threading.Thread(target=stand, args=(number,)) for number in range(3)]
@@ -442,7 +443,7 @@ def test_double_barrier(root: str) -> None:
     have_looked = threading.Barrier(3)
 
     def enter() -> None:
-        with client(root) as kazoo:
+        with kazoo_client(root) as kazoo:
             barrier = DoubleBarrier(kazoo, "/double", 3)
             barrier.enter()
             inside.append(len(kazoo.get_children("/double")))
@@ -481,7 +482,7 @@ def test_locking_queue(zk: KazooClient, other: KazooClient) -> None:
 
 def test_counter(root: str) -> None:
     def count() -> None:
-        with client(root) as kazoo:
+        with kazoo_client(root) as kazoo:
             counter = Counter(kazoo, "/counter")
             for _ in range(10):
                 counter += 1
@@ -491,7 +492,7 @@ def test_counter(root: str) -> None:
         worker.start()
     for worker in workers:
         worker.join(2 * PATIENCE_SECONDS)
-    with client(root) as kazoo:
+    with kazoo_client(root) as kazoo:
         kazoo.sync("/counter")
         assert Counter(kazoo, "/counter").value == 30
 
@@ -536,7 +537,7 @@ def test_partitioner(zk: KazooClient, other: KazooClient) -> None:
 def test_read_after_write_elsewhere(ours: ZooKeeperEnsemble, root: str) -> None:
     chroot = "/" + root.rpartition("/")[2]
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(client(member.host + chroot)) for member in ours.members]
+        clients = [stack.enter_context(kazoo_client(member.host + chroot)) for member in ours.members]
         clients[0].create("/a")
         for number in range(1, 60):
             writer, reader = clients[number % 3], clients[(number + 1) % 3]
@@ -564,7 +565,7 @@ def close_behind_the_back(kazoo: KazooClient, port: int) -> None:
 
 def test_lost_session_is_replaced(zk: KazooClient, root: str, ours: ZooKeeperEnsemble) -> None:
     gone = Recorder()
-    with client(root) as victim:
+    with kazoo_client(root) as victim:
         states: list[str] = []
         victim.add_listener(states.append)
         victim.create("/e", ephemeral=True)
@@ -603,7 +604,7 @@ def seconds_of_a_silent_session(port: int, path: str) -> float:
 
 
 def test_unknown_session_is_replaced(root: str) -> None:
-    with client(root, client_id=(123456789, b"x" * 16)) as kazoo:
+    with kazoo_client(root, client_id=(123456789, b"x" * 16)) as kazoo:
         assert kazoo.client_id[0] not in (0, 123456789)
 
 
@@ -618,7 +619,7 @@ def test_session_survives_the_leader(zk: KazooClient, root: str, ours: ZooKeeper
     states: list[str] = []
     leader = ours.leader()
     chroot = zk.chroot
-    with client(leader.host + "," + ours.hosts + chroot, randomize_hosts=False) as kazoo:
+    with kazoo_client(leader.host + "," + ours.hosts + chroot, randomize_hosts=False) as kazoo:
         kazoo.add_listener(states.append)
         session = kazoo.client_id
         kazoo.create("/e", b"1", ephemeral=True)
@@ -649,7 +650,7 @@ def create_in_any_case(kazoo: KazooClient, path: str) -> str:
 
 def test_recipes_survive_the_leader(root: str, ours: ZooKeeperEnsemble) -> None:
     """A lock that is held stays held, one that is waited for comes, and nothing acknowledged is lost."""
-    with client(root) as holder, client(root) as waiter:
+    with kazoo_client(root) as holder, kazoo_client(root) as waiter:
         lock = Lock(holder, "/lock")
         assert lock.acquire(timeout=PATIENCE_SECONDS)
         got = threading.Event()
@@ -671,7 +672,7 @@ def test_recipes_survive_the_leader(root: str, ours: ZooKeeperEnsemble) -> None:
 
 
 def test_session_lives_through_two_leaders_and_ends(root: str, ours: ZooKeeperEnsemble) -> None:
-    with client(root) as kazoo:
+    with kazoo_client(root) as kazoo:
         session = kazoo.client_id
         leader = ours.leader()
         leader.kill()

@@ -10,7 +10,7 @@ from kazoo.exceptions import BadArgumentsError, BadVersionError, NoAuthError
 from kazoo.protocol.states import EventType
 
 from datatree.acl import digest_identity
-from tests.conformance.kazoo_client import Recorder, client
+from tests.rigs.kazoo_client import Recorder, kazoo_client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.testing.kit.ports import free_ports
@@ -29,13 +29,13 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
 @pytest.fixture
 def zk(ensemble: ZooKeeperEnsemble) -> Iterator[KazooClient]:
     """Of nobody."""
-    with client(ensemble.hosts) as kazoo:
+    with kazoo_client(ensemble.hosts) as kazoo:
         yield kazoo
 
 
 @pytest.fixture
 def superuser(ensemble: ZooKeeperEnsemble) -> Iterator[KazooClient]:
-    with client(ensemble.hosts, auth_data=[("digest", SUPER)]) as kazoo:
+    with kazoo_client(ensemble.hosts, auth_data=[("digest", SUPER)]) as kazoo:
         yield kazoo
 
 

@@ -18,6 +18,7 @@ from kazoo.protocol.serialization import GetChildren, GetChildren2, int_struct, 
 from kazoo.protocol.states import ZnodeStat
 
 from tests.rigs.in_process import members_here
+from tests.rigs.kazoo_client import kazoo_client
 
 PATIENCE_SECONDS = 60.0
 
@@ -109,12 +110,8 @@ class CheckNotExists(TryRemove):
 
 @pytest.fixture(scope="module")
 def zk() -> Iterator[KazooClient]:
-    with members_here(3, {"keeperExtensionsEnabled": "true"}) as ensemble:
-        client = KazooClient(hosts=ensemble.hosts, timeout=30.0)
-        client.start(PATIENCE_SECONDS)
+    with members_here(3, {"keeperExtensionsEnabled": "true"}) as ensemble, kazoo_client(ensemble.hosts) as client:
         yield client
-        client.stop()
-        client.close()
 
 
 def ask(zk: KazooClient, request: Any) -> Any:
@@ -180,11 +177,7 @@ def test_clickhouse_finds_the_features_as_it_looks_for_them(zk: KazooClient) -> 
 
 
 def test_they_end_the_connection_where_they_are_off() -> None:
-    with members_here(1) as ensemble:
-        client = KazooClient(hosts=ensemble.hosts, timeout=30.0)
-        client.start(PATIENCE_SECONDS)
+    with members_here(1) as ensemble, kazoo_client(ensemble.hosts) as client:
         with pytest.raises((UnimplementedError, ConnectionLoss, SessionExpiredError)):
             ask(client, TryRemove("/a", -1))
         assert client.retry(client.exists, "/keeper/feature_flags") is None
-        client.stop()
-        client.close()

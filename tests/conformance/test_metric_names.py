@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 
 pytestmark = pytest.mark.java
@@ -34,14 +34,11 @@ SETS = ((r".*_((?:read|write)_per_namespace)", r"KEY_\1"), (r"\d+_(learner_handl
 def theirs() -> Iterator[ZooKeeperEnsemble]:
     with zookeeper(3) as servers:
         for member in (servers.leader(), servers.followers()[0]):
-            client = KazooClient(member.host)
-            client.start()
-            client.create("/a", b"x", makepath=True) if not client.exists("/a") else client.set("/a", b"y")
-            client.get("/a", watch=lambda _event: None)
-            client.transaction().commit()
-            client.sync("/a")
-            client.stop()
-            client.close()
+            with kazoo_client(member.host) as client:
+                client.create("/a", b"x", makepath=True) if not client.exists("/a") else client.set("/a", b"y")
+                client.get("/a", watch=lambda _event: None)
+                client.transaction().commit()
+                client.sync("/a")
         yield servers
 
 

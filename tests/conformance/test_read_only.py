@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NotReadOnlyCallError
 from kazoo.protocol.states import KeeperState
 
 from tests.conformance.wire import ConnectionClosedError, Wire, connect_request
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
 from zab.client import NotReadOnlyError, State
@@ -78,9 +78,7 @@ def left_alone(ensemble: ZooKeeperEnsemble) -> Iterator[int]:
 
 @pytest.mark.long
 def test_kazoo_reads_is_refused_writes_and_goes_on_when_there_is_a_quorum(ensemble: ZooKeeperEnsemble) -> None:
-    client = KazooClient(hosts=ensemble.hosts, timeout=10, read_only=True, connection_retry={"max_tries": -1})
-    client.start(PATIENCE_SECONDS)
-    try:
+    with kazoo_client(ensemble.hosts, timeout=10, read_only=True, connection_retry={"max_tries": -1}) as client:
         with left_alone(ensemble):
             until(lambda: client.client_state == KeeperState.CONNECTED_RO)
             assert client.get("/a")[0] == b"kept"
@@ -92,9 +90,6 @@ def test_kazoo_reads_is_refused_writes_and_goes_on_when_there_is_a_quorum(ensemb
         until(lambda: client.client_state == KeeperState.CONNECTED)
         assert client.exists("/fred") is None
         client.ensure_path("/written")
-    finally:
-        client.stop()
-        client.close()
 
 
 @pytest.mark.long

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page_steps import steps
+from tests.rigs.admin_servers import facts
 from tests.rigs.direct.members import Ensemble
-from tests.server.admin_facts import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.member.words.admin_commands import NAMES_OF

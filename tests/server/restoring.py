@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kazoo.client import KazooClient
 
-from tests.rigs.zab_server import zab_servers
-from tests.server.admin_facts import Running, lines_of
-from zab.testing.kit.ports import free_ports
+from tests.rigs.admin_servers import Running
+from tests.rigs.kazoo_client import kazoo_of
 
 AUTHORIZATION = "digest super:wire"
 
 PATIENCE_SECONDS = 120
 
 
-@contextlib.contextmanager
-def running(size: int, **lines: str | int) -> Iterator[Running]:
-    ports = free_ports(2 * size)
-    each = [{**lines_of(*pair), **lines} for pair in zip(ports[:size], ports[size:], strict=True)]
-    with zab_servers(size, each=each) as servers:
-        yield Running(servers, ports[:size], ports[size:])
-
-
-@contextlib.contextmanager
-def kazoo(ensemble: Running, *sids: int) -> Iterator[KazooClient]:
-    members = [each for each in ensemble.servers.members if not sids or each.server_id in sids]
-    client = KazooClient(",".join(each.host for each in members), timeout=30.0)
-    client.start(timeout=PATIENCE_SECONDS)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
+def kazoo_at(ensemble: Running, *sids: int) -> AbstractContextManager[KazooClient]:
+    """A client of these members; without any, of all."""
+    return kazoo_of(*(each for each in ensemble.servers.members if not sids or each.server_id in sids))
 
 
 def snapshot_of(ensemble: Running, sid: int = 1) -> bytes:

@@ -1,25 +1,9 @@
 """A server that lost its data and is given a snapshot."""
 
-import contextlib
 import shutil
 
-from kazoo.client import KazooClient
-
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.waiting import until
-
-
-@contextlib.contextmanager
-def kazoo(hosts, timeout=30.0):
-    client = KazooClient(
-        hosts=hosts, timeout=timeout, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    )
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
 
 SMALL_LOGS = ("snapCount=50", "maxBatchBytes=1000", "maxRecentBytes=2000")
 
@@ -27,7 +11,7 @@ SMALL_LOGS = ("snapCount=50", "maxBatchBytes=1000", "maxRecentBytes=2000")
 def check_that_a_snapshot_is_fetched(ensemble):
     [leader] = ensemble.with_mode("leader")
     lost = ensemble.with_mode("follower")[0]
-    with kazoo(f"127.0.0.1:{leader.client_port}") as client:
+    with kazoo_client(f"127.0.0.1:{leader.client_port}") as client:
         lost.kill()
         for taken_count in range(1, 6):
             create(client, range(60 * (taken_count - 1), 60 * taken_count))
@@ -38,7 +22,7 @@ def check_that_a_snapshot_is_fetched(ensemble):
         ensemble.wait()
         assert "snapshot is fetched" in lost.log_text(), "the log of the leader reached back to the beginning"
         create(client, range(300, 320))
-    with kazoo(f"127.0.0.1:{lost.client_port}") as client:
+    with kazoo_client(f"127.0.0.1:{lost.client_port}") as client:
         client.sync("/")
         assert len([name for name in client.get_children("/") if name.startswith("n")]) == 320
     lost.kill()

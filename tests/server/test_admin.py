@@ -10,15 +10,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.rigs.admin_servers import Ports, Running, administered, facts, lines_of
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.in_process import members_here
-from tests.rigs.zab_server import zab_over_tls, zab_servers
+from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.zab_server import zab_over_tls
 from tests.rigs.zookeeper_server import LOOPBACK
-from tests.server.admin_facts import Ports, Running, facts, lines_of
 from tests.tidy.sources import ROOT
 from zab.member.words.admin_rights import NOT_AUTHORIZED
 from zab.testing.kit.ports import free_ports
@@ -26,17 +26,11 @@ from zab.testing.kit.ports import free_ports
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    ports = free_ports(6)
-    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
-    with zab_servers(3, each=each) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
+    with administered(3) as found, kazoo_client(found.servers.hosts) as client:
         client.create("/a", b"x" * 100)
         client.create("/e", b"", ephemeral=True)
         client.get("/a", watch=print)
-        yield Running(servers, ports[:3], ports[3:])
-        client.stop()
-        client.close()
+        yield found
 
 
 def test_leader_view_and_state_of_an_ensemble(running: Running) -> None:
@@ -60,12 +54,9 @@ def test_health(running: Running) -> None:
 
 
 def test_a_member_without_a_quorum_is_live_and_not_ready() -> None:
-    ports = free_ports(6)
-    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
-    with zab_servers(3, each=each) as servers:
-        alone = Running(servers, ports[:3], ports[3:])
-        servers.members[1].kill()
-        servers.members[2].kill()
+    with administered(3) as alone:
+        alone.servers.members[1].kill()
+        alone.servers.members[2].kill()
         while alone.get(1, "/health/ready").status_code == 200:
             pass
         assert alone.get(1, "/health/live").status_code == 200
@@ -78,13 +69,10 @@ def test_a_member_without_a_quorum_is_live_and_not_ready() -> None:
 
 
 def test_a_snapshot_is_the_file_and_holds_what_was_written(running: Running, tmp_path: Path) -> None:
-    client = KazooClient(running.servers.members[0].host)
-    client.start()
-    client.create("/before", b"it")
-    zxid = client.get("/before")[1].czxid
-    answer = running.get(1, "/commands/snapshot", Authorization="digest super:wire")
-    client.stop()
-    client.close()
+    with kazoo_client(running.servers.members[0].host) as client:
+        client.create("/before", b"it")
+        zxid = client.get("/before")[1].czxid
+        answer = running.get(1, "/commands/snapshot", Authorization="digest super:wire")
     assert answer.status_code == 200
     assert int(answer.headers["last_zxid"], 16) >= zxid
     assert int(answer.headers["snapshot_size"]) == len(answer.content)
@@ -138,13 +126,10 @@ def test_who_may_is_named_by_the_root_or_the_superuser() -> None:
     ports = free_ports(2)
     with members_here(1, lines_of(*ports)) as servers:
         alone = Ports(ports[:1], ports[1:])
-        client = KazooClient(servers.hosts)
-        client.start()
-        client.set_acls(
-            "/", [make_digest_acl("all", "of", all=True), make_digest_acl("some", "of", read=True, write=True)]
-        )
-        client.stop()
-        client.close()
+        with kazoo_client(servers.hosts) as client:
+            client.set_acls(
+                "/", [make_digest_acl("all", "of", all=True), make_digest_acl("some", "of", read=True, write=True)]
+            )
         for who, status in (("all:of", 200), ("some:of", 403), ("x:y", 403), ("super:wire", 200)):
             answer = alone.get(1, "/commands/snapshot?streaming=false", Authorization=f"digest {who}")
             assert answer.status_code == status, who
@@ -290,16 +275,13 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def test_a_long_answer_is_whole_and_json(running: Running) -> None:
-    client = KazooClient(running.servers.members[1].host)
-    client.start()
-    for number in range(3_000):
-        client.exists_async(f"/watched/{number:05}", watch=print)
-    client.exists("/")
-    told = running.get(2, "/commands/watches_by_path", Authorization="digest super:wire").json()["path_to_session_ids"]
-    summary = running.get(2, "/commands/watch_summary").json()
-    client.stop()
-    client.close()
-    assert sum(path.startswith("/watched/") for path in told) == 3_000
+    with kazoo_client(running.servers.members[1].host) as client:
+        for number in range(3_000):
+            client.exists_async(f"/watched/{number:05}", watch=print)
+        client.exists("/")
+        told = running.get(2, "/commands/watches_by_path", Authorization="digest super:wire").json()
+        summary = running.get(2, "/commands/watch_summary").json()
+    assert sum(path.startswith("/watched/") for path in told["path_to_session_ids"]) == 3_000
     assert summary["num_total_watches"] >= 3_000
 
 

@@ -6,24 +6,13 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.rigs.kazoo_client import kazoo_of
 from tests.rigs.zab_server import servers, unstarted
 
 pytestmark = pytest.mark.slow
 
 SAYS = "the history is damaged -> count for nothing until the others have synchronized this member"
-
-
-@contextlib.contextmanager
-def kazoo(*members):
-    client = KazooClient(hosts=",".join(f"127.0.0.1:{member.client_port}" for member in members), timeout=30.0)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def oldest_log(member) -> Path:
@@ -50,7 +39,7 @@ def stopped_after_writes(tmp_path):
         for member in ensemble.members:
             member.start()
         ensemble.wait()
-        with kazoo(*ensemble.members) as client:
+        with kazoo_of(*ensemble.members) as client:
             for number in range(20):
                 client.create(f"/{number}", b"x" * 100)
         for member in ensemble.members:
@@ -69,7 +58,7 @@ def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path
         first.wait_until_it_says(SAYS)
         assert f'damage="version-1/{path.name} at offset ' in first.log_text()
         ensemble.wait()
-        with kazoo(first) as client:
+        with kazoo_of(first) as client:
             assert len(client.get_children("/")) == 21
         beside = first.directory / "version-1.damaged"
         assert (beside / path.name).read_bytes() == before
@@ -93,7 +82,7 @@ def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_mem
         second.start()
         first.wait_until_it_says("the hole in the log is filled")
         ensemble.wait(members=[first, second])
-        with kazoo(first, second) as client:
+        with kazoo_of(first, second) as client:
             assert len(client.get_children("/")) == 21
             client.create("/after", b"")
         assert not (first.directory / "version-1.damaged").exists()
@@ -115,7 +104,7 @@ def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
         for member in (first, second):
             member.wait_until_it_says("the hole in the log is filled")
         ensemble.wait(members=[first, second])
-        with kazoo(first, second) as client:
+        with kazoo_of(first, second) as client:
             assert len(client.get_children("/")) == 21
 
 
@@ -139,7 +128,7 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
             flip(oldest_log(member), 200)
             member.start()
         ensemble.wait()
-        with kazoo(*ensemble.members) as client:
+        with kazoo_of(*ensemble.members) as client:
             assert len(client.get_children("/")) == 21
 
 
@@ -147,7 +136,7 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
 def test_a_running_member_finds_damage_and_the_next_start_finds_none(tmp_path):
     with servers(tmp_path, 3, "scrub.intervalSeconds=1", "snapCount=50", "log.level=debug") as ensemble:
         victim = ensemble.members[0]
-        with kazoo(*ensemble.members) as client:
+        with kazoo_of(*ensemble.members) as client:
             for number in range(120):
                 client.create(f"/{number}", b"x" * 100)
             victim.wait_until(lambda: list((victim.directory / "version-1").glob("snapshot.*[0-9a-f]")))
@@ -173,14 +162,14 @@ def test_a_running_member_finds_damage_and_the_next_start_finds_none(tmp_path):
         ensemble.wait()
         assert SAYS not in victim.log_text()
         assert "amnesiac=true" not in victim.log_text().rpartition("recovered zxid=")[2]
-        with kazoo(victim) as client:
+        with kazoo_of(victim) as client:
             assert len(client.get_children("/")) == 122
 
 
 def test_a_standalone_server_repairs_what_it_still_knows(tmp_path):
     with servers(tmp_path, 1, "scrub.intervalSeconds=1") as ensemble:
         [server] = ensemble.members
-        with kazoo(server) as client:
+        with kazoo_of(server) as client:
             for number in range(20):
                 client.create(f"/{number}", b"x" * 100)
             flip(oldest_log(server), 200)
@@ -190,5 +179,5 @@ def test_a_standalone_server_repairs_what_it_still_knows(tmp_path):
         server.stop()
         server.start()
         ensemble.wait()
-        with kazoo(server) as client:
+        with kazoo_of(server) as client:
             assert len(client.get_children("/")) == 22

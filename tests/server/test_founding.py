@@ -1,6 +1,5 @@
 """Who may begin an ensemble, as real processes: every voter, a quorum of marked ones, and nobody else."""
 
-import contextlib
 import os
 import re
 import shlex
@@ -10,25 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.cli.commands import call
+from tests.rigs.kazoo_client import kazoo_of
 from tests.rigs.zab_server import unstarted
 
 pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "recover.md").read_text(encoding="utf-8")
-
-
-@contextlib.contextmanager
-def kazoo(*members):
-    client = KazooClient(hosts=",".join(f"127.0.0.1:{member.client_port}" for member in members), timeout=30.0)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def start(*members):
@@ -58,14 +46,14 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         ensemble.wait(members=[first, second])
         assert not is_marked(first)
         assert not is_marked(second)
-        with kazoo(first, second) as client:
+        with kazoo_of(first, second) as client:
             client.create("/a", b"1")
         mark(third)
         start(third)
         ensemble.wait()
         assert "tells of a history: the file initialize does not count" in third.log_text()
         assert not is_marked(third)
-        with kazoo(third) as client:
+        with kazoo_of(third) as client:
             client.sync("/a")
             assert client.get("/a")[0] == b"1"
         third.stop()
@@ -127,7 +115,7 @@ def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history
         first, second, third = ensemble.members
         start(first, second, third)
         ensemble.wait()
-        with kazoo(first, second, third) as client:
+        with kazoo_of(first, second, third) as client:
             client.create("/a", b"1")
             client.sync("/a")
         for member in ensemble.members:
@@ -177,7 +165,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
         first, second, third = ensemble.members
         start(first, second, third)
         ensemble.wait()
-        with kazoo(third) as client:
+        with kazoo_of(third) as client:
             client.create("/a", b"1")
             for number in range(100):
                 client.create(f"/a/{number}", b"%d" % number)
@@ -204,7 +192,7 @@ def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_
         start(second)
         ensemble.wait()
         for member in ensemble.members:
-            with kazoo(member) as client:
+            with kazoo_of(member) as client:
                 client.sync("/a")
                 assert client.get("/a")[0] == b"2"
                 assert {client.get(f"/a/{name}")[0] for name in client.get_children("/a")} == {
@@ -221,7 +209,7 @@ def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_
         first, second, third = ensemble.members
         start(first, second, third)
         ensemble.wait()
-        with kazoo(third) as client:
+        with kazoo_of(third) as client:
             client.create("/a", b"1")
             client.sync("/a")
         for member in ensemble.members:
@@ -236,5 +224,5 @@ def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_
         wipe(second)
         start(second)
         ensemble.wait()
-        with kazoo(second) as client:
+        with kazoo_of(second) as client:
             assert client.get("/a")[0] == b"1"

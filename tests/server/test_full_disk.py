@@ -24,6 +24,7 @@ from kazoo.exceptions import SessionExpiredError as SessionExpired
 
 from tests.cli.commands import Run, run
 from tests.rigs import waiting
+from tests.rigs.kazoo_client import kazoo_client
 from tests.server.small_disks import SIZE_MIB, needs_namespaces, on_small_disks
 
 __all__ = ["run"]
@@ -85,10 +86,8 @@ def test_full_disks_lose_nothing_and_serve_what_needs_no_room(tmp_path: Path) ->
             # What needs no room goes on.
             assert insist(lambda: client.get(written[0]))[0] == DATA
             insist(lambda: client.delete(written.pop()))
-            other = KazooClient(hosts=ensemble.hosts, timeout=30.0)
-            other.start(timeout=60)
-            other.stop()
-            other.close()
+            with kazoo_client(ensemble.hosts):
+                pass
 
             # So it is after a loss of all processes: a start needs no free byte.
             for member in ensemble.members:

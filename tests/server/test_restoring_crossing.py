@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.cli.commands import call
-from tests.server.admin_facts import Running
-from tests.server.restoring import AUTHORIZATION, kazoo, modes, restore, running, snapshot_of, until
+from tests.rigs.admin_servers import Running, administered
+from tests.server.restoring import AUTHORIZATION, kazoo_at, modes, restore, snapshot_of, until
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def two_states(ensemble: Running) -> list[bytes]:
     """With /kept as it was before it was written again, twice."""
     snapshots = []
-    with kazoo(ensemble) as client:
+    with kazoo_at(ensemble) as client:
         client.create("/kept", b"")
         for data in (b"first", b"second"):
             client.set("/kept", data)
@@ -44,20 +44,20 @@ def given(ensemble: Running, each: list[tuple[int, bytes]]) -> list[str]:
 
 
 def test_of_several_at_once_whoever_is_told_a_lineage_is_right() -> None:
-    with running(3) as three:
+    with administered(3) as three:
         first, second = two_states(three)
         [one, *_] = three.servers.members
         told = given(three, [(1, first), (1, second), (1, first), (1, second)])
         assert told
         until(lambda: one.log_text().count("goes on with a snapshot that was restored") >= len(told))
         assert all(f"lineage={lineage}" in one.log_text() for lineage in told)
-        with kazoo(three, 2, 3) as client:
+        with kazoo_at(three, 2, 3) as client:
             assert client.get("/kept")[0] == b"third"
 
 
 @pytest.mark.long
 def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with running(3) as three:
+    with administered(3) as three:
         first, second = two_states(three)
         assert len(set(given(three, [(1, first), (2, second)]))) == 2
         until(lambda: modes(three) == ["", "", ""])
@@ -66,15 +66,15 @@ def test_different_states_at_once_have_no_quorum_and_the_status_says_so(capsys: 
         said = call(capsys, "-s", three.servers.hosts, "status", "--admin", f"127.0.0.1:{three.admin[1]}")
         assert "another history" in said.out, said
         restore(three, 3, second)
-        with kazoo(three, 2, 3) as client:
+        with kazoo_at(three, 2, 3) as client:
             assert client.get("/kept")[0] == b"second"
 
 
 @pytest.mark.long
 def test_who_has_a_local_session_begins_a_new_one() -> None:
-    with running(3, localSessionsEnabled="true", localSessionsUpgradingEnabled="true") as three:
+    with administered(3, localSessionsEnabled="true", localSessionsUpgradingEnabled="true") as three:
         first, _ = two_states(three)
-        with kazoo(three) as client:
+        with kazoo_at(three) as client:
             before = client.client_id
             for sid in (1, 2, 3):
                 restore(three, sid, first)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from datatree.snapshot import HEADER_BYTES, parse_snapshot_header, snapshot_path
+from tests.rigs.admin_servers import Running, lines_of
 from tests.rigs.waiting import until
-from tests.server.admin_facts import Running, lines_of
-from tests.server.restoring import AUTHORIZATION, kazoo, restore, snapshot_of
+from tests.server.restoring import AUTHORIZATION, kazoo_at, restore, snapshot_of
 from tests.server.small_disks import SmallDisks, needs_namespaces, on_small_disks
 from zab.testing.kit.ports import free_ports
 
@@ -44,7 +44,7 @@ def on_a_small_disk(directory: Path, **lines: int) -> Iterator[tuple[Running, Sm
 
 def fill(alone: Running, count: int) -> bytes:
     """The snapshot of a state with so much in it, which the member then leaves behind."""
-    with kazoo(alone) as client:
+    with kazoo_at(alone) as client:
         for number in range(count):
             client.create(f"/w{number}", DATA)
         snapshot = snapshot_of(alone)
@@ -53,7 +53,7 @@ def fill(alone: Running, count: int) -> bytes:
 
 
 def is_at(alone: Running, name: str) -> bool:
-    with kazoo(alone) as client:
+    with kazoo_at(alone) as client:
         return client.exists(name) is not None
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from tests.rigs.admin_servers import lines_of
 from tests.rigs.growing import SESSION_MS, Growing, growing
 from tests.rigs.waiting import until
-from tests.server.admin_facts import lines_of
 from tests.server.restoring import AUTHORIZATION
 from zab.client.sync import connect
 from zab.server.restoring import NOT_IN_FILES

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.wire import Wire
-from tests.server.admin_facts import Running
-from tests.server.restoring import AUTHORIZATION, kazoo, modes, restore, running, snapshot_of, until
+from tests.rigs.admin_servers import Running, administered
+from tests.server.restoring import AUTHORIZATION, kazoo_at, modes, restore, snapshot_of, until
 
 pytestmark = pytest.mark.slow
 
 
 def left_behind(ensemble: Running) -> bytes:
     """A state with /kept as it was before it was written again."""
-    with kazoo(ensemble) as client:
+    with kazoo_at(ensemble) as client:
         client.create("/kept", b"old")
         snapshot = snapshot_of(ensemble)
         client.set("/kept", b"new")
@@ -25,9 +25,9 @@ def left_behind(ensemble: Running) -> bytes:
 
 
 def test_a_server_by_itself_goes_on_with_it() -> None:
-    with running(1) as alone:
+    with administered(1) as alone:
         [member] = alone.servers.members
-        with kazoo(alone) as client:
+        with kazoo_at(alone) as client:
             client.create("/kept", b"old")
             snapshot = snapshot_of(alone)
             client.set("/kept", b"new")
@@ -36,14 +36,14 @@ def test_a_server_by_itself_goes_on_with_it() -> None:
         alone.servers.wait()
         stats = alone.get(1, "/commands/server_stats").json()["server_stats"]
         assert stats["last_processed_zxid"] == told["last_zxid"]
-        with kazoo(alone) as client:
+        with kazoo_at(alone) as client:
             assert client.get("/kept")[0] == b"old"
             assert client.exists("/gone") is None
             client.create("/after", b"")
         member.stop()
         member.start()
         alone.servers.wait()
-        with kazoo(alone) as client:
+        with kazoo_at(alone) as client:
             assert sorted(client.get_children("/")) == ["after", "kept", "zookeeper"]
         assert member.log_text().count("this member goes on with a snapshot that was restored") == 1
         assert not (member.data_directory / "version-1.restored").exists()
@@ -51,18 +51,18 @@ def test_a_server_by_itself_goes_on_with_it() -> None:
 
 @pytest.mark.long
 def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
-    with running(3) as three:
+    with administered(3) as three:
         snapshot = left_behind(three)
         lineage = restore(three, 1, snapshot)["lineage"]
         # The others go on with what they have, and nobody serves what the first one has.
-        with kazoo(three, 2, 3) as client:
+        with kazoo_at(three, 2, 3) as client:
             assert client.get("/kept")[0] == b"new"
             client.create("/lost", b"")
             seen = client.exists("/lost").czxid
         assert modes(three)[0] == ""
         assert restore(three, 2, snapshot)["lineage"] == lineage
         # Now these two are the majority, and the third one serves nothing any more.
-        with kazoo(three, 1, 2) as client:
+        with kazoo_at(three, 1, 2) as client:
             assert client.get("/kept")[0] == b"old"
             assert client.exists("/lost") is None
         until(lambda: modes(three)[2] == "")
@@ -75,14 +75,14 @@ def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
             wire.drop()
         # And each of them counts.
         three.servers.members[0].kill()
-        with kazoo(three, 2, 3) as client:
+        with kazoo_at(three, 2, 3) as client:
             created = client.create("/after", b"", include_data=True)[1].czxid
         assert created >> 32 > seen >> 32, "no zxid comes a second time"
 
 
 @pytest.mark.long
 def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
-    with running(3) as three:
+    with administered(3) as three:
         snapshot = left_behind(three)
         for sid in (1, 2):
             restore(three, sid, snapshot)
@@ -91,7 +91,7 @@ def test_one_that_was_not_given_it_is_filled_once_it_is_empty() -> None:
         shutil.rmtree(last.data_directory / "version-1")
         last.start()
         three.servers.wait()
-        with kazoo(three, 3) as client:
+        with kazoo_at(three, 3) as client:
             assert client.get("/kept")[0] == b"old"
 
 
@@ -103,8 +103,8 @@ def test_the_tree_before_is_let_go_of() -> None:
         return int(status.partition("VmRSS:")[2].split()[0]) << 10
 
     count = 40
-    with running(1) as alone:
-        with kazoo(alone) as client:
+    with administered(1) as alone:
+        with kazoo_at(alone) as client:
             for number in range(count):
                 client.create(f"/z{number}", random.randbytes(1_000_000))
             snapshot = snapshot_of(alone)
@@ -119,7 +119,7 @@ def test_the_tree_before_is_let_go_of() -> None:
 
 @pytest.mark.long
 def test_who_has_no_history_is_filled_by_the_others_and_not_by_this() -> None:
-    with running(3) as three:
+    with administered(3) as three:
         snapshot = snapshot_of(three)
         for member in three.servers.members:
             member.kill()
@@ -135,7 +135,7 @@ def test_who_has_no_history_is_filled_by_the_others_and_not_by_this() -> None:
 
 
 def test_one_attempt_in_an_interval() -> None:
-    with running(1, **{"admin.rateLimiterIntervalInMS": 300_000}) as alone:
+    with administered(1, **{"admin.rateLimiterIntervalInMS": 300_000}) as alone:
         snapshot = snapshot_of(alone)
         sent = [b"", b"x" * 100, snapshot[:-1], snapshot]
         attempts = [alone.post(1, "/commands/restore", each, Authorization=AUTHORIZATION) for each in sent]

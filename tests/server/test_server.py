@@ -11,12 +11,12 @@ import sys
 import time
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.processes import is_open
 from tests.rigs.zab_server import member_of_lines, servers, unstarted
-from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched, create, kazoo
+from tests.server.snapshot_fetching import SMALL_LOGS, check_that_a_snapshot_is_fetched, create
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.testing.kit.ports import free_ports
 
@@ -51,14 +51,14 @@ def create_until_lost(client, count_max):
 def test_one_server_serves_and_keeps_what_it_acknowledged(tmp_path):
     with servers(tmp_path) as ensemble:
         [server] = ensemble.members
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             client.create("/kept", b"before")
             client.set("/kept", b"after")
         assert server.mode() == "standalone"
         server.kill()
         server.start()
         ensemble.wait()
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             assert client.get("/kept")[0] == b"after"
         assert server.stop() == 0
         assert not is_open(server.client_port)
@@ -171,7 +171,7 @@ def test_connections_up_to_the_last_descriptor_cost_a_leader_nothing(tmp_path):
         others = [member for member in ensemble.members if member is not leader]
         for _ in range(LIMIT_MIN + 100):
             stack.enter_context(socket.create_connection(("127.0.0.1", leader.client_port), 60))
-        with kazoo(f"127.0.0.1:{others[0].client_port}") as client:
+        with kazoo_client(f"127.0.0.1:{others[0].client_port}") as client:
             create(client, range(100))
             leader.wait_until_it_says("snapshot is written")
             assert len(os.listdir(f"/proc/{leader.pid}/fd")) < LIMIT_MIN
@@ -206,17 +206,14 @@ def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
 
         server.start(preexec_fn=limit_file_size)
         ensemble.wait()
-        client = KazooClient(hosts=ensemble.hosts, timeout=30)
-        client.start(timeout=60)
-        acknowledged = create_until_lost(client, 100)
-        assert acknowledged < 100
-        assert server.wait() == 1
-        assert "the disk has failed -> stop: [Errno 27] File too large" in server.log_text()
-        client.stop()
-        client.close()
+        with kazoo_client(ensemble.hosts) as client:
+            acknowledged = create_until_lost(client, 100)
+            assert acknowledged < 100
+            assert server.wait() == 1
+            assert "the disk has failed -> stop: [Errno 27] File too large" in server.log_text()
         server.start()
         ensemble.wait()
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             assert len([name for name in client.get_children("/") if name.startswith("n")]) >= acknowledged > 0
 
 
@@ -228,7 +225,7 @@ def test_three_servers_elect_a_leader_serve_and_survive_its_death(tmp_path):
         [leader] = ensemble.with_mode("leader")
         followers = ensemble.with_mode("follower")
         assert len(followers) == 2
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             client.create("/a", b"0")
             for number in range(50):
                 client.set("/a", b"%d" % number)
@@ -239,7 +236,7 @@ def test_three_servers_elect_a_leader_serve_and_survive_its_death(tmp_path):
             assert any(name.startswith("lock-") for name in client.get_children("/")), "the session survived"
             leader.start()
             ensemble.wait()
-            with kazoo(f"127.0.0.1:{leader.client_port}") as returned:
+            with kazoo_client(f"127.0.0.1:{leader.client_port}") as returned:
                 returned.sync("/")
                 assert returned.get("/a")[0] == b"after"
         assert [member.stop() for member in ensemble.members] == [0, 0, 0]
@@ -247,7 +244,7 @@ def test_three_servers_elect_a_leader_serve_and_survive_its_death(tmp_path):
 
 def test_all_servers_killed_at_once_lose_nothing(tmp_path):
     with servers(tmp_path, 3) as ensemble:
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             client.create("/a", b"0")
             for number in range(100):
                 client.set("/a", b"%d" % number)
@@ -257,7 +254,7 @@ def test_all_servers_killed_at_once_lose_nothing(tmp_path):
             member.wait()
             member.start()
         ensemble.wait()
-        with kazoo(ensemble.hosts) as client:
+        with kazoo_client(ensemble.hosts) as client:
             data, stat = client.get("/a")
             assert (data, stat.version) == (b"99", 100)
 
@@ -273,7 +270,7 @@ def test_without_a_quorum_nobody_is_served_and_with_one_again_everybody_is(tmp_p
             time.sleep(0.02)
         second.start()
         ensemble.wait(members=[first, second])
-        with kazoo(f"127.0.0.1:{first.client_port}") as client:
+        with kazoo_client(f"127.0.0.1:{first.client_port}") as client:
             client.create("/back", b"")
 
 

@@ -19,6 +19,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tests.host.tls.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.in_process import members_here
+from tests.rigs.kazoo_client import kazoo_client
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
 from zab.host.process import descriptors
 from zab.host.process.descriptors import LIMIT_MIN
@@ -80,11 +81,8 @@ def test_kazoo_with_a_certificate(ports: tuple[int, int], holder: Path, which: i
 
 
 def test_plain_client_on_the_port_for_both_and_on_no_other(ports: tuple[int, int]) -> None:
-    client = KazooClient(hosts=f"127.0.0.1:{ports[0]}", timeout=30.0)
-    client.start(timeout=60)
-    client.create("/plain", b"")
-    client.stop()
-    client.close()
+    with kazoo_client(f"127.0.0.1:{ports[0]}") as client:
+        client.create("/plain", b"")
     refused = KazooClient(hosts=f"127.0.0.1:{ports[1]}", timeout=1.0)
     with pytest.raises(KazooTimeoutError):
         refused.start(timeout=2)

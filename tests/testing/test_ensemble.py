@@ -20,6 +20,7 @@ import trio
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.waiting import until
 from zab.client import Client, ConnectionLossError, NotConnectedError, SessionExpiredError, State, connect
 from zab.member.storage.events import StorageFailed
@@ -35,13 +36,8 @@ QUICK = {"syncLimit": 4, "tickTime": 100}
 
 @contextlib.contextmanager
 def kazoo(hosts: str) -> Iterator[KazooClient]:
-    client = KazooClient(hosts, timeout=30.0, connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.1})
-    client.start(timeout=60)
-    try:
+    with kazoo_client(hosts, connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.1}) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 async def get_at_last(zk: Client, path: str) -> bytes | None:

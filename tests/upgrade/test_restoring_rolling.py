@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.admin_facts import lines_of
+from tests.rigs.admin_servers import lines_of
 from tests.upgrade.rolling_upgrade import Rolling, before, rolling
 from zab.client.sync import connect
 from zab.testing.kit.ports import free_ports

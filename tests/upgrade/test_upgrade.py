@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from datatree.log.epochs import DIRECTORY
 from datatree.log.segment import SEGMENT_HEADER_BYTES
 from datatree.snapshot import HEADER_BYTES
 from tests.hostile.raw import Client
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import unstarted
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.host.files.secret_file import make_secret_file
@@ -71,9 +71,7 @@ def test_nothing_is_lost(tmp_path: Path, version: str, kind: str, is_secure: boo
     that the version before gave it."""
     known = expected(version, kind)
     with upgraded(tmp_path, version, kind, *([secure(tmp_path)] if is_secure else [])) as ensemble:
-        client = KazooClient(hosts=ensemble.hosts, timeout=40.0)
-        client.start(timeout=60)
-        try:
+        with kazoo_client(ensemble.hosts, timeout=40.0) as client:
             client.add_auth("digest", "alice:pw")
             found = {path: client.get(path) for path in known["znodes"]}
             assert {
@@ -82,9 +80,6 @@ def test_nothing_is_lost(tmp_path: Path, version: str, kind: str, is_secure: boo
             assert set(client.get_children("/")) == {path[1:] for path in known["znodes"] if path.count("/") == 1} - {
                 ""
             } | {"zookeeper"}
-        finally:
-            client.stop()
-            client.close()
         for member in ensemble.members:
             anonymous = Client(member.client_port)
             assert anonymous.get_data("/closed")[0] == -102

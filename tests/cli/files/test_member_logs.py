@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from kazoo.client import KazooClient
 
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
 from tests.cli.commands import Run, nap_with, run
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zookeeper_server import zookeeper
 from zab.cli.files.log_files import Damage, Entry, Event, Note, UnreadableError
 from zab.cli.files.member_logs import MemberLogs, open_members
@@ -417,23 +417,20 @@ def test_wrong_members_are_refused(run: Run, members: list[Member], tmp_path: Pa
 def test_a_real_ensemble_is_followed_while_leaders_change(tmp_path: Path) -> None:
     configuration = {"tickTime": 300, "maxSessionTimeout": 60_000}
     with zookeeper(3, directory=tmp_path, configuration=configuration) as ensemble:
-        client = KazooClient(ensemble.hosts, timeout=30)
-        client.start(60)
-        log = open_members([member.data_directory for member in ensemble.members])
-        events: list[Event] = []
-        client.ensure_path("/app")
-        for number in range(3):
-            events += log.poll()
-            leader = ensemble.leader()
-            leader.kill()
-            client.retry(client.create, f"/app/{number}-", b"x", sequence=True)
-            leader.start()
-            ensemble.wait()
-            client.retry(client.set, "/app", b"%d" % number)
-        last = client.retry(client.get, "/app")[1].mzxid
-        children = client.retry(client.get_children, "/app")
-        client.stop()
-        client.close()
+        with kazoo_client(ensemble.hosts) as client:
+            log = open_members([member.data_directory for member in ensemble.members])
+            events: list[Event] = []
+            client.ensure_path("/app")
+            for number in range(3):
+                events += log.poll()
+                leader = ensemble.leader()
+                leader.kill()
+                client.retry(client.create, f"/app/{number}-", b"x", sequence=True)
+                leader.start()
+                ensemble.wait()
+                client.retry(client.set, "/app", b"%d" % number)
+            last = client.retry(client.get, "/app")[1].mzxid
+            children = client.retry(client.get_children, "/app")
         assert not [event for event in events if isinstance(event, Damage)]
     events += log.poll()
     shown = zxids(events)

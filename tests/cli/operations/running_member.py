@@ -8,10 +8,9 @@ import attrs
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.admin_servers import administered
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
-from tests.server.admin_facts import lines_of
-from zab.testing.kit.ports import free_ports
 
 
 @attrs.define
@@ -31,11 +30,5 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     auth = tmp_path_factory.mktemp("auth") / "auth"
     auth.write_text("digest:super:wire\n")
     auth.chmod(0o600)
-    ports = free_ports(6)
-    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
-    with zab_servers(3, each=each) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
-        yield Running(servers, client, ports[:3], str(auth))
-        client.stop()
-        client.close()
+    with administered(3) as found, kazoo_client(found.servers.hosts) as client:
+        yield Running(found.servers, client, list(found.admin.values()), str(auth))

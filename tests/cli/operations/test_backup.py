@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.cli.json_page import table
 from tests.cli.operations.running_member import Running, running
+from tests.rigs.admin_servers import administered, lines_of
 from tests.rigs.in_process import members_here
-from tests.rigs.zab_server import zab_servers
-from tests.server.admin_facts import lines_of
+from tests.rigs.kazoo_client import kazoo_client
 from zab.cli.operations.durations import duration_ms
 from zab.operations.admin_client import AdminError, admin_port
 from zab.testing.kit.ports import free_ports
@@ -41,11 +40,8 @@ def test_from_any_member_and_back_to_any_moment(running: Running, tmp_path: Path
         moments.append(client.create(f"/m{at}", b"x", include_data=True)[1].czxid)
         # The write is on every member that is asked.
         for member in running.servers.members:
-            one = KazooClient(member.host)
-            one.start()
-            one.sync("/")
-            one.stop()
-            one.close()
+            with kazoo_client(member.host) as one:
+                one.sync("/")
         words = running.words("take", place, "--json")
         words = [*words[: -2 * 3], *words[-2 * (3 - at) :]]
         assert run(*words) == 0, run.err
@@ -75,18 +71,16 @@ def test_a_restored_backup_is_an_ensemble_that_serves(running: Running, tmp_path
     running.client.create("/kept", b"value")
     assert run(*running.words("take", place, members=1)) == 0, run.err
     assert run("restore", place, "--to", f"1={data}") == 0
-    ports = free_ports(2)
-    with zab_servers(1, directory=tmp_path / "new", configuration=lines_of(*ports)) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
+    with (
+        administered(1, directory=tmp_path / "new") as alone,
+        kazoo_client(alone.servers.hosts) as client,
+    ):
         assert client.get("/kept")[0] == b"value"
         # Its log begins later: of which history it is, is said all the same.
         with pytest.raises(AdminError) as refused:
-            admin_port(f"127.0.0.1:{ports[0]}", authorization="super:wire").read("log", 60, after="0x0")
+            admin_port(f"127.0.0.1:{alone.admin[1]}", authorization="super:wire").read("log", 60, after="0x0")
         assert refused.value.status == 410
         assert len(bytes.fromhex(refused.value.headers["lineage"])) == 16
-        client.stop()
-        client.close()
     running.client.delete("/kept")
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.json_page import FIELDS
+from tests.rigs.admin_servers import administered
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.java_key_stores import with_java_stores
-from tests.rigs.zab_server import zab_servers
-from tests.server.admin_facts import lines_of
 from zab.operations.probes import days_of, measured
 from zab.testing.kit.ports import free_ports
 
@@ -36,10 +35,9 @@ def not_well(out: str) -> list[tuple[str, str, str | None]]:
 
 
 def test_a_whole_ensemble_and_one_without_a_member(tmp_path: Path, run: Run) -> None:
-    ports = free_ports(6)
-    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
-    admin = [word for port in ports[:3] for word in ("--admin", f"127.0.0.1:{port}")]
-    with zab_servers(3, directory=tmp_path, each=each) as servers:
+    with administered(3, directory=tmp_path) as whole:
+        servers = whole.servers
+        admin = [word for port in whole.admin.values() for word in ("--admin", f"127.0.0.1:{port}")]
         file = tmp_path / "server1" / "zoo.cfg"
         before = set((tmp_path / "server1" / "data").iterdir())
         assert run("--wait", "20", "doctor", file, "--syncs", "0", "--json", *admin) == 0, run.out

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.cli.commands import Run, run
 from tests.cli.json_page import FIELDS
+from tests.rigs.admin_servers import lines_of
 from tests.rigs.certificates import Certificates, quorum_store_lines
 from tests.rigs.zab_server import zab_servers
-from tests.server.admin_facts import lines_of
 from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.cli.files.damaged_files import damaged
 from tests.cli.servers.journal_lines import client_port
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.processes import is_open
 from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.client.sync import connect
@@ -73,13 +73,10 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     line = process.stdout.readline()
     assert line.startswith(f"serving at {hosts} ")
     assert len(members_of(tmp_path)) == size
-    client = KazooClient(hosts=hosts, timeout=30)
-    client.start(timeout=60)
-    client.create("/kept", b"data")
-    with connect(hosts) as zk:
-        zk.create("/brief", ttl_ms=60_000)
-    client.stop()
-    client.close()
+    with kazoo_client(hosts) as client:
+        client.create("/kept", b"data")
+        with connect(hosts) as zk:
+            zk.create("/brief", ttl_ms=60_000)
     process.send_signal(number)
     assert end(process) == (0, "", "")
     assert members_of(tmp_path) == []
@@ -87,11 +84,8 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     again = command(*words)
     assert again.stdout is not None
     assert again.stdout.readline().startswith("serving at")
-    client = KazooClient(hosts=hosts, timeout=30)
-    client.start(timeout=60)
-    assert client.get("/kept")[0] == b"data"
-    client.stop()
-    client.close()
+    with kazoo_client(hosts) as client:
+        assert client.get("/kept")[0] == b"data"
     again.send_signal(signal.SIGTERM)
     assert end(again)[0] == 0
 
@@ -115,11 +109,8 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
     process.stdout.readline()
     os.kill(members_of(tmp_path / "2")[0], signal.SIGKILL)
     assert process.stdout.readline().startswith("member 2 ended with exit code -9, see ")
-    client = KazooClient(hosts=f"127.0.0.1:{port},127.0.0.1:{port + 2}", timeout=30)
-    client.start(timeout=60)
-    client.create("/after", b"")
-    client.stop()
-    client.close()
+    with kazoo_client(f"127.0.0.1:{port},127.0.0.1:{port + 2}") as client:
+        client.create("/after", b"")
     process.send_signal(signal.SIGINT)
     assert end(process)[0] == 0
 

@@ -6,6 +6,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.rigs.in_process import members_here
+from tests.rigs.kazoo_client import kazoo_client
 from zab.client import sync
 from zab.client.recipes import WaitOverError
 from zab.client.sync.recipes import Lock, LockingQueue
@@ -21,13 +22,8 @@ def hosts() -> Iterator[str]:
 
 @pytest.fixture
 def kazoo(hosts: str) -> Iterator[KazooClient]:
-    client = KazooClient(hosts)
-    client.start()
-    try:
+    with kazoo_client(hosts) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_a_lock_is_one_for_both(hosts: str, kazoo: KazooClient) -> None:

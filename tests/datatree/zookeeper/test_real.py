@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
@@ -14,6 +13,7 @@ from datatree.zookeeper.files import chunks_of, named_files
 from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import history
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zookeeper_data import RealFiles
 from tests.rigs.zookeeper_directory import (
     from_cursor,
@@ -105,18 +105,15 @@ def test_every_log_is_written_back_byte_for_byte(real_files: RealFiles) -> None:
 def served(directory: Path) -> dict[str, tuple]:
     """All znodes that a ZooKeeper started on `directory`/server1/data serves."""
     with zookeeper(directory=directory, properties={"extendedTypesEnabled": "true", "skipACL": "yes"}) as ensemble:
-        client = KazooClient(ensemble.hosts)
-        client.start(60)
-        found = {}
-        pending = ["/"]
-        while pending:
-            path = pending.pop()
-            data, stat = client.get(path)
-            found[path] = (data, tuple(stat))
-            pending += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
-        client.create("/written-after", b"")
-        client.stop()
-        client.close()
+        with kazoo_client(ensemble.hosts) as client:
+            found = {}
+            pending = ["/"]
+            while pending:
+                path = pending.pop()
+                data, stat = client.get(path)
+                found[path] = (data, tuple(stat))
+                pending += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
+            client.create("/written-after", b"")
         # ZooKeeper compares the digest of each transaction that it replays with the one in the log.
         assert "zk_digest_mismatches_count\t0\n" in four_letter_word(ensemble.members[0].client_port, "mntr")
     return found

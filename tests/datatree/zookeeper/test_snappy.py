@@ -10,7 +10,6 @@ from random import Random
 
 import cramjam
 import pytest
-from kazoo.client import KazooClient
 
 from datatree.zookeeper.files import ZooKeeperFileError
 from datatree.zookeeper.snappy import BLOCK_BYTES_MAX, unsnapped
@@ -18,6 +17,7 @@ from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompres
 from tests.cli.commands import Run, run
 from tests.datatree.zookeeper.histories import history, states
 from tests.datatree.zookeeper.snappy_files import HEADER, snapped
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from tests.rigs.zookeeper_server import snapshot_formatter, zookeeper
 from zab.host.storage.disk import RealDisk
@@ -126,12 +126,9 @@ def test_what_a_real_zookeeper_compressed_is_read(run: Run, tmp_path: Path) -> N
         directory=tmp_path, properties={"snapshot.compression.method": "snappy", "snapCount": 50}
     ) as ensemble:
         (member,) = ensemble.members
-        client = KazooClient(ensemble.hosts, timeout=10)
-        client.start(60)
-        for path, data in znodes.items():
-            client.create(path, data)
-        client.stop()
-        client.close()
+        with kazoo_client(ensemble.hosts, timeout=10) as client:
+            for path, data in znodes.items():
+                client.create(path, data)
         # The snapshot that a start writes has all of it.
         member.stop()
         member.start()

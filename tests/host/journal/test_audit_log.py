@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import zab_servers
 from zab.host.journal.audit_log import REFUSALS_PER_SECOND, AuditLog
 from zab.host.journal.rotating_file import RotatingFile
@@ -102,11 +102,8 @@ def test_server_writes_its_start_its_clients_refused_members_and_its_stop(tmp_pa
                 stranger.settimeout(PATIENCE_SECONDS)
                 while stranger.recv(4096):
                     pass
-        client = KazooClient(member.host)
-        client.start()
-        client.create("/a")
-        client.stop()
-        client.close()
+        with kazoo_client(member.host) as client:
+            client.create("/a")
         member.stop()
         path = member.data_directory / "audit.log"
         assert path.stat().st_mode & 0o777 == 0o600

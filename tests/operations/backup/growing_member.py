@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.zab_server import zab_servers
-from tests.server.admin_facts import lines_of
+from tests.rigs.admin_servers import administered
+from tests.rigs.kazoo_client import kazoo_client
 from zab.cli.operations.backup import _Member
 from zab.cli.progress import Told
 from zab.operations.admin_client import AdminPort, admin_port
 from zab.operations.backup.taking import catalogue_of
 from zab.operations.backup.verifying import checked_files, fault_of, restored
 from zab.operations.verdicts.catalogue import Catalogue
-from zab.testing.kit.ports import free_ports
 
 SUPER = "super:wire"
 
@@ -28,13 +27,8 @@ def source_at(port: AdminPort) -> _Member:
 
 @pytest.fixture(scope="module")
 def member() -> Iterator[tuple[_Member, KazooClient]]:
-    ports = free_ports(2)
-    with zab_servers(1, configuration=lines_of(*ports)) as servers:
-        client = KazooClient(servers.hosts)
-        client.start()
-        yield source_at(admin_port(f"127.0.0.1:{ports[0]}", authorization=SUPER)), client
-        client.stop()
-        client.close()
+    with administered(1) as found, kazoo_client(found.servers.hosts) as client:
+        yield source_at(admin_port(f"127.0.0.1:{found.admin[1]}", authorization=SUPER)), client
 
 
 def grow(client: KazooClient, count: int = 3) -> None:

@@ -1,10 +1,16 @@
-"""What the admin server says, as it is asked."""
+"""Members with an admin server and a port of metrics each, and what they say when they are asked."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 
+from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from tests.tidy.sources import ROOT
 from zab.member.settings.commands import PROMETHEUS
+from zab.testing.kit.ports import free_ports
 
 FACTS = ROOT / "tests" / "testdata" / "metrics"
 
@@ -35,6 +41,15 @@ class Running(Ports):
     def __init__(self, servers: ZooKeeperEnsemble, admin: list[int], metrics: list[int]) -> None:
         super().__init__(admin, metrics)
         self.servers = servers
+
+
+@contextlib.contextmanager
+def administered(size: int, *, directory: Path | None = None, **lines: str | int) -> Iterator[Running]:
+    """Members that serve, with these lines in the file of each."""
+    ports = free_ports(2 * size)
+    each = [{**lines_of(*pair), **lines} for pair in zip(ports[:size], ports[size:], strict=True)]
+    with zab_servers(size, directory=directory, each=each) as servers:
+        yield Running(servers, ports[:size], ports[size:])
 
 
 def lines_of(admin: int, metrics: int) -> dict[str, str | int]:

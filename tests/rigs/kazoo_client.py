@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
+
+from tests.rigs.waiting import until
+from tests.rigs.zookeeper_server import ZooKeeperMember
 
 PATIENCE_SECONDS = 60.0
 
 
 @contextlib.contextmanager
-def client(hosts: str, **options: object) -> Iterator[KazooClient]:
+def kazoo_client(hosts: str, **options: object) -> Iterator[KazooClient]:
     """A started client, which is stopped in any case."""
-    kazoo = KazooClient(hosts=hosts, **{"timeout": 30.0, **options})
-    kazoo.start(PATIENCE_SECONDS)
+    client = KazooClient(hosts=hosts, **{"timeout": 30.0, **options})
+    client.start(PATIENCE_SECONDS)
     try:
-        yield kazoo
+        yield client
     finally:
-        kazoo.stop()
-        kazoo.close()
+        client.stop()
+        client.close()
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not become true"
-        time.sleep(0.005)
+def kazoo_of(*members: ZooKeeperMember) -> AbstractContextManager[KazooClient]:
+    """A started client that connects to these members alone."""
+    return kazoo_client(",".join(member.host for member in members))
 
 
 class Recorder:
