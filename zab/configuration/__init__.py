@@ -1,4 +1,4 @@
 """The machinery of settings: the syntax of properties files, server lines, fields, and keys that have no effect.
 
-Each service has its own fields (`zab.member.settings.config`). Text is handed in. Imports nothing of ours.
+Each service has its own fields (`zab.member.settings.config`). Text is handed in. Imports no other room.
 """

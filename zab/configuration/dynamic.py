@@ -6,12 +6,12 @@
     weight.<id> = <n>
     version     = <hex>
 
-IPv6 addresses stand in brackets. The two ports of a member differ. A member without a role is a participant, a client
-part without a host listens on all addresses. Of several addresses, on as many networks, each is listened on, and the
-first in the line that is reached is used. With any `group` or `weight` line every participant is in exactly one
+IPv6 addresses are written in brackets. The two ports of a member differ. A member without a role is a participant, a
+client part without a host listens on all addresses. Of several addresses, on as many networks, each is listened on, and
+the first in the line that is reached is used. With any `group` or `weight` line every participant is in exactly one
 group and weighs 1 unless told otherwise; quorums are then hierarchical.
 
-The lines stand in `zoo.cfg` itself or in the file that `dynamicConfigFile` names; `config.py` finds them and hands them
+The lines are in `zoo.cfg` itself or in the file that `dynamicConfigFile` names; `config.py` finds them and hands them
 over. Hosts are kept as written; nobody resolves a name here.
 
 Not here: the quorum rule itself (`zab/quorum/quorums.py`); whether a line may have several addresses (`config`).
@@ -31,7 +31,7 @@ from zab.configuration.properties import Property
 SERVER_ID_MAX = 255
 CLIENT_HOST_DEFAULT = "0.0.0.0"
 ADDRESSES_MAX = 8
-"""Of one member: one on each network that connects it with the others."""
+"""The addresses of one member: one on each network that connects it with the others."""
 
 _DYNAMIC_KEY = re.compile(r"(server|group|weight)\.(.*)")
 _HOST_AND_REST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(.*))?")
@@ -81,7 +81,7 @@ class ServerLine:
     has_secure_part: bool = False
 
     def __str__(self) -> str:
-        """The canonical text of ZooKeeper, as it stands in `/zookeeper/config`."""
+        """The canonical text of ZooKeeper, as in `/zookeeper/config`."""
         text = f"server.{self.server_id}={'|'.join(map(str, self.addresses))}:{self.role.value}"
         if self.client_port is not None:
             assert self.client_host is not None
@@ -124,7 +124,7 @@ class Ensemble:
 
     @property
     def lines(self) -> str:
-        """The same without the version."""
+        """The text without the version."""
         lines = [str(self.servers[server_id]) for server_id in sorted(self.servers)]
         lines += [f"group.{gid}={':'.join(map(str, ids))}" for gid, ids in sorted(self.groups.items())]
         if self.groups:
@@ -236,7 +236,7 @@ def _member_part(text: str, entry: Property) -> tuple[MemberAddress, Role | None
         raise LineError(
             entry.line,
             f"{text.strip()!r} does not have the form host:quorumPort:electionPort[:participant|observer]"
-            " (an IPv6 address stands in brackets)",
+            " (an IPv6 address is written in brackets)",
         )
     quorum_port, election_port = (parse_port(part, entry.line) for part in parts[:2])
     if quorum_port == election_port:

@@ -178,8 +178,8 @@ def ignored_keys() -> list[str]:
 
 
 def _is_harmless(key: str) -> bool:
-    """Whether it is of something that does not exist here. What only an ending says may be of anything; but a key that
-    is refused by its name is of security, whatever it belongs to."""
+    """Whether a key belongs to something that does not exist here. A key that is known only by its ending may belong to
+    anything; but a key that is refused by its name concerns security in any case."""
     if any(key in patterns for patterns, _ in REFUSED):
         return False
     exact = {pattern for patterns, _ in NO_COUNTERPART for pattern in patterns}

@@ -7,7 +7,7 @@
     };
 
 A section has any number of modules, each with a class, one of the words of `FLAGS`, and options with a value each, up
-to the semicolon. A value is a word or stands in double quotes, with the escapes of Java. There are comments of both
+to the semicolon. A value is a word or a text in double quotes, with the escapes of Java. There are comments of both
 kinds.
 
 What Java would put into a value (`${user.home}`) is refused: this is no JVM, and has no such properties. Values are
@@ -39,7 +39,7 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class JaasError(Exception):
-    """It is no JAAS file; `line` counts from 1. The reason shows nothing of the file but names of sections."""
+    """The text is no JAAS file; `line` counts from 1. The reason shows only names of sections."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")

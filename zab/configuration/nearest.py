@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import Final
 
 LIKENESS_MIN: Final = 0.75
-"""Of two names, from 0 to 1. Lower, and `port` would be answered with a dozen names that end so."""
+"""The least similarity of two names, from 0 to 1. With a lower one, `port` would match a dozen names that end with
+it."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -4,7 +4,7 @@ A *natural* line ends with LF, CR or CR LF. Blank ones and those whose first cha
 are skipped. A natural line that ends with an odd number of backslashes goes on in the next one, whose leading white
 space is dropped; comments cannot be continued. In the *logical* line that results
 
-    key      up to the first `=`, `:` or white space that no backslash stands before
+    key      up to the first `=`, `:` or white space without a backslash before it
     gap      white space, at most one `=` or `:`, white space
     value    the rest, trailing white space included
     escapes  \\t \\n \\r \\f, \\uXXXX, and any other character after a backslash stands for itself
@@ -71,7 +71,7 @@ def without(text: str, is_meant: Callable[[str], bool]) -> str:
 
 
 def escaped(text: str) -> str:
-    """A value as it stands in such a file: every character beyond printable ASCII, and the backslash, escaped."""
+    """A value as written in such a file: every character beyond printable ASCII, and the backslash, escaped."""
     return "".join(
         character if " " <= character <= "~" and character != "\\" else _escape(character) for character in text
     )

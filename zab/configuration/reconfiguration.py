@@ -108,4 +108,4 @@ def _check_line(line: ServerLine) -> None:
         if not _HOST.fullmatch(host):
             raise ChangeError(f"server.{line.server_id}: {host[:80]!r} is no name of a host")
     if line.has_secure_part:
-        raise ChangeError(f"server.{line.server_id}: secureClientPort stands in its own file")
+        raise ChangeError(f"server.{line.server_id}: secureClientPort belongs in its own file")

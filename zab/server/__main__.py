@@ -1,12 +1,12 @@
-"""`python -m zab.server FILE`: one member, without the command line's libraries, so that it is up in a moment.
+"""`python -m zab.server FILE`: runs one member, without the command line's libraries, so that it starts quickly.
 
     FILE                  a ZooKeeper `zoo.cfg`
-    --stop-with-parent    stop at the end of standard input too: whoever started it is gone
+    --stop-with-parent    also stop at the end of standard input: the parent process is gone
     --log-format, --log-level, --log-file
-                          the journal; each counts before its key (`log.format`, …)
+                          the journal; each has priority over its key (`log.format`, …)
 
-SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Where there is a `log.file`, SIGHUP has it
-opened anew. A supervisor that speaks systemd's protocol is told how it is (`zab.host.process.supervisor`).
+SIGINT and SIGTERM stop it, even if it was started with SIGINT ignored. With `log.file`, SIGHUP reopens that file. A
+supervisor that speaks systemd's protocol is told its state (`zab.host.process.supervisor`).
 
 Exit codes are ZooKeeper's: 0 stopped as asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port
 cannot be bound."""
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    """Raises SystemExit, with exit code 2, where they are wrong."""
+    """Parse the options. Raises SystemExit with exit code 2 if they are wrong."""
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     parser.add_argument("--stop-with-parent", action="store_true")
     parser.add_argument("--log-format", type=str.lower, choices=("text", "json"))

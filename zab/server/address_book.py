@@ -1,19 +1,19 @@
-"""Where the servers of the ensemble are: of every configuration that this member knows.
+"""The addresses of the ensemble's servers, from all configurations that this member knows.
 
-At first that of its file. Others come with reconfigurations (`MembershipsChanged`). A server that moves does so when it
-knows that its new line is in force, which is not when others know it. So each is dialled at all places where it may be:
+At first there is only the configuration of its file. Others come with reconfigurations (`MembershipsChanged`). A server
+moves when it learns that its new line is in force, which may be earlier or later than others learn it. So each server
+is dialled at all places where it may be:
 
-    in force       where it is
-    outstanding    where it may go, and may be already
-    heard          the same
-    before         where it was, on hosts that are still its own: it may not know yet that it moves, and a port that is
-                   taken leaves it there
+    in force       its current place
+    outstanding    the place to which it may move, or have moved already
+    heard          likewise
+    before         its former place, on hosts that are still its own: it may not have moved yet, or may be unable to
+    since a port is in use
 
-in that order. A place that two of them give to two servers is that of the first.
+in that order. If two configurations give a place to two servers, the first one counts.
 
-Where the ensemble can be reconfigured, servers of no configuration may come too (*strangers*), so that one can take
-them in. They prove who they are as all others do. Only that a certificate is for their host cannot be seen, since
-nobody knows their host.
+If the ensemble can be reconfigured, servers in no configuration may also connect, so that they can be added. They
+authenticate like all others, except that the host of a certificate cannot be checked, since their host is not known.
 
 Not here: dialling, and what else a configuration changes (`own_configuration`).
 """
@@ -34,7 +34,7 @@ __all__ = ["AddressBook", "Known"]
 
 
 class Known(Collection[int]):
-    """Servers that may come, and perhaps whoever is in no configuration."""
+    """Servers that may connect, perhaps including all that are in no configuration."""
 
     def __init__(self, book: AddressBook, ids: Collection[int]) -> None:
         self._book = book
@@ -51,27 +51,27 @@ class Known(Collection[int]):
 
 
 class AddressBook:
-    """Of one member. It belongs to the thread of the turns."""
+    """The address book of one member. It belongs to the thread of the turns."""
 
     def __init__(self, config: Config) -> None:
         self._own = config.server_id
         self.takes_strangers = config.membership.reconfig_enabled and not config.is_standalone
         self._of_file = config.ensemble.servers
         self.lines: Mapping[int, ServerLine] = self._of_file
-        """What the newest of them says of each server."""
+        """The line of each server in the newest configuration."""
         self._before: Mapping[int, ServerLine] = self._of_file
-        """What was in force before, as far as this member knows."""
+        """The former configuration, as far as this member knows."""
         self.quorum: dict[ServerId, Address] = {}
         """Where to dial for links and snapshots; always the same dictionary."""
         self.observer_masters: dict[ServerId, Address] = {}
-        """The same, of observers to their masters; empty where there are none."""
+        """Where observers dial their masters; empty if there are none."""
         self._master_port = config.membership.observer_master_port
         self.in_force: Ensemble = config.ensemble
         self._fill([self._of_file])
 
     @property
     def election(self) -> dict[ServerId, Address]:
-        """Of the others."""
+        """The election addresses of the other servers."""
         return {
             sid: address_of([(each.host, each.election_port) for each in places])
             for sid, places in self._places.items()
@@ -82,14 +82,14 @@ class AddressBook:
         return Known(self, self.lines.keys() - {self._own})
 
     def certified(self, is_for_host: Callable[[str], bool]) -> Collection[int]:
-        """Those for one of whose hosts a certificate is."""
+        """The servers with a host that the certificate covers."""
         return Known(
             self,
             frozenset(sid for sid, places in self._places.items() if any(is_for_host(each.host) for each in places)),
         )
 
     def changed(self, effect: MembershipsChanged) -> None:
-        """Reach the servers of all of these."""
+        """Take the addresses of these configurations."""
         others = [*effect.heard] if effect.outstanding is None else [*effect.heard, effect.outstanding]
         others.sort(key=lambda one: one.version, reverse=True)
         if effect.in_force.text and effect.in_force.version != self.in_force.version:
@@ -101,7 +101,7 @@ class AddressBook:
         return ensemble_of(membership.text).servers if membership.text else self._of_file
 
     def _fill(self, known: Sequence[Mapping[int, ServerLine]]) -> None:
-        """`known`: what is in force, and the others, the newest of them first."""
+        """`known`: the configuration in force, then the others, the newest first."""
         [in_force, *others] = known
         self.lines = dict(in_force)
         for lines in reversed(others):

@@ -1,32 +1,32 @@
-"""The admin server: ZooKeeper's commands over HTTP, and what Kubernetes asks.
+"""The admin server: ZooKeeper's commands over HTTP, and probes for Kubernetes.
 
     GET  /commands                  links to all of them
     GET  /commands/NAME?key=value   one of `zab.member.words.admin_commands`, as JSON
     GET  /commands/snapshot         takes a snapshot and streams its file; with streaming=false it only takes it
-    GET  /commands/log?after=ZXID   the committed batches behind a batch end, a page of them: ours, for backups
-    POST /commands/restore          the body is a snapshot, which this member goes on with: see below
-    GET  /health/live               200 as long as the process turns
-    GET  /health/ready              200 while this member serves clients, else 503
+    GET  /commands/log?after=ZXID   a page of the committed batches after a batch end: zab only, for backups
+    POST /commands/restore          the body is a snapshot, with which this member continues: see below
+    GET  /health/live               200 while the loop takes turns
+    GET  /health/ready              200 while this member serves clients, otherwise 503
 
-Answers are made in tasks beside the loop, slice by slice: between two slices the loop has its turn, and a long answer
-holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
+Tasks beside the loop make answers slice by slice: the loop runs between two slices, so a long answer delays nobody.
+While a committed batch is applied in part, commands wait, since nobody may look at the tree.
 
-`snapshot`, `log`, `restore`, and the commands that name znodes, sessions or clients or change something ask who it is:
+`snapshot`, `log`, `restore`, and the commands that name znodes, sessions or clients or change something, need
 a header `Authorization: digest user:password` (`zab.member.words.admin_rights`). One snapshot, and one attempt to
-restore one, in `admin.rateLimiterIntervalInMS`. Commands are answered to requests for a name of this server (`Host`)
-that no page of another one makes (`Origin`); health to any.
+restore, are allowed per `admin.rateLimiterIntervalInMS`. Commands are only answered for a name of this server (`Host`),
+and not for web pages of other servers (`Origin`); health always.
 
-A page of `log` is the bytes of whole batches, as they are in the log of every member. Its headers say what they go on
-from (`previous_zxid`, `previous_chain`), whose they are (`lineage`), where they end (`last_zxid`), up to which there
-are more (`applied_zxid`), and the digest of the tree there.
+A page of `log` has the bytes of whole batches, as in the log of every member. Its headers name the position before
+(`previous_zxid`, `previous_chain`), the lineage (`lineage`), the end (`last_zxid`), the zxid up to which there is more
+(`applied_zxid`), and the digest of the tree there.
 
-`restore` is for each of the members, as ZooKeeper's: `zab.server.restoring` takes what is sent, and once the answer is
-out the server begins anew with it. A member that serves nobody takes it too, unless it has no history, by whose ACLs
-alone it is known who may. One that has left the ensemble does not: its file says who belonged to it before, and they
-might be a quorum of those, beside that of the others.
+`restore` has to be sent to each member, as in ZooKeeper: `zab.server.restoring` takes the snapshot, and after the
+answer the server restarts with it. A member that serves nobody also accepts it, unless it has no history, whose ACLs
+are needed for authorization. A member that has left the ensemble refuses: its file has the former members, which might
+form a second quorum.
 
-Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
-connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
+Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; `http_server` limits connections
+and the bytes of a request. A snapshot is sent from its file, however slowly the client reads.
 
 Not here: HTTP itself (`zab.host.http`), what a command says (`zab.member.words.admin_commands`).
 """
@@ -66,7 +66,7 @@ from zab.server.surroundings import whole_state
 
 ANSWERS_MAX: Final = 4
 ANSWER_SECONDS_MAX: Final = 60.0
-"""To make an answer and to send it: who reads it more slowly is ended, so that others have their turn."""
+"""The time to make and send an answer: a connection that reads more slowly is closed, to let others have their turn."""
 PIECE_BYTES: Final = 256 << 10
 SNAPSHOT_SECONDS_MAX: Final = 600.0
 
@@ -74,13 +74,13 @@ SNAPSHOT: Final = "snapshot"
 RESTORE: Final = "restore"
 LOG: Final = "log"
 LOG_PAGE_BYTES: Final = 4 << 20
-"""Of a page of `log`, unless one batch has more."""
+"""The size of a page of `log`, unless a single batch is larger."""
 MORE: Final[Mapping[str, str]] = {
     "snap": SNAPSHOT,
     "rest": RESTORE,
     **{name: name for name in (SNAPSHOT, LOG, RESTORE)},
 }
-"""Those that are not in `COMMANDS`, by all of their names."""
+"""The commands that are not in `COMMANDS`, by all of their names."""
 
 NO_HISTORY: Final = "this member has no history of its own: the others fill it"
 NOT_IN_FORCE: Final = (
@@ -91,19 +91,19 @@ journal = Journal("admin")
 
 
 class Snapshots(Protocol):
-    """How a snapshot is had."""
+    """Provides snapshots."""
 
     async def take(self) -> int | None:
-        """Have one taken of the state as it is now, or a later one; its zxid. None: it cannot be had."""
+        """Take a snapshot of the current state, or a later one, and return its zxid. None: it is not possible."""
         ...
 
     def hold(self, zxid: int) -> contextlib.AbstractContextManager[None]:
-        """Retention spares it meanwhile."""
+        """Keep a snapshot from retention meanwhile."""
         ...
 
 
 ReadCommitted: TypeAlias = Callable[[int, int, int], tuple[Position | None, list[Batch]]]
-"""See `zab.member.storage.storage.Storage.read_committed`."""
+"""The type of `zab.member.storage.storage.Storage.read_committed`."""
 
 
 @attrs.define
@@ -170,7 +170,8 @@ class Admin:
         return InTurn(self._turns, ANSWER_SECONDS_MAX, partial(self._tell, name, request))
 
     def _strange(self, name: str, request: Request) -> Response | None:
-        """Why a request is not for this server, or is of a page of another one; None: it is neither."""
+        """Why a request is refused: it is not for this server, or comes from a web page of another one. None: it is
+        accepted."""
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if host and not is_own_name(host, self._names()):
             return _answer(
@@ -211,7 +212,7 @@ class Admin:
     # --------------------------------------------------------------------------------------------- snapshot and restore
 
     def _refused(self, name: str, request: Request) -> Response | None:
-        """Why who asks may not have it; None: he may."""
+        """Why the client may not use a command; None: it may."""
         header = request.headers.get("authorization")
         if header is None:
             return _answer(name, 401, error="Auth info is missing for the command")

@@ -8,7 +8,7 @@ from that: a refusal that names a key whose line was left out. Then the files th
 what the process may have is compared with what a server needs.
 
 Not here: whether ports are free and members can be reached (`zab doctor`). Names of members are resolved only where
-nobody proves who he is: then all have to be on this machine.
+members do not authenticate: then all have to be on this machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Fault:
 
 @frozen
 class Checked:
-    """config: as far as it could be read; None: not at all."""
+    """The result of a check. config: the readable part; None: nothing is readable."""
 
     config: Config | None
     faults: tuple[Fault, ...]
@@ -64,11 +64,11 @@ class Checked:
 
     @property
     def exit_code(self) -> int:
-        """What a start with it would end with; 0: it would not."""
+        """The exit code of a start with it; 0: it would start."""
         return self.faults[0].exit_code if self.faults else 0
 
     def lines(self, path: str) -> Iterator[dict[str, Any]]:
-        """What `--json` says of it: a line for each error and each warning, then for the file."""
+        """The lines of `--json`: one for each error and each warning, then one for the file."""
         for fault in self.faults:
             yield {"type": "error", "file": fault.file, "line": fault.line, "key": None, "reason": fault.reason}
         for each in self.warnings:
@@ -91,8 +91,8 @@ def known_keys() -> frozenset[str]:
 
 
 def public_keys() -> Callable[[str], bool]:
-    """Whether the value of a key is for others to see: it is known, and holds no password, hash or key. `secret` says
-    that of a field."""
+    """Whether the value of a key may be shown: the key is known, and its value has no password, hash or key (`secret`
+    marks such fields)."""
     public = known_keys() - _secret_keys()
 
     def is_public(key: str) -> bool:
@@ -103,7 +103,7 @@ def public_keys() -> Callable[[str], bool]:
 
 
 def secret_keys() -> Callable[[str], bool]:
-    """Whether a key is known, and its value not for others to see."""
+    """Whether a key is known, and its value must not be shown."""
     found = _secret_keys()
     return lambda key: plain_key(key) in found
 
@@ -117,7 +117,7 @@ _HASHES: Final = frozenset({SUPER_DIGEST})
 
 
 def read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
-    """The files alone, and nothing of what they name."""
+    """Read only these files, and none that they name."""
     faults: list[Fault] = []
     texts: dict[str, str] = {}
     left_out: set[str] = set()
@@ -143,7 +143,7 @@ def read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
 
 
 def _without_id(path: str, texts: dict[str, str]) -> Config | None:
-    """What can be read where `myid` is missing or wrong."""
+    """The configuration without an id, for when `myid` is missing or wrong."""
     text = texts.get(path, "")
     try:
         named = [entry.value for entry in entries_of(text, path) if plain_key(entry.key) == "dynamicConfigFile"]
@@ -153,7 +153,7 @@ def _without_id(path: str, texts: dict[str, str]) -> Config | None:
 
 
 def _names(reason: str, key: str) -> bool:
-    """Whether the key stands in it as a word; of a line about a member, any of them does, and their number."""
+    """Whether the reason has the key as a word; for a line about a member, also any such key, and its number."""
     if is_dynamic(key):
         return re.search(r"\b(server|group|weight)\.|\bparticipants?\b", reason) is not None
     return re.search(rf"(?<![\w.]){re.escape(key)}\b", reason) is not None
@@ -165,11 +165,11 @@ def _key_at(text: str, line: int) -> Iterator[str]:
             if entry.line == line:
                 yield plain_key(entry.key)
     except ConfigError:
-        return  # it is that line which cannot be read
+        return  # this line itself cannot be read
 
 
 def _without(text: str, line: int) -> str:
-    """The text with a comment in the place of this line, and of those that it goes on in."""
+    """The text with a comment in place of this line and its continuation lines."""
     parts = _LINE_END.split(text)
     at = 2 * (line - 1)
     while True:
@@ -181,8 +181,8 @@ def _without(text: str, line: int) -> str:
 
 
 def _of_files(config: Config) -> list[Fault]:
-    """The secrets, users and stores that it names, each by itself, whether members prove who they are, and whether the
-    libraries are there. One file may be read for two things, and be wrong for both."""
+    """The faults of its secrets, users and stores, each by itself, of authentication between members, and of libraries.
+    A file may be used for two purposes, and be wrong for both."""
     found: dict[tuple[int | None, str], Fault] = {}
     for read in (*READERS, _refuse_strangers, _refuse_tracing):
         try:
@@ -203,7 +203,7 @@ def _refuse_strangers(config: Config) -> None:
 
 
 def _line_of(file: str, key: str) -> int | None:
-    """Where a key stands; of several times, the last one counts."""
+    """The line of a key; the last one counts."""
     lines = [entry.line for entry in entries_of(read_text(file), file) if plain_key(entry.key) == key]
     return lines[-1] if lines else None
 

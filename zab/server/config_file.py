@@ -1,8 +1,8 @@
 """Reads the files that describe a member: `zoo.cfg`, the dynamic file that it names, and `dataDir/myid`.
 
-Files are read as ISO-8859-1 with \\uXXXX escapes, as Java reads them. What they mean is `config`.
+Files are read as ISO-8859-1 with \\uXXXX escapes, like in Java. `config` interprets them.
 
-A file that has passwords in it, and that others may use, is warned of.
+A file with passwords that other users may read causes a warning.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def load(path: str | Path) -> Config:
 
 
 def load_text(text: str, path: str | Path, *, read: Callable[[str], str]) -> Config:
-    """The same of a text that stands in the file at `path`. `read` gives the text of another file, by its path."""
+    """The configuration of a text from the file at `path`. `read` returns the text of another file. Raises
+    ConfigError."""
     set_here = {plain_key(entry.key): entry.value for entry in entries_of(text, str(path))}
     dynamic_path = set_here.get("dynamicConfigFile")
     dynamic_text = read(dynamic_path) if dynamic_path else None
     myid = Path(set_here.get("dataDir", "")) / "myid"
-    # A standalone server needs no myid, so its absence is for the parsed configuration to judge.
+    # A standalone server needs no myid, so the parsed configuration decides about its absence.
     my_id = _my_id(read(str(myid)), str(myid)) if set_here.get("dataDir") and myid.is_file() else None
     config = parse(text, str(path), my_id=my_id, dynamic_text=dynamic_text)
     if config.server_id == SERVER_ID_UNKNOWN:
@@ -40,7 +41,7 @@ def load_text(text: str, path: str | Path, *, read: Callable[[str], str]) -> Con
 
 
 def _open_passwords(text: str, path: str) -> Iterator[ConfigWarning]:
-    """Passwords in a file that others than its owner may use."""
+    """Warnings about passwords in a file that is not private."""
     try:
         reason = why_not_private(path, os.stat(path))
     except OSError:
@@ -54,7 +55,7 @@ def _open_passwords(text: str, path: str) -> Iterator[ConfigWarning]:
 
 
 def read_text(name: str) -> str:
-    """What is in a file. Raises ConfigError."""
+    """The text of a file. Raises ConfigError."""
     try:
         return Path(name).read_bytes().decode("latin-1")
     except OSError as error:

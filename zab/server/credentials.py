@@ -1,15 +1,14 @@
-"""How this server proves who it is, whom it believes, and what is read again meanwhile.
+"""The credentials of this server, those that it accepts, and the files that are read again.
 
     party, believes      for handshakes with other members: its secrets
-    secret_name          what the key of sessions is made under
+    secret_name          the secret that protects the session key
     client_policy        TLS at the ports of clients
     rereads              a row for each file that is read again while the server runs
 
-When a secret is taken away, links that it proved are cut off: one member after the other, the leader last, so that a
-quorum is there all the time, whichever member the new file reaches first. Nobody new is let in by that secret
-meanwhile.
+When a secret is removed, links that it proved are cut off: one member after the other, the leader last, so that there
+is always a quorum, whichever member gets the new file first. Meanwhile that secret admits no new connections.
 
-Not here: reading the files (`files`), when they are looked at (`zab.host.files.watched_file`).
+Not here: reading the files (`files`), when they are checked (`zab.host.files.watched_file`).
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ class Credentials:
         self._config = config
         self._files = files
         self._policies: list[TlsPolicy] = []
-        """Those of the ports for clients, which get new certificates."""
+        """The TLS policies of client ports, which get new certificates."""
 
     def party(self) -> Party:
-        """What this server shows in handshakes with others, and accepts of them."""
+        """The secrets of this server for handshakes with others."""
         secrets = () if self._files.secrets is None else self._files.secrets.content
         return party(self._config.server_id, secrets, is_open=needs_no_secret(self._config))
 
     def believes(self, agreed: Agreed) -> bool:
-        """Whether what was proven at the start of a connection still counts."""
+        """Whether the proof with which a connection began is still valid."""
         return self.party().believes(agreed)
 
     def secret_name(self) -> SecretNamed:
-        """The name of the secret that the key of sessions is made under. It has one where this server is alone, or
-        where every member proves who it is: by a secret, or by the certificate of an authority that is believed."""
+        """The name of the secret that protects the session key. It has a name if this server is alone, or if every
+        member authenticates, by a secret or a trusted certificate."""
         name = b""
         if self._config.is_standalone:
             name = ALONE
@@ -70,7 +69,7 @@ class Credentials:
         return SecretNamed(name)
 
     def users(self) -> UsersRead | None:
-        """The users who may log in by SASL; None where there is no such file."""
+        """The users that may log in by SASL; None if there is no such file."""
         return None if self._files.users is None else UsersRead(self._files.users.content)
 
     def member_policy(self) -> TlsPolicy | None:
@@ -90,8 +89,8 @@ class Credentials:
     def rereads(
         self, put: Callable[[Answer], None], doubt: Callable[[], None], take_admin_stores: Callable[[], None]
     ) -> Iterator[Reread]:
-        """The files that are read again. `put` tells the member. `doubt` begins to cut off links whose proof does not
-        count any longer. `take_admin_stores` gives the admin server the certificates that were read."""
+        """The files that are read again. `put` tells the member. `doubt` begins to cut off links whose proof is no
+        longer valid. `take_admin_stores` gives new certificates to the admin server."""
         config, files = self._config, self._files
         if files.secrets is not None:
             changed = partial(self._take_secrets, put, doubt)

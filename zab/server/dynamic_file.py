@@ -4,11 +4,11 @@
     FILE                       without these lines, with the path of that file as `dynamicConfigFile`
     FILE.bak                   FILE as it was while it had these lines itself
 
-Each is written whole under another name and then renamed, the dynamic file first: FILE names what is there, whenever
-this ends. All other lines of FILE stay as they are at that time.
+Each is written completely under another name and then renamed, the dynamic file first, so that FILE always names an
+existing file. All other lines of FILE stay as they are.
 
-The history decides, not these files: they say where this server listens at its next start, and who it asks at first
-where its history was lost.
+The history decides, not these files: they only say where this server listens at its next start, and which servers it
+asks first if its history was lost.
 
 Not here: reading them (`config_file`).
 """
@@ -31,8 +31,8 @@ _MODE = 0o644
 
 
 def write_configuration(file: str, ensemble: Ensemble, server_id: int) -> str | None:
-    """Write this configuration; the path of the dynamic file, None if FILE names it already. Raises OSError, and
-    ConfigError where FILE cannot be read any more."""
+    """Write this configuration; returns the path of the dynamic file, or None if FILE names it already. Raises OSError,
+    and ConfigError if FILE cannot be read."""
     path = Path(file).absolute()
     text = path.read_bytes().decode("latin-1")
     entries = {plain_key(entry.key): entry.value for entry in entries_of(text, str(path))}

@@ -2,7 +2,7 @@
 
 Each server keeps one connection open to the election port of every other one and sends its votes on it; it receives
 on the connections that the others opened to its own port. `ElectionConnections` decides which connections there are
-and what is sent on which; here are the sockets for that.
+and what is sent on which; this module has the sockets.
 
     dialler ──Hello────────> listener   the handshake (`zab.wire.handshake`); the dialler measures how long the answer
             <─Welcome───────            takes: the round trip of the link
@@ -11,7 +11,7 @@ and what is sent on which; here are the sockets for that.
 
 Where members speak TLS, its handshake comes before all that (`zab.host.tls.tls_stream`).
 
-Until it is proven who has dialled, no older connection gives way, and nothing is believed.
+Until the peer has proven its identity, no older connection is replaced, and nothing is believed.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid, …)          it was refused, or closed and could not be opened again; whether
@@ -20,8 +20,8 @@ Until it is proven who has dialled, no older connection gives way, and nothing i
 
 Rules:
 - An unreachable server never delays a reachable one (ZOOKEEPER-3756).
-- A connection ends when the secret by which it was proven is taken away, before anything more is said on it.
-- Of the connections that have proven nothing yet, one goes when there are too many (`zab.wire.pending_connections`).
+- A connection ends when the secret that proved it is removed, before anything more is sent on it.
+- If there are too many unauthenticated connections, one is dropped (`zab.wire.pending_connections`).
 
 Not here: which connections there are (`zab.member.membership.election_connections`); what a vote means
 (`zab.protocol.election`); when to send one again.
@@ -66,7 +66,7 @@ from zab.wire.records import MessageError
 
 GREETING_SECONDS = 5.0
 STRANGERS_MAX = 64
-"""Inbound connections that have proven nothing yet; one more takes the place of another one."""
+"""The most unauthenticated inbound connections; a further one replaces another."""
 SILENCE_MS = 10_000
 """How long sent bytes may stay unacknowledged by the other host before the connection counts as dead."""
 
@@ -78,19 +78,19 @@ Mail = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None
 
 @attrs.define(eq=False)
 class _Connection:
-    """One that has proven who is at its other end. `journal` says why it is closed."""
+    """A connection whose peer has proven its identity. `journal` says why it is closed."""
 
     sid: ServerId
     talk: Conversation
     journal: Journal
     scope: trio.CancelScope = attrs.Factory(trio.CancelScope)
-    """What ends it."""
+    """Cancelling it ends the connection."""
     to_send: SendNotification | None = None
     has_to_send: trio.Event = attrs.Factory(trio.Event)
 
     @property
     def life(self) -> bytes:
-        """The process at the other end; empty where that is not known."""
+        """The process at the other end; empty if it is not known."""
         return life_of(self.talk.agreed.nonce, self.talk.agreed.features)
 
     def send(self, vote: SendNotification) -> None:
@@ -109,22 +109,22 @@ class ElectionLinks:
         self._addresses = others
         self._connections: ElectionConnections[_Connection] = ElectionConnections(others, Random())
         self._attempts: dict[int, trio.CancelScope] = {}
-        """What ends the wait or the dial of each."""
+        """Scopes that end a wait or a dial."""
         self._unreachable: dict[ServerId, str] = {}
-        """Why the last dial led to nothing."""
+        """Why the last dial failed."""
         self._nursery: trio.Nursery | None = None
         self._listening: dict[socket.socket, trio.CancelScope] = {}
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
         self._strangers: PendingConnections[trio.CancelScope] = PendingConnections(STRANGERS_MAX)
-        """What ends the handshake of each."""
+        """Scopes that end handshakes."""
 
     def send(self, effect: SendNotification) -> None:
-        """Send this to a server, in place of what it was not sent yet."""
+        """Send a vote to a server; it replaces an unsent one."""
         self._perform(self._connections.send(effect))
 
     def meet(self, others: Mapping[ServerId, Address]) -> None:
-        """These belong to the ensemble from now on, beside this one, and no others."""
+        """Replace the other servers of the ensemble."""
         self._addresses = others
         self._perform(self._connections.meet(others))
 
@@ -137,13 +137,13 @@ class ElectionLinks:
             self._perform(self._connections.start())
 
     def listen(self, sock: socket.socket) -> None:
-        """Let others in there, too."""
+        """Also accept connections on this socket."""
         assert self._nursery is not None
         self._listening[sock] = scope = trio.CancelScope()
         self._nursery.start_soon(self._listen, sock, scope)
 
     def leave(self, sock: socket.socket) -> None:
-        """Let nobody in there any more. Who came in stays."""
+        """Stop accepting on this socket. Open connections stay."""
         self._listening.pop(sock).cancel()
 
     async def _listen(self, sock: socket.socket, scope: trio.CancelScope) -> None:
@@ -201,7 +201,7 @@ class ElectionLinks:
             await self._converse(connection)
 
     async def _reach(self, sid: ServerId, address: Address) -> tuple[Conversation, int]:
-        """Connect, and the handshake; the second item is the round trip of that in milliseconds, at least 1."""
+        """Connect, with the handshake; the second item is its round-trip time in milliseconds, at least 1."""
         with trio.fail_after(self._connect_timeout_ms / 1000):
             talk, round_trip_seconds = await self._greeting.reach(address, Purpose.ELECTION, sid)
         _give_up_on_silence(talk.stream)
@@ -229,7 +229,7 @@ class ElectionLinks:
                 await self._receive_from(ServerId(talk.agreed.sid), talk)
 
     async def _met(self, stream: trio.SocketStream) -> Conversation | None:
-        """The handshake; None when this one is too slow, or too many others have come since."""
+        """Do the handshake; None if it is too slow, or was replaced by newer connections."""
         host = str(stream.socket.getpeername()[0])
         with trio.move_on_after(GREETING_SECONDS) as scope:
             crowded_out = self._strangers.admit(scope, host)
@@ -238,12 +238,12 @@ class ElectionLinks:
             try:
                 return await self._greeting.meet(stream, AT_ELECTION_PORT, self._objection)
             except (FrameError, MessageError, TlsError) as error:
-                # Who hangs up was not refused: a member that gave up dialling, or somebody who looks at open ports.
+                # A peer that hangs up was not refused: a member that gave up dialling, or a port scan.
                 self._greeting.refused(host, str(error))
                 raise
             finally:
                 self._strangers.leave(scope)
-        self._greeting.refused(host, "did not prove in time who it is, or too many others have come since")
+        self._greeting.refused(host, "did not prove in time who it is, or was replaced by newer connections")
         return None
 
     def _objection(self, sid: int, features: int, nonce: bytes) -> str | None:
@@ -259,8 +259,8 @@ class ElectionLinks:
     # ------------------------------------------------------------------------------------------------ on a connection
 
     async def _converse(self, connection: _Connection) -> None:
-        """Send and hear until it ends. It is heard on both sides: an unlisted server is answered where it has
-        connected."""
+        """Send and receive until the connection ends. Both directions are used: an unlisted server is answered on the
+        connection that it opened."""
         try:
             with connection.scope:
                 async with connection.talk.stream, trio.open_nursery() as nursery:
@@ -297,7 +297,7 @@ class ElectionLinks:
         connection.scope.cancel()
 
     async def _hear(self, connection: _Connection) -> None:
-        """Post what arrives. Raises as `Conversation.receive` does, at the end of the connection."""
+        """Post votes that arrive. Raises as `Conversation.receive` does, at the end of the connection."""
         sid, talk = connection.sid, connection.talk
         talk.frame_bytes_max = FRAME_BYTES_MAX
         receiver = ElectionReceiver(
@@ -313,13 +313,14 @@ class ElectionLinks:
                 self._post(received)
 
     def _check(self, talk: Conversation) -> None:
-        """Raises MessageError."""
+        """Check that the proof is still valid. Raises MessageError."""
         if not self._greeting.believes(talk.agreed):
             raise MessageError("the secret by which it was proven was taken away")
 
 
 def _give_up_on_silence(talking: trio.abc.HalfCloseableStream) -> None:
-    """A partition closes nothing: without this a connection could retry for a quarter of an hour after it healed."""
+    """Close a connection whose bytes stay unacknowledged: otherwise TCP could retry for a quarter of an hour after a
+    partition."""
     stream = talking.stream if isinstance(talking, TlsStream) else talking
     assert isinstance(stream, trio.SocketStream)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

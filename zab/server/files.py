@@ -1,7 +1,7 @@
-"""The files beside the configuration that a server is opened with: secrets, users, keys and certificates. Most are
-looked at again while it runs.
+"""The files that a server opens besides its configuration: secrets, users, keys and certificates. Most are read again
+while it runs.
 
-Not here: what they are for.
+Not here: their use.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from zab.wire.handshake import Secret
 
 @attrs.frozen
 class Files:
-    """None of those that the configuration does not ask for."""
+    """The files of a server; None for those that the configuration does not name."""
 
     secrets: WatchedFile[tuple[Secret, ...]] | None
     users: WatchedFile[Users] | None
     kerberos: GssapiCredentials | None
     stores: WatchedFile[ssl.SSLContext] | None
-    """For clients."""
+    """The TLS context for client ports."""
     quorum_tls: MutualTls | None
     admin_stores: WatchedFile[ssl.SSLContext] | None
 
 
 def files_of(config: Config, book: AddressBook) -> Files:
-    """Reads all of them. `book` knows whose certificate is good. Raises ServerFailedError."""
+    """Read all files. `book` knows for which servers a certificate is valid. Raises ServerFailedError."""
     return Files(
         _secrets(config),
         _users(config),
@@ -53,7 +53,7 @@ def files_of(config: Config, book: AddressBook) -> Files:
 
 
 def warnings_of(config: Config) -> tuple[ConfigWarning, ...]:
-    """Of what is in them; nothing of one that cannot be read, which is refused where it is."""
+    """Warnings about the content of the files. An unreadable file is skipped here, and refused where it is used."""
     try:
         says_nothing = config.login.jaas_file is not None and server_login(config) is None
     except PrivateFileError:
@@ -122,4 +122,4 @@ def _quorum_tls_of_file(config: Config) -> MutualTls | None:
 
 
 READERS: Final = (_secrets, _users, _kerberos, _client_port_stores, _quorum_tls_of_file, _admin_stores)
-"""What reads each of them. They raise ServerFailedError."""
+"""The functions that read the files. They raise ServerFailedError."""

@@ -1,8 +1,8 @@
-"""Asks the other members for what a hole in the log has lost, over connections of its own (C9 holes).
+"""Asks the other members for the batches that a hole in the log has lost, over connections of its own (C9 holes).
 
-    HoleFiller.run()    the hole once nothing of it is missing; None once a leader has filled this member
+    HoleFiller.run()    returns the hole once it is filled; None once a leader has synchronized this member
 
-Not here: when they are asked, and what is made of the answers (`zab.member.storage.hole_fill`).
+Not here: when they are asked, and the use of the answers (`zab.member.storage.hole_fill`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ journal = Journal("hole_filler")
 
 
 class HoleFiller:
-    """One per start with a hole."""
+    """Fills the hole that a start has found."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class HoleFiller:
         stall_seconds: float,
         peer: Waiting,
     ) -> None:
-        """`members`: as they are known at each round; this one, `sid`, may be among them."""
+        """`members`: the known members at each round, perhaps including this one, `sid`."""
         self._hole = hole
         self._sid = sid
         self._members = members
@@ -48,7 +48,7 @@ class HoleFiller:
         self.rounds_count = 0
 
     async def run(self) -> Hole | None:
-        """Asks all, again and again, each time another one first."""
+        """Ask all members repeatedly, each time another one first."""
         while True:
             await trio.sleep(FILL_MS / 1000)
             if not self._peer.amnesiac:
@@ -62,7 +62,7 @@ class HoleFiller:
                     return hole
 
     async def _ask_all(self, hole: Hole, others: list[tuple[ServerId, Address]]) -> bool:
-        """Whether nothing is missing any more. As long as somebody had something, all are asked again."""
+        """Ask all members, again while any of them sends something. True: the hole is filled."""
         is_going_on = True
         while is_going_on:
             is_going_on = False
@@ -82,7 +82,7 @@ class HoleFiller:
         return False
 
     async def _ask(self, hole: Hole, sid: ServerId, address: Address) -> bool:
-        """One request: whether anything came. Raises HoleError, OSError, and as `Conversation` does."""
+        """Send one request. False: nothing came. Raises HoleError, OSError, and as `Conversation` does."""
         with trio.fail_after(self._stall_seconds) as scope:
             talk, _ = await self._greeting.reach(address, Purpose.SNAPSHOT, sid)
             async with talk.stream:

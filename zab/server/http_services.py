@@ -1,4 +1,4 @@
-"""What a server answers over HTTP: the admin server's commands, and metrics. Each has a port of its own.
+"""The HTTP services of a server: admin commands, and metrics. Each has a port of its own.
 
 Not here: the ports (`zab.host.http.ports`); the commands (`admin`); the figures (`zab.member.words.figures`).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class HttpServices:
-    """The HTTP ports of one server. `stores`: for HTTPS; None: it is not spoken."""
+    """The HTTP ports of one server. `stores`: for HTTPS; None: no HTTPS."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class HttpServices:
         self._admin: HttpServer | None = None
 
     async def open(self) -> None:
-        """Bind what the configuration wants. A port that cannot be had is a warning, and missing from then on."""
+        """Bind the configured ports. A port that cannot be bound is skipped with a warning."""
         config = self._config
         has_admin = config.admin.enabled and config.admin.port
         has_metrics = config.commands.exports_metrics and config.metrics.port
         if not has_admin and not has_metrics:
             return
-        # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
+        # The HTTP libraries take a fifth of a second to import, and are only imported if such a port is configured.
         from zab.host.http.ports import HttpPorts
 
         self._ports = ports = HttpPorts(
@@ -95,7 +95,7 @@ class HttpServices:
         return partial(figures, view)
 
     def take_new_stores(self) -> None:
-        """Show the certificates that were read to connections from now on."""
+        """Use the certificates that were read again for new connections."""
         if self._admin is not None and self._stores is not None:
             self._admin.context, self._admin.takes_plain = self._stores.content, not self._config.admin.force_https
 
@@ -105,6 +105,6 @@ class HttpServices:
             await self._ports.run()
 
     def close(self) -> None:
-        """Close what was opened and is not run."""
+        """Close the ports that were opened and not run."""
         if self._ports is not None:
             self._ports.close()

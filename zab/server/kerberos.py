@@ -2,13 +2,13 @@
 
     token of the client ──> context is there ──> (nothing) ──> `offer`, wrapped ──> choice, wrapped ──> the principal
 
-A server has the key of its principal in a keytab, and asks nobody else. The library remembers in a file which tokens it
-has seen (`kerberos(7)`, the replay cache), so steps are taken in a worker thread, one at a time; a connection has at
-most one waiting.
+A server has the key of its principal in a keytab, and contacts no other server. The library stores the tokens that it
+has seen in a file (`kerberos(7)`, the replay cache), so a worker thread takes the steps, one at a time; a connection
+has at most one waiting.
 
-Only Kerberos itself is taken, and a context is there after one token or never. Who acts for another is refused.
+Only Kerberos itself is accepted, and a context must be complete after one token. Acting for another user is refused.
 
-Not here: what is said after the context (`zab.wire.login.gssapi`), names (`zab.member.clients.kerberos`).
+Not here: the messages after the context (`zab.wire.login.gssapi`), names (`zab.member.clients.kerberos`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Stage(Enum):
 
 
 class GssapiLogin:
-    """The login of one connection. See `zab.member.clients.kerberos.Login`."""
+    """The login of one connection (`zab.member.clients.kerberos.Login`)."""
 
     def __init__(self, gssapi: Any, credentials: Any) -> None:
         self._gssapi = gssapi
@@ -73,17 +73,18 @@ class GssapiLogin:
 
 @attrs.frozen
 class GssapiCredentials:
-    """The key of this server, which its keytab has, for the library."""
+    """The key of this server from its keytab, as the library needs it."""
 
     realm: str
     gssapi: Any
-    """The library, which not every server has."""
+    """The library, which is optional."""
     credentials: Any
 
 
 @attrs.define
 class GssapiLogins:
-    """See `zab.member.clients.kerberos.Logins`. `put` gets the outcome of each step, and `spawn` starts a task."""
+    """The logins of clients (`zab.member.clients.kerberos.Logins`). `put` gets the outcome of each step, and `spawn`
+    starts a task."""
 
     _key: GssapiCredentials
     _put: Callable[[Answer], None]

@@ -1,14 +1,13 @@
-"""What a server does for itself when a configuration comes into force: it listens where that says, and writes it down.
+"""Applies a new configuration to this server: it moves its ports, and writes its files.
 
-    ports     client, quorum and election port of its own line, and the one for observers. The new port is bound before
-              the old one is closed, and connections that are open stay. One that cannot be bound is said, and the
-              server stays where it is
-    files     `dynamic_file`, where the server was started with a file, and belongs to the configuration: with a file
-              that does not name it, it could not be started again. One that cannot be written is said
+    ports     the client, quorum and election port of its own line, and the one for observers. The new port is bound
+    before the old one is closed, and open connections stay. If a port cannot be bound, this is reported, and the server
+    stays where it is files     `dynamic_file`, if the server was started with a file, and belongs to the configuration:
+    with a file that does not name it, it could not be restarted. A failure to write is reported
 
-Only the newest counts: what came into force meanwhile is passed over.
+Only the newest configuration counts: others that came into force meanwhile are skipped.
 
-Not here: where the others are (`address_book`), and what a configuration decides.
+Not here: the addresses of the others (`address_book`), and other effects of a configuration.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ journal = Journal("server")
 
 @attrs.frozen
 class Port:
-    """Who accepts connections at the sockets of one kind."""
+    """The functions that begin and end accepting on sockets of one kind."""
 
     listen: Callable[[socket.socket], None]
     leave: Callable[[socket.socket], None]
-    """It closes the socket."""
+    """Stops accepting, and closes the socket."""
 
 
 MovingPorts: TypeAlias = Mapping[str, Port]
@@ -53,7 +52,7 @@ MovingPorts: TypeAlias = Mapping[str, Port]
 
 @attrs.frozen
 class MembershipChanges:
-    """See `zab.member.ports.Addresses`. It hands each change to the parts of a server that follow it."""
+    """The port `zab.member.ports.Addresses`. It hands each change to the parts of a server that follow it."""
 
     book: AddressBook
     election: ElectionLinks
@@ -69,7 +68,7 @@ class MembershipChanges:
 
 
 class OwnConfiguration:
-    """Of one server. `comes_into_force` belongs to trio's thread; `run` is a task."""
+    """The configuration of one server. `comes_into_force` belongs to trio's thread; `run` is a task."""
 
     def __init__(self, config: Config, in_force: Ensemble, sockets: Sockets, ports: MovingPorts) -> None:
         self._config = config
@@ -83,7 +82,7 @@ class OwnConfiguration:
         self._news.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Apply new configurations until cancelled."""
         while True:
             self._news = trio.Event()
             if self._in_force.version:
@@ -92,8 +91,8 @@ class OwnConfiguration:
             await self._news.wait()
 
     async def _wanted(self) -> dict[str, list[Place]]:
-        """Where the configuration in force says that this server listens; nothing if it does not belong to it. Raises
-        ServerFailedError where it may not listen there, and OSError where its host has no address."""
+        """The places where this server has to listen by the configuration in force; empty if it does not belong to it.
+        Raises ServerFailedError if it may not listen there, and OSError if its host has no address."""
         here = attrs.evolve(self._config, ensemble=self._in_force)
         if here.server_id not in self._in_force.servers:
             return {}
@@ -153,13 +152,13 @@ class OwnConfiguration:
 
 
 def writes_files(config: Config, in_force: Ensemble) -> bool:
-    """Whether the files of a server are to say what is in force."""
+    """Whether the files of a server have to follow the configuration in force."""
     return config.membership.reconfig_enabled and bool(config.file) and config.server_id in in_force.servers
 
 
 def files_say(config: Config, in_force: Ensemble) -> bool:
-    """Whether the files of this server name those in force, so that a start without a history begins with them. Reads
-    the files."""
+    """Whether the files of this server have the configuration in force, so that a start without a history begins with
+    it. Reads the files."""
     if not config.file:
         return not in_force.version
     try:
@@ -169,6 +168,6 @@ def files_say(config: Config, in_force: Ensemble) -> bool:
 
 
 def _plain(place: Place) -> Place:
-    """The same for all ways to say that it is every address of this machine."""
+    """The place with one canonical host for all addresses of this machine."""
     host, port = place
     return "" if host in EVERYWHERE else host, port

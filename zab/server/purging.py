@@ -1,6 +1,6 @@
-"""Removing old snapshots and log files: after each snapshot, and every `autopurge.purgeInterval`.
+"""Removes old snapshots and log files, after each snapshot and every `autopurge.purgeInterval`.
 
-Not here: what retention lets go (`datatree.recovery.retention`).
+Not here: which files are removed (`datatree.recovery.retention`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ journal = Journal("server")
 
 @attrs.frozen
 class Purging:
-    """The purges of one server. The work is done in the thread that writes snapshots."""
+    """The purges of one server. The thread that writes snapshots does the work."""
 
     settings: StorageSettings
     storage: Storage
@@ -33,7 +33,8 @@ class Purging:
     put: Callable[[Answer], None]
 
     def purge(self, offered: Mapping[Link, Zxid]) -> None:
-        """Have removed what retention lets go, but nothing that a learner was offered or somebody reads."""
+        """Remove the files that retention does not need, except those that a learner was offered or that are being
+        read."""
         self.snapshotter.run(partial(self._purge, offered, frozenset(self.being_read)))
 
     def _purge(self, offered: Mapping[Link, Zxid], being_read: frozenset[int]) -> None:

@@ -1,4 +1,4 @@
-"""Where a member listens for others, and whether it believes them without proof."""
+"""Where a member listens for others, and whether it accepts them without proof."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ journal = Journal("server")
 
 
 def needs_no_secret(config: Config) -> bool:
-    """Whether this member talks to others who have none of its secrets."""
+    """Whether this member accepts others without one of its secrets."""
     return config.quorum.secret_file is None or not config.quorum.secret_required
 
 
 def is_open(config: Config) -> bool:
-    """Whether this member believes others without proof: neither a secret nor a certificate is required."""
+    """Whether this member accepts others without proof: neither a secret nor a certificate is required."""
     return needs_no_secret(config) and config.quorum.takes_plain
 
 
@@ -35,9 +35,9 @@ def warn_if_open(config: Config) -> None:
 
 
 async def quorum_addresses(config: Config) -> list[MemberAddress]:
-    """Where to listen for other members; an empty host: everywhere. Whoever reaches these ports of a member that
-    believes without proof reads and writes everything: then it is an address of this machine, and no name that may be
-    of another one when it is asked for again."""
+    """Where to listen for other members; an empty host means everywhere. If the member accepts others without proof,
+    any process that reaches these ports can read and write everything: then it must be an address of this machine, and
+    no name that may resolve to another machine later."""
     line = config.own_line
     if config.is_standalone or line is None:
         return []
@@ -50,7 +50,7 @@ async def quorum_addresses(config: Config) -> list[MemberAddress]:
 
 
 async def refuse_strangers(config: Config) -> None:
-    """Raises ServerFailedError where members would be believed without proof, and one is not on this machine."""
+    """Raise ServerFailedError if members would be accepted without proof, and one is not on this machine."""
     if config.is_standalone or not is_open(config) or config.quorum.insecure:
         return
     if config.membership.quorum_listen_on_all_ips:

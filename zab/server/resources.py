@@ -1,4 +1,4 @@
-"""What a server opens before it runs, and closes after it: the data directory, files, ports and logs.
+"""The resources that a server opens before it runs, and closes afterwards: data directory, files, ports and logs.
 
     resources = await open_resources(config, filled)     raises ServerFailedError
     resources.close()
@@ -6,7 +6,7 @@
 Start: lock the directory, recover, bind the ports. The listening sockets are open before the first turn, so a client
 that finds the port finds a server.
 
-Not here: what runs on top of it (`server`).
+Not here: the running server (`server`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ journal = Journal("server")
 
 @attrs.frozen(kw_only=True)
 class Resources:
-    """All of them. `metrics` count from the start of recovery on."""
+    """The resources of a server. `metrics` count from the start of recovery on."""
 
     config: Config
     """The configuration, with no more clients than descriptors allow."""
@@ -49,11 +49,11 @@ class Resources:
     tracing: Tracer | None
     recovered: Recovered
     hole: Hole | None
-    """What the log has lost and other members may have."""
+    """The hole in the log that other members may fill."""
     sockets: Sockets
 
     def close(self) -> None:
-        """Close the ports, the directory and the logs, once nothing uses them any longer."""
+        """Close the ports, the directory and the logs, once nothing uses them."""
         self.sockets.close()
         self.disk.close()
         if self.audit is not None:
@@ -63,8 +63,8 @@ class Resources:
 
 
 async def open_resources(config: Config, filled: Hole | None) -> Resources:
-    """Open all of them. `filled`: the hole that the server before this one filled, which recovery writes. Raises
-    ServerFailedError, and leaves nothing open then."""
+    """Open all resources. `filled`: the hole that the previous server filled, which recovery writes. Raises
+    ServerFailedError, and then leaves nothing open."""
     for warning in (*config.warnings, *warnings_of(config)):
         journal.warning(str(warning))
     config = _with_room(config)
@@ -104,7 +104,7 @@ async def open_resources(config: Config, filled: Hole | None) -> Resources:
 
 
 def _with_room(config: Config) -> Config:
-    """No more clients than descriptors allow, whatever the configuration says."""
+    """The configuration, with no more clients than descriptors allow."""
     have = client_descriptors(config.clients.outstanding_handshake_limit_count if config.clients.has_tls else 0)
     if config.clients.has_tls:
         clients = attrs.evolve(config.clients, outstanding_handshake_limit_count=have.newcomers_count)

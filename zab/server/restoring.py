@@ -1,25 +1,24 @@
-"""Takes a snapshot that this member goes on with in place of what it has: what the admin command `restore` does (B8
-restored members).
+"""Receives a snapshot that replaces the state of this member, for the admin command `restore` (B8 restored members).
 
-    header = await restorer.receive(pieces)    what it goes on with is durable; raises RestoreError
-    await restorer.go_on()                     the server ends, and begins with that
+    header = await restorer.receive(pieces)    makes the snapshot durable; raises RestoreError
+    await restorer.go_on()                     ends the server, which restarts with it
 
-The bytes come into a file, so memory holds a piece of them; then the tree is made of it as at a start, beside the one
-that serves, in a worker. A snapshot that is not whole, or not ours, changes nothing.
+The bytes go into a file, so that memory has only a piece of them; then a worker makes the tree from it, as at a start,
+beside the one that serves. An incomplete snapshot, or one that is not zab's, changes nothing.
 
-Nor does one that comes while the ensemble is reconfigured, as far as this member knows. Else it and those that have
-not heard of it could be a quorum of the configuration before, in the history that was restored, beside one of the
-configuration that has come into force. A quorum of the one before has acknowledged that: each of those either knows it
-to be in force, and is of another lineage, or has it outstanding, and refuses.
+A snapshot is refused while the ensemble is being reconfigured, as far as this member knows. Otherwise this member and
+others that have not heard of the new configuration could be a quorum of the former one, with the restored history,
+beside a quorum of the new one. A quorum of the former one has acknowledged the new configuration: each of its members
+either knows it to be in force, and has another lineage, or has it outstanding, and refuses.
 
-Nor where the files of this member do not say what is in force, as where `zoo.cfg` cannot be written. The state comes
-without a configuration, so after a crash the files decide who belongs to the ensemble: of one that has grown from three
-members to five, two restored ones would be a quorum by files of the three.
+It is also refused if the files of this member do not have the configuration in force, for example since `zoo.cfg`
+cannot be written. The snapshot comes without a configuration, so after a crash the files decide who belongs to the
+ensemble: if it has grown from three members to five, two restored ones would be a quorum by old files.
 
-Limits: one at a time, and none after one that was taken; `admin.idleTimeout` for each piece to come, and
+Limits: one at a time, and none after one that was accepted; `admin.idleTimeout` for each piece to arrive, and
 `admin.restore.timeoutInMS` for all of them; the disk keeps `diskLowBytes` free.
 
-Not here: who may have it done (`zab.server.admin`), and what is made of it (`datatree.recovery.restoring`).
+Not here: authorization (`zab.server.admin`), and the use of the snapshot (`datatree.recovery.restoring`).
 """
 
 from __future__ import annotations
@@ -52,13 +51,14 @@ NOT_IN_FILES: Final = (
 )
 _SENT: Final = "what was sent"
 _OF_ZOOKEEPER: Final = (b"ZKSN", b"\x1f\x8b", b"\x82SNAPPY\x00")
-"""A snapshot of ZooKeeper begins so: as it is, by gzip, and by snappy."""
+"""The first bytes of ZooKeeper's snapshots: plain, gzip, and snappy."""
 
 journal = Journal("admin")
 
 
 class RestoreError(Exception):
-    """The member goes on as it is; the reason is its text. status: of HTTP, 400 where it lies in what was sent."""
+    """The restore is refused, and the member stays as it is; the text is the reason. status: for HTTP, 400 if the
+    snapshot is at fault."""
 
     def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
@@ -67,7 +67,8 @@ class RestoreError(Exception):
 
 @attrs.frozen
 class Before:
-    """What a member is of, when it is given a snapshot. Both configurations as the history has them; empty: none."""
+    """The lineage and configurations of a member when it gets a snapshot. The configurations are those of the history;
+    empty: none."""
 
     lineage: bytes
     in_force: bytes = b""
@@ -76,8 +77,8 @@ class Before:
 
 @attrs.define
 class Restorer:
-    """Of one server. before: of its member, at the moment; idle_seconds: for each piece to come; whole_seconds: for all
-    of them."""
+    """Receives snapshots for one server. before: returns the current state of its member; idle_seconds: the time for
+    each piece; whole_seconds: for all pieces."""
 
     disk: Disk
     before: Callable[[], Before]
@@ -86,17 +87,17 @@ class Restorer:
     whole_seconds: float
     begin_anew: Callable[[], None]
     files_say: Callable[[], bool]
-    """Whether its files say what is in force; called in a worker."""
+    """Whether its files have the configuration in force; called in a worker."""
     is_busy: bool = False
-    """One is on its way; or was taken, and its sender is told what the member begins anew with."""
+    """Whether a snapshot is being received; or was accepted, and its sender is being answered."""
     begun_at: float = -math.inf
-    """When something came last that looked like a snapshot: from there on it costs something."""
+    """When the last plausible snapshot began, which counts for the rate limit."""
     _due_at: float = math.inf
-    """When all of it has to be there."""
+    """When the whole snapshot has to be received."""
     _staged_for: Before | None = None
 
     async def receive(self, pieces: AsyncIterator[bytes]) -> SnapshotHeader:
-        """Where the member begins anew, and the lineage that it has then. Raises RestoreError."""
+        """Receive a snapshot; returns its position, and the new lineage of the member. Raises RestoreError."""
         self.is_busy, is_taken = True, False
         self._due_at = trio.current_time() + self.whole_seconds
         try:
@@ -144,21 +145,21 @@ class Restorer:
         return header
 
     def settled(self) -> Before:
-        """What the member is of. Raises RestoreError where that is about to change."""
+        """The lineage and configuration of the member. Raises RestoreError if a reconfiguration is under way."""
         before = self.before()
         if before.outstanding:
             raise RestoreError(RECONFIGURED, 503)
         return before
 
     async def asked(self) -> Before:
-        """The same, where its files say it, too. Raises RestoreError."""
+        """The lineage and configuration of the member, if its files have them, too. Raises RestoreError."""
         before = self.settled()
         if not await trio.to_thread.run_sync(self.files_say):
             raise RestoreError(NOT_IN_FILES, 503)
         return before
 
     async def _is_in_force(self) -> bool:
-        """Whether nothing has come in between; else nothing is staged any more."""
+        """Whether no reconfiguration came in between; otherwise the staged snapshot is dropped."""
         if self.before() == self._staged_for:
             return True
         with trio.CancelScope(shield=True):
@@ -166,7 +167,7 @@ class Restorer:
         return False
 
     async def go_on(self) -> None:
-        """Once its sender was told. Also where nobody is there any more to be told."""
+        """Restart with the snapshot, after the sender was answered or is gone."""
         with trio.CancelScope(shield=True):
             is_in_force = await self._is_in_force()
         if is_in_force:
@@ -184,13 +185,13 @@ class Restorer:
                     await trio.to_thread.run_sync(self._write, file, bytes(received))
                     received.clear()
             await trio.to_thread.run_sync(self._write, file, bytes(received))
-            # What is staged is as long, and beside it.
+            # The staged copy is as large, and exists at the same time.
             self._demand_room(file.size)
         finally:
             file.close()
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Empty at the end. Raises TooSlowError."""
+        """The next piece; empty at the end. Raises TooSlowError."""
         with trio.fail_at(min(self._due_at, trio.current_time() + self.idle_seconds)):
             async for piece in pieces:
                 if piece:

@@ -1,11 +1,11 @@
-"""Reads through the files of a running server, at a low rate, in a task beside the loop (C7 scrubbing).
+"""Checks the files of a running server, at a low rate, in a task beside the loop (C7 scrubbing).
 
-    task    Scrubber.run        a round every `scrub.intervalSeconds`; after one that found what only a snapshot can
-                                mend, the next comes after `AGAIN_SECONDS`, to see that it is there
-    step    `Storage.scrub_step`, in a thread of trio's; between two steps it waits for as long as
+    task    Scrubber.run        a round every `scrub.intervalSeconds`; after damage that only a snapshot can repair, the
+    next round comes after `AGAIN_SECONDS`, to see that it was taken step    `Storage.scrub_step`, in a thread of
+    trio's; between two steps it waits for as long as
             `scrub.maxBytesPerSecond` asks for
 
-What is found is posted for the next turn, which says it and does something about it (`zab.member.trees.scrubbing`).
+Damage is posted for the next turn, which reports and repairs it (`zab.member.trees.scrubbing`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ journal = Journal("scrubber")
 
 
 class Scrubber:
-    """One per server. `interval_seconds` above 0."""
+    """The scrubber of a server. `interval_seconds` is above 0."""
 
     def __init__(
         self, storage: Storage, post: Callable[[DamageFound], None], interval_seconds: int, bytes_per_second: int
@@ -36,7 +36,7 @@ class Scrubber:
         self._bytes_per_second = bytes_per_second
 
     async def run(self) -> None:
-        """Until cancelled. The start has read everything just now."""
+        """Scrub until cancelled. The first round comes later, since the start has just read everything."""
         pause_seconds = self._interval_seconds
         while True:
             await trio.sleep(pause_seconds)
@@ -48,7 +48,7 @@ class Scrubber:
             pause_seconds = min(AGAIN_SECONDS, self._interval_seconds) if is_open else self._interval_seconds
 
     async def read_through(self) -> bool:
-        """One round; whether something was found that a snapshot has to take the place of. Raises OSError."""
+        """Take one round. True: it found damage that a snapshot has to replace. Raises OSError."""
         scrub = Scrub(self._storage.disk, self._storage.log)
         is_over, is_open, read_bytes = False, False, 0
         while not is_over:

@@ -1,4 +1,4 @@
-"""One server: opens what it has, runs it until it is cancelled or fails, and closes it.
+"""One server: opens its resources, runs until it is cancelled or fails, and closes them.
 
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
     └── run_once                                     from one start to the next one
@@ -19,12 +19,12 @@
             transfer      one for each learner served    ends with the connection
     threads: log (`LogThread`), snapshots (`Snapshotter`), journal; trio's own for files and names
 
-What a task or thread has for the loop goes through `Mailbox`; what the loop has for them are plain calls.
+Tasks and threads send results to the loop through `Mailbox`; the loop calls them directly.
 
-Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 a port
-cannot be bound, the clients' too.
+Exit codes are ZooKeeper's: 1 unexpected (including a log that cannot be written), 3 the data directory, 14 a port
+cannot be bound, including client ports.
 
-Not here: what is opened first (`resources`), signals and the command line (`__main__`).
+Not here: the resources (`resources`), signals and the command line (`__main__`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ from zab.wire.handshake import Agreed
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
 STAGGER_SECONDS = 0.1
-"""Members whose ids differ by one begin to write the same snapshot this far apart."""
+"""The delay between members with successive ids before they begin to write the same snapshot."""
 STANDALONE_STALL_MS = 10_000
 
 journal = Journal("server")
@@ -106,7 +106,7 @@ def _no() -> bool:
 
 @attrs.frozen(kw_only=True)
 class Observers:
-    """Who is told what becomes of a server."""
+    """Callbacks for the life of a server."""
 
     opened: Callable[[Server], None] = _nothing
     """Gets each server before its first turn."""
@@ -130,7 +130,7 @@ async def serve(
     filled: Hole | None = None
     while True:
         filled, config = await run_once(config, filled, observers)
-        # What `tune_interpreter` has put out of sight, a whole tree with it, is looked through before the next one.
+        # Collect the objects that `tune_interpreter` exempted, including a whole tree, before the next server.
         gc.unfreeze()
         gc.collect()
 
@@ -182,7 +182,7 @@ class Server:
         self.failure: ServerFailedError | None = None
         """Why it ended, if it failed."""
         self.filled: Hole | None = None
-        """The hole with nothing missing any more. Then the server has ended: the next start writes it."""
+        """The filled hole, for which the server has ended: the next start writes it."""
         self._resources = resources
         self._nursery = nursery
         self._observers = observers
@@ -369,8 +369,7 @@ class Server:
         self._nursery.cancel_scope.cancel()
 
     def close(self, *, drops: bool = False) -> None:
-        """Stop the threads. The disk is waited for, up to a limit. `drops`: what the disk has not begun to write is
-        lost."""
+        """Stop the threads. Waits for the disk, up to a limit. `drops`: writes that the disk has not begun are lost."""
         self._resources.sockets.close()
         self._http.close()
         self.snapshotter.close(STOP_SECONDS)
@@ -379,7 +378,7 @@ class Server:
 
     @property
     def config_of_files(self) -> Config:
-        """The configuration as the files of this server say it now: with the ensemble that is in force."""
+        """The configuration that the files of this server have now, with the ensemble in force."""
         in_force = self.addresses.in_force
         is_written = in_force.version and writes_files(self.config, in_force)
         return attrs.evolve(self.config, ensemble=in_force) if is_written else self.config
@@ -389,7 +388,7 @@ class Server:
         return self.config.timing.sync_limit_ms or STANDALONE_STALL_MS
 
     def _begin_anew(self) -> None:
-        journal.warning("a snapshot was restored -> end, and begin anew with it")
+        journal.warning("a snapshot was restored -> restart with it")
         self._nursery.cancel_scope.cancel()
 
     async def _fill(self, hole: Hole) -> None:
@@ -460,7 +459,7 @@ class Server:
         metrics.fsync_threshold_exceed_count += took_ms >= self.config.storage.fsync_warning_threshold_ms
 
     def _snapshot_answered(self, answer: SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed) -> None:
-        """In the thread of snapshots: tell the member, and who waits for a snapshot in the thread of the loop."""
+        """In the thread of snapshots: tell the member, and callers in the loop's thread that wait for a snapshot."""
         self.mailbox.put(answer)
         if isinstance(answer, SnapshotTaken | SnapshotFailed):
             ended = partial(self._asked.ended, failed=isinstance(answer, SnapshotFailed))

@@ -1,12 +1,12 @@
 """Snapshot transfer over sockets: a learner fetches a snapshot file over a connection of its own (H4 slow learners).
 
-    TransferServer      sends the snapshots of one member, and parts of its history to who has a hole (C9 holes)
-    Fetcher             fetches one, as `zab.member.storage.snapshot_fetch` decides
+    TransferServer      sends the snapshots of one member, and parts of its history to members with a hole (C9 holes)
+    Fetcher             fetches a snapshot, as `zab.member.storage.snapshot_fetch` decides
 
-What the two say is in `zab.member.storage.snapshot_request`. Both give up a connection on which nothing moves for the
-time that they were given (syncLimit).
+`zab.member.storage.snapshot_request` has their messages. Both give up a connection without progress for the given time
+(syncLimit).
 
-Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), what the protocol says
+Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), the protocol
 (`zab.protocol.peer`).
 """
 
@@ -47,7 +47,7 @@ from zab.wire.handshake import Agreed
 from zab.wire.records import MessageError
 
 WAITING_MAX = 64
-"""Transfers that wait for their turn; a further one is refused."""
+"""How many transfers may wait for their turn; a further one is refused."""
 
 journal = Journal("snapshot_transfer")
 
@@ -65,7 +65,7 @@ class TransferServer:
         stall_seconds: float,
         believes: Callable[[Agreed], bool],
     ) -> None:
-        """`believes`: whether what was proven when a connection began still counts."""
+        """`believes`: whether the proof with which a connection began is still valid."""
         self._disk = disk
         self._believes = believes
         self._places = trio.CapacityLimiter(concurrent_count_max)
@@ -91,7 +91,7 @@ class TransferServer:
                 with trio.move_on_after(self._stall_seconds):
                     await _tell(talk, str(error))
             except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError, FrameError, MessageError) as error:
-                # Once bytes of the file are under way, nothing can be said any more: the connection just ends.
+                # Once bytes of the file are under way, no reason can be sent: the connection just ends.
                 journal.warning("snapshot transfer broke", sid=agreed.sid, reason=reason_of(error))
 
     async def _send(self, talk: Conversation, request: SnapshotRequest) -> None:
@@ -110,7 +110,7 @@ class TransferServer:
 
     async def _send_history(self, talk: Conversation, request: HistoryRequest) -> None:
         found = await trio.to_thread.run_sync(history_of, self._disk, request)
-        # Who waits for a third one asks every two seconds.
+        # A member that waits for a third one asks every two seconds.
         tell = journal.info if found else journal.debug
         tell("a part of the history is sent", sid=talk.agreed.sid, after=f"{request.zxid:#x}", bytes=len(found))
         await self._send_all(talk, accepted(len(found)))
@@ -140,7 +140,7 @@ async def _tell(talk: Conversation, reason: str) -> None:
 
 
 class _BrokenError(Exception):
-    """The connection broke, or none could be made; the reason is its text. Never an error of the own disk."""
+    """The connection broke, or could not be made; the text is the reason. Never an error of this member's disk."""
 
 
 def _now_ms() -> int:
@@ -164,8 +164,8 @@ class Fetcher:
         self._address = address
 
     async def run(self) -> None:
-        """Returns when the file is whole and durable. Raises FetchError; an OSError is one of the own disk, and final
-        (C1 failed syncs)."""
+        """Fetch until the file is complete and durable. Raises FetchError; an OSError comes from this member's disk,
+        and is final (C1 failed syncs)."""
         fetch = self._fetch
         await trio.to_thread.run_sync(fetch.open)
         try:
@@ -183,7 +183,7 @@ class Fetcher:
                 await trio.to_thread.run_sync(fetch.close)
 
     async def _attempt(self, scope: trio.CancelScope) -> None:
-        """One connection, until the file is whole. Raises _BrokenError."""
+        """Use one connection, until the file is complete. Raises _BrokenError."""
         self._set_deadline(scope)
         try:
             talk, _ = await self._greeting.reach(self._address, Purpose.SNAPSHOT, self._sid)

@@ -1,15 +1,15 @@
-"""What the job thread does: it writes snapshots and preallocates log files (E4 snapshot thread).
+"""The jobs of the job thread: it writes snapshots and preallocates log files (E4 snapshot thread).
 
-    take(effect)        write the snapshot that a cursor holds, slice by slice, each slice synced
-    rebuild(effect)     make a tree anew (E6 wrong trees)
-    keep(effect)        give the snapshot that it was made of its name
-    preallocate()       have a log file ready for the next roll
-    run(work)           run the retention's work
+    take(effect)        writes the snapshot of a cursor, slice by slice, each slice synced
+    rebuild(effect)     makes a tree again (E6 wrong trees)
+    keep(effect)        gives the snapshot that it was made from its final name
+    preallocate()       prepares a log file for the next roll
+    run(work)           runs other work, such as retention
 
-A write error abandons that snapshot only (C4 stalled disk): the tree goes on as if there had been none. A failed
-preallocation is said and forgotten: the log then grows as it is written.
+A write error only abandons that snapshot (C4 stalled disk): the tree goes on as if there had been none. A failed
+preallocation is only reported: the log then grows as it is written.
 
-Not here: when a snapshot is due (the leader says it for all), which files may go (`datatree.recovery.retention`).
+Not here: when a snapshot is due (the leader decides for all), which files are removed (`datatree.recovery.retention`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _nobody(_took_ms: int) -> None:
 
 
 class Snapshotter(JobThread):
-    """One per server. What became of a snapshot is posted."""
+    """The snapshot thread of a server. It posts the outcome of each snapshot."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Snapshotter(JobThread):
         delay_seconds: float = 0.0,
         room_bytes: int = 0,
     ) -> None:
-        """`timed` is called with the milliseconds that a snapshot took. `delay_seconds` is waited before each: members
-        that share a machine begin one after the other. Nothing is preallocated where less room than `room_bytes` were
+        """`timed` is called with the milliseconds that a snapshot took. It waits `delay_seconds` before each, so that
+        members on one machine begin one after the other. It preallocates nothing if less than `room_bytes` would be
         left."""
         super().__init__("snapshots")
         self._disk = disk

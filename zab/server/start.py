@@ -1,8 +1,8 @@
-"""What a server does with its data directory at a start: locks it, and recovers what is there.
+"""Locks the data directory at a start, and recovers from it.
 
 Both raise ServerFailedError, exit code 3.
 
-Not here: what is found in the files (`datatree.recovery.recover`).
+Not here: recovery itself (`datatree.recovery.recover`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def open_disk(config: Config) -> RealDisk:
 
 
 def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[Recovered, Hole | None]:
-    """What is there, once what was restored is in its place and `filled` is written; and the hole that others may
+    """Recover, after a restored snapshot is put in place and `filled` is written; returns also the hole that others may
     fill."""
     began_ms = now_ms()
     try:
@@ -128,7 +128,7 @@ def _put(disk: RealDisk, hole: Hole) -> None:
 
 
 def _way_out(config: Config) -> str:
-    """What to do about a damaged history where nobody else has it. Nothing is set aside by itself."""
+    """What to do about a damaged history that no other member has. Nothing is set aside automatically."""
     return (
         f"Nobody else has it, so nothing is changed: zab restore {config.storage.data_dir} --to DIR makes a new "
         "directory out of what can be read"

@@ -1,6 +1,6 @@
 """The file that `zab ensemble` makes for the superuser: one line, `digest:super:PASSWORD`, for `zab --auth @FILE`.
 
-Not here: who else may be superuser, which is what `zoo.cfg` says.
+Not here: other superusers, which `zoo.cfg` defines.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _WANTED: Final = "it has one line: digest:super:PASSWORD"
 
 
 def make_superuser_file(path: str) -> None:
-    """With a new password, for its owner alone. Raises FileExistsError, and other OSError."""
+    """Write a private file with a new password. Raises FileExistsError, and other OSError."""
     write_private(path, f"digest:super:{secrets.token_hex(PASSWORD_BYTES)}\n".encode())
 
 
 def read_super_digest(path: str) -> str:
-    """What `DigestAuthenticationProvider.superDigest` has to say for it. Raises `PrivateFileError`."""
+    """The value of `DigestAuthenticationProvider.superDigest` for this file. Raises `PrivateFileError`."""
     scheme, _, proof = read_private(path, BYTES_MAX, _WANTED).strip().partition(b":")
     if scheme != b"digest" or not proof.startswith(b"super:") or b"\n" in proof:
         raise PrivateFileError(f"{path}: {_WANTED}")

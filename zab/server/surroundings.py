@@ -1,6 +1,6 @@
-"""What is around a member, as its process finds it: files, descriptors, the machine. It takes its time: in a worker.
+"""The surroundings of a member: files, descriptors, the machine. Slow, so it runs in a worker.
 
-Not here: who asks (`zab.member.words.events.LookAround`, and the admin server).
+Not here: the callers (`zab.member.words.events.LookAround`, and the admin server).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SNAPSHOT = re.compile(r"snapshot\.([0-9a-f]+)")
 
 
 def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
-    """All of it, now. What cannot be seen is 0, or missing."""
+    """The current surroundings. Unknown values are 0, or missing."""
     data_bytes = _size_of(config.storage.data_dir)
     return Surroundings(
         data_bytes,
@@ -38,13 +38,13 @@ def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
 
 
 async def whole_state(member: MemberView) -> None:
-    """Wait while a committed batch is applied in part: nobody may look at the tree then."""
+    """Wait while a committed batch is applied in part, since nobody may look at the tree then."""
     while member.is_between_states:  # noqa: ASYNC110  (the member is pure: it sets no event)
         await trio.sleep(REST_SECONDS)
 
 
 def _newest_snapshot(directory: str) -> tuple[int, int]:
-    """Its zxid, and when it was written (s since 1970)."""
+    """The zxid of the newest snapshot, and when it was written (s since 1970)."""
     newest = (0, 0)
     try:
         with os.scandir(os.path.join(directory, "version-1")) as entries:
@@ -59,12 +59,12 @@ def _newest_snapshot(directory: str) -> tuple[int, int]:
 
 
 def _size_of(directory: str) -> int:
-    """Of the files of the service in a directory, in bytes."""
+    """The size of the service's files in a directory, in bytes."""
     size = 0
     try:
         with os.scandir(os.path.join(directory, "version-1")) as entries:
             for entry in entries:
-                # One that retention removes meanwhile is not there.
+                # Retention may have removed it meanwhile.
                 try:
                     size += entry.stat(follow_symlinks=False).st_size
                 except OSError:

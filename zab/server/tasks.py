@@ -1,8 +1,8 @@
-"""What a member's turn begins and does not wait for, on trio: tasks, worker threads, the journal.
+"""The tasks and worker threads that a member's turn starts without waiting for them, on trio.
 
-    Tasks           dials, reads for learners and for the feed of changes, fetches snapshots, has them written
+    Tasks           dials, reads for learners and for the change feed, fetches snapshots, and has snapshots written
 
-These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Mailbox`.
+This is a port of `zab.member.turn`, which decides when it is used. Answers go to the `Mailbox`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ journal = Journal("server")
 
 @attrs.define
 class Tasks:
-    """See `zab.member.ports.Tasks`."""
+    """The port `zab.member.ports.Tasks`."""
 
     mailbox: Mailbox[Answer]
     links: Links[Message, Input]
@@ -63,19 +63,19 @@ class Tasks:
     snapshotter: Snapshotter
     quorum_addresses: Mapping[ServerId, Address]
     observer_addresses: Mapping[ServerId, Address]
-    """Where servers are masters of observers."""
+    """The addresses of masters for observers."""
     greeting: Greeting
     connect_timeout_ms: int
     stall_ms: int
-    """How long a transfer of a snapshot may make no progress."""
+    """How long a snapshot transfer may make no progress."""
     spawn: Spawn
     look: Callable[[], Surroundings]
-    """Looks at what is around the member; takes its time."""
+    """Looks at the surroundings of the member; slow."""
     purge: Callable[[Mapping[Link, Zxid]], None]
-    """Removes what retention lets go, but not what was offered on these links."""
+    """Removes the files that retention does not need, except those offered on these links."""
     answers: deque[Answer] = attrs.field(init=False)
     _observed: ServerId | None = None
-    """The server that was dialled last, if as an observer."""
+    """The last server that was dialled as an observer."""
     _fetching: trio.CancelScope | None = None
     _file: trio.Lock = attrs.Factory(trio.Lock)
     """Held by the task that writes the fetched file: one that was stopped may have a write under way."""
@@ -155,7 +155,7 @@ class Tasks:
                 if is_out_of_descriptors(error):
                     answer = FetchFailed(effect, str(error))
                 else:
-                    # Whether or not anybody still waits for the file: the disk has failed.
+                    # Even if nothing waits for the file any longer, the disk has failed.
                     self.mailbox.put(StorageFailed(f"cannot write what is fetched: {error}"))
                     return
         if self._fetching is scope:

@@ -1,5 +1,5 @@
-"""Which stores, versions and suites the ports of a member have, as `zoo.cfg` says it. The admin server has those of the
-ports for members, as ZooKeeper's does."""
+"""The stores, versions and suites of a member's ports, from `zoo.cfg`. The admin server uses those of the ports for
+members, as in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def admin_stores(config: Config) -> WatchedFile[ssl.SSLContext]:
 
 
 def tls_of_members(config: Config, certified: Callable[[Callable[[str], bool]], Collection[int]]) -> MutualTls:
-    """`certified`: see `MutualTls`. Raises StoreError."""
+    """TLS between members. `certified`: see `MutualTls`. Raises StoreError."""
     line = config.own_line
     assert line is not None
     return MutualTls(
@@ -40,10 +40,10 @@ def tls_of_members(config: Config, certified: Callable[[Callable[[str], bool]], 
 
 
 def client_tls(config: Config) -> PortTls:
-    """The client port."""
+    """The TLS of client ports."""
     return port_tls(config.client_tls, "ssl", config.client_tls_versions)
 
 
 def quorum_tls(config: Config) -> PortTls:
-    """The ports for other members, and of the admin server."""
+    """The TLS of the ports for members, and of the admin server."""
     return port_tls(config.quorum_tls, "ssl.quorum", config.quorum_tls_versions)

@@ -1,6 +1,6 @@
 """The file with the users of SASL DIGEST-MD5 (`sasl.usersFile`, or a JAAS file), of a running server and of `zab user`.
 
-Nobody else may read it (`private_file`). What stands in it is `zab.member.clients.sasl_users`.
+No other user may read it (`private_file`). `zab.member.clients.sasl_users` has its format.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILE_BYTES_MAX: Final = 1 << 20
 
 
 def watched_users(config: Config) -> WatchedFile[Users] | None:
-    """Those that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
+    """The users that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
     if config.login.users_file is not None:
         return WatchedFile(config.login.users_file, _read_users)
     module = server_login(config)
@@ -43,7 +43,7 @@ def watched_users(config: Config) -> WatchedFile[Users] | None:
 
 
 def kerberos_login(config: Config) -> Krb5Login | None:
-    """What the server logs in with, if its JAAS file says that it is by Kerberos. Raises `PrivateFileError`."""
+    """The Kerberos login of the server, if its JAAS file has one. Raises `PrivateFileError`."""
     module = server_login(config)
     if module is None:
         return None
@@ -60,8 +60,8 @@ def kerberos_login(config: Config) -> Krb5Login | None:
 
 
 def server_login(config: Config) -> LoginModule | None:
-    """What the JAAS file has for the server; None: there is no such file, or nothing for the server in it. That is no
-    error where nobody has to log in, as in ZooKeeper. Raises `PrivateFileError`."""
+    """The login module of the server in the JAAS file; None if there is no such file or module. That is no error if
+    nobody has to log in, as in ZooKeeper. Raises `PrivateFileError`."""
     path = config.login.jaas_file
     if path is None:
         return None
@@ -96,8 +96,8 @@ def _text(path: str) -> str:
 
 
 def put_user(path: str, name: str, password: str) -> None:
-    """A user of the file, with this password from now on; a file that is not there is made. Raises `PrivateFileError`
-    and OSError."""
+    """Add a user with this password, or change its password; creates the file if it is missing. Raises
+    `PrivateFileError` and OSError."""
     if not is_name(name) or not password:
         raise PrivateFileError("a user has a name without `/`, `@`, `:` and control characters, and a password")
     lines = _others(path, name) if os.path.lexists(path) else []
@@ -105,7 +105,7 @@ def put_user(path: str, name: str, password: str) -> None:
 
 
 def drop_user(path: str, name: str) -> None:
-    """No user of the file any more. Raises `PrivateFileError` and OSError."""
+    """Remove a user from the file. Raises `PrivateFileError` and OSError."""
     if name not in _read_users(path):
         raise PrivateFileError(f"{path}: there is no user {name!r}")
     replace_private(path, _content(_others(path, name)))

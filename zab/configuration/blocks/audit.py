@@ -34,7 +34,7 @@ class AuditSettings:
         None,
         _file,
         "path",
-        "zab only. Best on another disk than the log.",
+        "zab only. Best on a different disk from the log.",
         shown="dataDir/audit.log",
     )
     file_bytes_max: int = setting(

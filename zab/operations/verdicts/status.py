@@ -292,5 +292,5 @@ def _of_limits(answer: Answer) -> Iterator[Alarm]:
 def _of_lag(member: MemberStatus) -> Iterator[Alarm]:
     if member.lag is not None and member.lag > LAG_MAX:
         kind = "observer" if member.role == Role.OBSERVER.value else "learner"
-        reason = f"this {kind} is {member.lag} transactions behind"
+        reason = f"this {kind} lags by {member.lag} transactions"
         yield Alarm(WARNING, "lagging", member.server, reason, "see its disk and its network")
