@@ -27,24 +27,12 @@ from datatree.znode import (
     visible_cversion,
     wrapped,
 )
+from tests.datatree.stat_fields import FIELDS
 
 SESSION = 0x0100_0000_0000_0007
 OTHER = -0x7E00_0000_0000_0001
 READERS = ((1, b"digest", b"bob:hash"),)
 ADMINS = ((31, b"ip", b"10.0.0.1"),)
-FIELDS = (
-    "czxid",
-    "mzxid",
-    "ctime",
-    "mtime",
-    "version",
-    "cversion",
-    "aversion",
-    "owner",
-    "length",
-    "children",
-    "pzxid",
-)
 
 
 def fields_of(tree: DataTree, path: bytes) -> dict[str, int]:

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import trio
 
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
-from zab.testing.kit.ports import free_ports_in_a_row
+from tests.rigs.local_ensemble import local_ensemble
+from zab.cli.servers.local_ensemble import LocalEnsemble
 
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnsemble]:
-    first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
-    found = LocalEnsemble(3, tmp_path_factory.mktemp("ensemble"), first)
-    try:
-        found.start()
-        assert trio.run(found._wait_until_serving) is None
+    with local_ensemble(tmp_path_factory.mktemp("ensemble")) as found:
         yield found
-    finally:
-        found.stop()
 
 
 def told(text: str, ensemble: LocalEnsemble) -> str:

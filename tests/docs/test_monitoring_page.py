@@ -11,33 +11,21 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page_steps import steps
+from tests.docs.status_commands import ensemble
 from tests.rigs.admin_servers import facts
 from tests.rigs.direct.members import Ensemble
 from tests.tidy.sources import ROOT
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
+from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.member.words.admin_commands import NAMES_OF
 from zab.member.words.figures import figures
 from zab.server.admin import MORE
-from zab.testing.kit.ports import free_ports_in_a_row
+
+__all__ = ["ensemble"]
 
 PAGE = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
 WORDS, METRICS = [
     (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in ("four-letter-words.md", "metrics.md")
 ]
-
-
-@pytest.fixture(scope="module")
-def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnsemble]:
-    import trio
-
-    first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
-    found = LocalEnsemble(3, tmp_path_factory.mktemp("ensemble"), first)
-    try:
-        found.start()
-        assert trio.run(found._wait_until_serving) is None
-        yield found
-    finally:
-        found.stop()
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
 
 from tests.docs.page_steps import steps
+from tests.rigs.local_ensemble import local_ensemble
 from tests.tidy.sources import ROOT
 from zab.cli.main import main
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
-from zab.testing.kit.ports import free_ports_in_a_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,13 +36,8 @@ SECONDS = 120
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[str]:
     """An ensemble as `make run` starts it, with its data in `data`."""
-    found = LocalEnsemble(3, tmp_path / "data", free_ports_in_a_row(3, span=ADMIN_OFFSET + 2))
-    try:
-        found.start()
-        assert trio.run(found._wait_until_serving) is None
+    with local_ensemble(tmp_path / "data") as found:
         yield ",".join(f"127.0.0.1:{member.client_port}" for member in found.members)
-    finally:
-        found.stop()
 
 
 def run(words: list[str], hosts: str, directory: Path) -> str:

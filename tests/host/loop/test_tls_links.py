@@ -9,8 +9,9 @@ import time
 import attrs
 import pytest
 
-from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
+from tests.host.loop.before_a_turn import next_timer
 from tests.host.loop.far_server import SECRET, Other
+from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.host.loop import links as links_module
@@ -86,7 +87,7 @@ class Secured:
         return taken
 
 
-class Server:
+class TlsServer(Server):
     """Server 1 with its quorum port for TLS, and others that dial it, or that it dials."""
 
     def __init__(self, stores, *lines):
@@ -104,16 +105,6 @@ class Server:
         self.address = listening.getsockname()
         self.links.listen(listening, self.tls.policy)
         self.opened = []
-
-    def turn(self):
-        tell_what_is_ready(self.loop)
-        self.loop.call_due(links_module.now_ms())
-        events = []
-        self.links.receive(events)
-        self.links.flush()
-        self.links.accept(links_module.now_ms())
-        self.loop._close_discarded()
-        return events
 
     def until(self, is_so):
         events = []
@@ -161,13 +152,13 @@ def has_come(sock):
 
 @pytest.fixture
 def server(stores):
-    with running(Server(stores, "sslQuorum=true")) as server:
+    with running(TlsServer(stores, "sslQuorum=true")) as server:
         yield server
 
 
 @pytest.fixture
 def unified(stores):
-    with running(Server(stores, "sslQuorum=true", "portUnification=true")) as server:
+    with running(TlsServer(stores, "sslQuorum=true", "portUnification=true")) as server:
         yield server
 
 

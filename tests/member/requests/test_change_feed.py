@@ -302,12 +302,17 @@ def fill(ensemble: Ensemble, client: Client, count: int, size: int = 100) -> lis
     return names
 
 
-@pytest.mark.parametrize("bytes_max", [1, 300, 5000])
-def test_pages_are_bounded_and_together_everything(bytes_max: int) -> None:
-    ensemble = Ensemble(1)
+def filled(count: int, **lines: object) -> tuple[Ensemble, Client, list[bytes]]:
+    """An ensemble with /app and so many znodes, the client that wrote them, and their names."""
+    ensemble = Ensemble(1, **lines)
     client = ensemble.session()
     ensemble.do(client, client.create(b"/app"))
-    names = fill(ensemble, client, 60)
+    return ensemble, client, fill(ensemble, client, count)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, 5000])
+def test_pages_are_bounded_and_together_everything(bytes_max: int) -> None:
+    ensemble, client, names = filled(60)
     feed = Feed(ensemble, client)
     feed.bytes_max = bytes_max
     assert paths(feed.drain()) == [b"/app", *names]
@@ -351,11 +356,8 @@ def test_a_multi_may_be_cut_and_goes_on_behind_its_part() -> None:
 
 
 def test_what_is_not_in_memory_any_more_comes_from_the_files() -> None:
-    ensemble = Ensemble(1, **SMALL)
-    client = ensemble.session()
+    ensemble, client, names = filled(60, **SMALL)
     server = ensemble.servers[1]
-    ensemble.do(client, client.create(b"/app"))
-    names = fill(ensemble, client, 60)
     assert server.member.peer.history.base[0] > 0
     feed = Feed(ensemble, client)
     feed.bytes_max = 700
@@ -367,10 +369,7 @@ def test_what_is_not_in_memory_any_more_comes_from_the_files() -> None:
 
 def test_long_stretches_of_memory_are_decoded_by_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INLINE_BYTES_MAX", 500)
-    ensemble = Ensemble(1)
-    client = ensemble.session()
-    ensemble.do(client, client.create(b"/app"))
-    names = fill(ensemble, client, 60)
+    ensemble, client, names = filled(60)
     feed = Feed(ensemble, client)
     assert paths(feed.drain()) == [b"/app", *names]
     server = ensemble.servers[1]
@@ -380,19 +379,13 @@ def test_long_stretches_of_memory_are_decoded_by_the_worker(monkeypatch: pytest.
 
 def test_a_place_that_nothing_has_is_refused_before_long_stretches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INLINE_BYTES_MAX", 500)
-    ensemble = Ensemble(1)
-    client = ensemble.session()
-    ensemble.do(client, client.create(b"/app"))
-    fill(ensemble, client, 60)
+    ensemble, client, _ = filled(60)
     assert Feed(ensemble, client, (7, WHOLE)).page().status is ELSEWHERE
 
 
 def test_one_read_is_under_way_at_a_time_and_the_others_wait_their_turn() -> None:
-    ensemble = Ensemble(1, **SMALL)
+    ensemble, _, names = filled(30, **SMALL)
     server = ensemble.servers[1]
-    writer = ensemble.session()
-    ensemble.do(writer, writer.create(b"/app"))
-    names = fill(ensemble, writer, 30)
     feeds = [Feed(ensemble, ensemble.session()) for _ in range(3)]
     server.reads_held = True
     for feed in feeds:
@@ -410,11 +403,8 @@ def test_one_read_is_under_way_at_a_time_and_the_others_wait_their_turn() -> Non
 
 
 def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
-    ensemble = Ensemble(1, **SMALL)
+    ensemble, writer, _ = filled(30, **SMALL)
     server = ensemble.servers[1]
-    writer = ensemble.session()
-    ensemble.do(writer, writer.create(b"/app"))
-    fill(ensemble, writer, 30)
     feeds = [Feed(ensemble, ensemble.session(), wait_ms=60_000) for _ in range(3)]
     feeds[2].place = applied(ensemble), WHOLE
     server.reads_held = True
@@ -436,11 +426,8 @@ def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_an_error_of_this_request_alone() -> None:
-    ensemble = Ensemble(1, **SMALL)
+    ensemble, client, _ = filled(30, **SMALL)
     server = ensemble.servers[1]
-    client = ensemble.session()
-    ensemble.do(client, client.create(b"/app"))
-    fill(ensemble, client, 30)
     server.reads_held = True
     feed = Feed(ensemble, client)
     feed.ask()
@@ -454,11 +441,8 @@ def test_a_log_that_cannot_be_read_is_an_error_of_this_request_alone() -> None:
 
 
 def test_a_place_older_than_the_log_is_refused_with_the_oldest() -> None:
-    ensemble = Ensemble(1, **SMALL)
+    ensemble, client, names = filled(60, **SMALL)
     server = ensemble.servers[1]
-    client = ensemble.session()
-    ensemble.do(client, client.create(b"/app"))
-    names = fill(ensemble, client, 60)
     server.forget_oldest(4)
     oldest = server.logged[0].first - 1
     page = Feed(ensemble, client, (oldest - 1, WHOLE)).page()
@@ -697,11 +681,8 @@ def test_lists_that_are_forgotten_while_it_is_looked_back_make_that_useless(guar
 
 
 def test_lists_forgotten_while_it_is_read_are_noticed() -> None:
-    ensemble = Ensemble(1, **SMALL)
+    ensemble, client, _ = filled(30, **SMALL)
     server = ensemble.servers[1]
-    client = ensemble.session()
-    ensemble.do(client, client.create(b"/app"))
-    fill(ensemble, client, 30)
     server.reads_held = True
     feed = Feed(ensemble, client)
     feed.ask()

@@ -23,6 +23,7 @@ from datatree.requests import (
 )
 from datatree.watches import WATCH_BYTES
 from datatree.znode import STAT_LAYOUT
+from tests.datatree.stat_fields import FIELDS
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import Ensemble
 
@@ -59,20 +60,7 @@ def ask(ensemble: Ensemble, client: Client, opcode: int, body: bytes) -> tuple[i
 
 
 def stat(body: bytes) -> dict[str, int]:
-    names = [
-        "czxid",
-        "mzxid",
-        "ctime",
-        "mtime",
-        "version",
-        "cversion",
-        "aversion",
-        "owner",
-        "length",
-        "children",
-        "pzxid",
-    ]
-    return dict(zip(names, STAT_LAYOUT.unpack(body), strict=True))
+    return dict(zip(FIELDS, STAT_LAYOUT.unpack(body), strict=True))
 
 
 def path_watch(path: bytes, watch: bool = False) -> bytes:

@@ -1,0 +1,15 @@
+"""The fields of a stat, in their order."""
+
+FIELDS = (
+    "czxid",
+    "mzxid",
+    "ctime",
+    "mtime",
+    "version",
+    "cversion",
+    "aversion",
+    "owner",
+    "length",
+    "children",
+    "pzxid",
+)
