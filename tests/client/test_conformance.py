@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import trio
 
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS, running_processes
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import (
     CREATOR_ALL_ACL,
@@ -52,7 +52,7 @@ SHORT_MS = 5_000
 @pytest.fixture(scope="module", params=KINDS)
 def ensemble(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
     """Three running servers."""
-    with running(request.param, 3, CONFIGURATION) as servers:
+    with running_processes(request.param, 3, CONFIGURATION) as servers:
         yield servers
 
 

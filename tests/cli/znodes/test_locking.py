@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS, running_processes
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import connect
@@ -28,7 +28,7 @@ ZAB = [sys.executable, "-m", "zab.cli.main"]
 
 @pytest.fixture(scope="module", params=KINDS)
 def servers(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
-    with running(request.param, 1, {"tickTime": 500}) as ensemble:
+    with running_processes(request.param, 1, {"tickTime": 500}) as ensemble:
         yield ensemble
 
 
@@ -242,7 +242,7 @@ def test_a_grace_that_the_session_does_not_have_is_wrong_usage(servers: ZooKeepe
 
 def test_when_no_server_is_heard_the_command_is_ended_before_the_session(path: str) -> None:
     with (
-        running("zab", 1, {"tickTime": 500}) as servers,
+        running_processes("zab", 1, {"tickTime": 500}) as servers,
         started("--session-timeout", "2", "-s", servers.hosts, "lock", path, "--", "sh", "-c", LONG) as process,
     ):
         assert process.stdout is not None

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.json_page import check
-from tests.client.running import running
+from tests.client.running import running_processes
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, UnimplementedError
 from zab.configuration.dynamic import Ensemble
@@ -27,7 +27,7 @@ LINES = {"reconfigEnabled": "true", "skipACL": "yes"}
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[ZooKeeperEnsemble]:
-    with running("zab", 3, LINES) as servers:
+    with running_processes("zab", 3, LINES) as servers:
         yield servers
 
 
@@ -232,7 +232,7 @@ def test_a_leader_of_a_version_without_the_hand_over_is_told_from_a_standalone_s
 
 
 def test_where_it_is_switched_off(run: Run) -> None:
-    with running("zab", 3, {"skipACL": "yes"}) as servers:
+    with running_processes("zab", 3, {"skipACL": "yes"}) as servers:
         planned, told = refusals(run, servers.hosts, "remove", "3")
         assert planned == told
         assert "reconfigEnabled=true in the zoo.cfg of all members allows it" in told
@@ -246,7 +246,7 @@ def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:
     lines = {"reconfigEnabled": "true", "DigestAuthenticationProvider.superDigest": DIGEST}
     (tmp_path / "auth").write_text("digest:super:known\n")
     (tmp_path / "auth").chmod(0o600)
-    with running("zab", 3, lines) as servers:
+    with running_processes("zab", 3, lines) as servers:
         leader = servers.leader()
         follower = next(member for member in servers.members if member is not leader)
         for words in (["lead", str(follower.server_id)], ["reconfig", "remove", str(follower.server_id)]):
@@ -265,7 +265,7 @@ def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_standalone_server_has_no_ensemble(run: Run) -> None:
-    with running("zab", 1, LINES) as servers:
+    with running_processes("zab", 1, LINES) as servers:
         assert run("-s", servers.hosts, "reconfig", "show") == 1
         assert "holds no configuration of an ensemble" in run.err
         assert run("-s", servers.hosts, "lead", "1") == 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS, running_processes
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word
 
@@ -15,7 +15,7 @@ __all__ = ["run"]
 
 @pytest.fixture(scope="module", params=KINDS)
 def servers(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
-    with running(request.param, 1, {"4lw.commands.whitelist": "*"}) as ensemble:
+    with running_processes(request.param, 1, {"4lw.commands.whitelist": "*"}) as ensemble:
         yield ensemble
 
 

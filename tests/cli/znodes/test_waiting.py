@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
-from tests.client.running import running
+from tests.client.running import running_processes
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[ZooKeeperEnsemble]:
-    with running("zab", 3, WORDS) as servers:
+    with running_processes("zab", 3, WORDS) as servers:
         yield servers
 
 
@@ -79,7 +79,7 @@ def test_wait_goes_on_at_another_member(ensemble: ZooKeeperEnsemble, run: Run, w
 @pytest.mark.parametrize("words", [["watch", "-n", "1", "/"], ["get", "-w", "/"], ["wait", "--gone", "/"]])
 def test_a_session_that_is_lost_is_3(words: list[str]) -> None:
     with (
-        running("zab", 1, SOON) as servers,
+        running_processes("zab", 1, SOON) as servers,
         started("--wait", str(PATIENCE_SECONDS), "--session-timeout", "5", "-s", servers.hosts, *words) as process,
     ):
         [member] = servers.members

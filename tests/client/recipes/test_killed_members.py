@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.client.recipes.work import Work, work_together
-from tests.client.running import KINDS, running
+from tests.client.running import KINDS, running_processes
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, Settings, connect
 
@@ -41,6 +41,6 @@ async def kill_members(ensemble: ZooKeeperEnsemble, work: Work) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_clients_go_on_while_members_are_killed_and_break_no_promise(kind: str) -> None:
     work = Work()
-    with running(kind, 3, CONFIGURATION) as ensemble, trio.fail_after(300):
+    with running_processes(kind, 3, CONFIGURATION) as ensemble, trio.fail_after(300):
         async with clients(ensemble.hosts, 3) as zks:
             await work_together(work, zks, lambda: kill_members(ensemble, work))
