@@ -34,7 +34,7 @@ def running(kind: str, size: int, configuration: Mapping[str, str | int]) -> Ite
 
 @contextmanager
 def running_processes(kind: str, size: int, configuration: Mapping[str, str | int]) -> Iterator[ZooKeeperEnsemble]:
-    """The same, each in a process of its own."""
+    """`size` servers of that kind, each in a process: for tests that kill one, or ask one alone."""
     if kind == "zab":
         with zab_servers(size, configuration={**configuration, **_TTLS}) as ensemble:
             yield ensemble
