@@ -35,7 +35,7 @@ class Runtime:
         return taken
 
 
-class World:
+class BackendRig:
     def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.socket = Socket()
@@ -66,57 +66,57 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World(OnThreads(None))
+def rig() -> BackendRig:
+    return BackendRig(OnThreads(None))
 
 
-def wait_for_threads(world: World, count: int) -> None:
-    while not world.are_waiting(count):
+def wait_for_threads(rig: BackendRig, count: int) -> None:
+    while not rig.are_waiting(count):
         time.sleep(0.001)
 
 
-def test_what_is_asked_for_is_sent_at_once(world: World) -> None:
-    world.backend.run(world.ask(b"a"))
-    assert world.socket.sent == [b"a"]
+def test_what_is_asked_for_is_sent_at_once(rig: BackendRig) -> None:
+    rig.backend.run(rig.ask(b"a"))
+    assert rig.socket.sent == [b"a"]
 
 
-def test_the_last_of_the_woken_threads_sends_for_all(world: World) -> None:
-    threads = [threading.Thread(target=world.backend.run, args=(world.wait_and_ask(b"x"),)) for _ in range(8)]
+def test_the_last_of_the_woken_threads_sends_for_all(rig: BackendRig) -> None:
+    threads = [threading.Thread(target=rig.backend.run, args=(rig.wait_and_ask(b"x"),)) for _ in range(8)]
     for thread in threads:
         thread.start()
-    wait_for_threads(world, 8)
-    world.wake()
+    wait_for_threads(rig, 8)
+    rig.wake()
     for thread in threads:
         thread.join()
-    assert world.socket.sent == [b"x" * 8]
+    assert rig.socket.sent == [b"x" * 8]
 
 
-def test_nobody_waits_long_for_a_woken_thread_that_does_not_run(world: World) -> None:
-    waiter = world.backend.waiter()
+def test_nobody_waits_long_for_a_woken_thread_that_does_not_run(rig: BackendRig) -> None:
+    waiter = rig.backend.waiter()
     # As if a thread waited, which the system does not let run.
     waiter.is_awaited = True
-    world.waiters.append(waiter)
-    world.wake()
-    world.backend.run(world.ask(b"a"))
-    world.now = GATHER_S_MAX * 0.9
-    world.backend.run(world.ask(b"b"))
-    assert world.socket.sent == []
-    world.now = GATHER_S_MAX
-    world.backend.run(world.ask(b"c"))
-    assert world.socket.sent == [b"abc"]
-    world.backend.run(world.ask(b"d"))
-    assert world.socket.sent == [b"abc"]
+    rig.waiters.append(waiter)
+    rig.wake()
+    rig.backend.run(rig.ask(b"a"))
+    rig.now = GATHER_S_MAX * 0.9
+    rig.backend.run(rig.ask(b"b"))
+    assert rig.socket.sent == []
+    rig.now = GATHER_S_MAX
+    rig.backend.run(rig.ask(b"c"))
+    assert rig.socket.sent == [b"abc"]
+    rig.backend.run(rig.ask(b"d"))
+    assert rig.socket.sent == [b"abc"]
 
 
 @pytest.mark.parametrize("is_woken", [False, True])
-def test_nobody_waits_for_a_thread_that_gave_up(world: World, is_woken: bool) -> None:
+def test_nobody_waits_for_a_thread_that_gave_up(rig: BackendRig, is_woken: bool) -> None:
     async def give_up() -> None:
-        async with world.backend.move_on_after(0) as scope:
-            await world.wait_and_ask(b"x")
+        async with rig.backend.move_on_after(0) as scope:
+            await rig.wait_and_ask(b"x")
         assert scope.is_over
 
-    world.backend.run(give_up())
+    rig.backend.run(give_up())
     if is_woken:
-        world.wake()
-    world.backend.run(world.ask(b"a"))
-    assert world.socket.sent == [b"a"]
+        rig.wake()
+    rig.backend.run(rig.ask(b"a"))
+    assert rig.socket.sent == [b"a"]

@@ -72,7 +72,7 @@ def transactions(first: int, count: int, data: bytes) -> bytes:
     return b"".join(encode(one._replace(zxid=zxid)) for zxid in range(first, first + count))
 
 
-class World(Protocol):
+class Environment(Protocol):
     """What a process reaches beyond itself."""
 
     now: int
@@ -282,8 +282,8 @@ class LonePeer:
 class Process(DirectClients):
     """A server's process from a start to a crash. It is all of its own ports but the links."""
 
-    def __init__(self, world: World, server: Server, settings: Settings, rng: Random) -> None:
-        self._world = world
+    def __init__(self, environment: Environment, server: Server, settings: Settings, rng: Random) -> None:
+        self._environment = environment
         self._server = server
         self.answers: deque[Answer] = deque()
         self._is_in_turn = False
@@ -292,7 +292,7 @@ class Process(DirectClients):
         self.alone = LonePeer(server, settings, recovered, rng)
         # Each append has a file of its own, so that a snapshot can take the place of exactly what is in it.
         log = TransactionLog(server.disk, recovered.log, segment_bytes=1)
-        links = Links(world, server.sid)
+        links = Links(environment, server.sid)
         self.storage = Storage(
             server.disk,
             log,
@@ -347,10 +347,10 @@ class Process(DirectClients):
     # Clock.
 
     def monotonic_ns(self) -> int:
-        return self._world.now * 1_000_000
+        return self._environment.now * 1_000_000
 
     def wall_ns(self) -> int:
-        return (self._world.now + _WALL) * 1_000_000
+        return (self._environment.now + _WALL) * 1_000_000
 
     def processor_ns(self) -> int:
         return 0
@@ -367,7 +367,7 @@ class Process(DirectClients):
     # Tasks.
 
     def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
-        self._world.connect(self._server.sid, sid)
+        self._environment.connect(self._server.sid, sid)
 
     def read_log(self, effect: fx.ReadLog) -> None:
         self._server.tasks.append(effect)
@@ -408,7 +408,7 @@ class Process(DirectClients):
     # Operator.
 
     def trace(self, text: str) -> None:
-        self._world.say(f"{self._server.sid}: {text}")
+        self._environment.say(f"{self._server.sid}: {text}")
 
     def warn(self, text: str) -> None:
         pass
@@ -421,37 +421,37 @@ class Process(DirectClients):
 
     def stop(self, reason: str) -> None:
         self._server.halted = reason
-        self._world.say(f"{self._server.sid} halts: {reason}")
-        self._world.crash(self._server.sid)
+        self._environment.say(f"{self._server.sid} halts: {reason}")
+        self._environment.crash(self._server.sid)
 
 
 class Links(DirectLinks):
     """The quorum links of one process, and its election links."""
 
-    def __init__(self, world: World, sid: ServerId) -> None:
-        self._world = world
+    def __init__(self, environment: Environment, sid: ServerId) -> None:
+        self._environment = environment
         self._sid = sid
-        self.election = Election(world, sid)
+        self.election = Election(environment, sid)
 
     def send(self, links: Iterable[Link], message: msg.Message) -> None:
-        self._world.send(self._sid, links, message)
+        self._environment.send(self._sid, links, message)
 
     def close(self, link: Link, reason: str) -> None:
-        self._world.close(link, self._sid)
+        self._environment.close(link, self._sid)
 
     def break_off(self, link: Link, reason: str) -> None:
-        self._world.close(link, None)
+        self._environment.close(link, None)
 
     def break_off_dialled(self, sid: ServerId, reason: str) -> None:
-        self._world.close_dialled(self._sid, sid)
+        self._environment.close_dialled(self._sid, sid)
 
 
 @attrs.define
 class Election:
     """The election links of one process."""
 
-    world: World
+    environment: Environment
     sid: ServerId
 
     def send(self, effect: fx.SendNotification) -> None:
-        self.world.vote(self.sid, effect)
+        self.environment.vote(self.sid, effect)

@@ -32,7 +32,7 @@ LIFE_TICKS: Final = 30
 SEEDS: Final = range(3)
 
 
-class World:
+class LivedEnsemble:
     """An ensemble of three that has lived."""
 
     def __init__(self, seed: int) -> None:
@@ -97,56 +97,56 @@ def damage(machine: MemberMachine, number: int = 0) -> tuple[str, int]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_is_damaged_is_filled_by_a_leader_with_a_quorum_without_it(seed: int) -> None:
-    world = World(seed)
-    world.stop()
-    [machine, *_] = world.machines
+    lived = LivedEnsemble(seed)
+    lived.stop()
+    [machine, *_] = lived.machines
     damage(machine)
-    world.start()
-    world.run(LIFE_TICKS)
-    assert world.serving_count == 3
+    lived.start()
+    lived.run(LIFE_TICKS)
+    assert lived.serving_count == 3
     assert not machine.damaged
     assert machine.disk.list("version-1.damaged")
-    assert world.observer.counts["holes filled"] == 0
+    assert lived.observer.counts["holes filled"] == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("places", [(0, 0, None), (0, 5, None), (0, 5, 10)])
 def test_where_there_is_no_quorum_without_them_they_fill_their_holes(seed: int, places: tuple[int | None, ...]) -> None:
     """From the one that is whole, or each from what the others have."""
-    world = World(seed)
-    before = world.zxid
-    world.stop()
+    lived = LivedEnsemble(seed)
+    before = lived.zxid
+    lived.stop()
     damaged = []
-    for machine, place in zip(world.machines, places, strict=True):
+    for machine, place in zip(lived.machines, places, strict=True):
         if place is not None:
             damage(machine, place)
             damaged.append(machine)
-    world.start()
-    world.run(LIFE_TICKS)
-    assert world.serving_count == 3
-    assert world.zxid > before
-    assert world.observer.counts["holes filled"] > 0
+    lived.start()
+    lived.run(LIFE_TICKS)
+    assert lived.serving_count == 3
+    assert lived.zxid > before
+    assert lived.observer.counts["holes filled"] > 0
     assert not any(machine.damaged for machine in damaged)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_all_are_damaged_in_one_place_nobody_founds_anything(seed: int) -> None:
-    world = World(seed)
-    world.stop()
-    flipped = [(machine, *damage(machine)) for machine in world.machines]
-    world.start()
-    world.run(LIFE_TICKS)
-    assert world.serving_count == 0
+    lived = LivedEnsemble(seed)
+    lived.stop()
+    flipped = [(machine, *damage(machine)) for machine in lived.machines]
+    lived.start()
+    lived.run(LIFE_TICKS)
+    assert lived.serving_count == 0
     for machine, path, bit in flipped:
         assert machine.disk.exists(path)
         machine.disk.flip(path, bit)
         machine.damaged.clear()
         machine.is_to_be_filled = machine.is_wiped = False
-    world.stop()
-    world.start()
-    world.run(LIFE_TICKS)
-    assert world.serving_count == 3
-    assert world.applied > 20
+    lived.stop()
+    lived.start()
+    lived.run(LIFE_TICKS)
+    assert lived.serving_count == 3
+    assert lived.applied > 20
 
 
 def test_without_the_rule_that_a_damaged_history_is_held_they_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,17 +155,17 @@ def test_without_the_rule_that_a_damaged_history_is_held_they_begin_anew(monkeyp
     def forgetful(recovered: Recovered) -> Holds:
         return NOTHING if recovered.damage else BATCHES
 
-    world = World(0)
-    world.stop()
-    for machine in world.machines:
+    lived = LivedEnsemble(0)
+    lived.stop()
+    for machine in lived.machines:
         damage(machine)
     monkeypatch.setattr(restore, "_holds", forgetful)
-    world.start()
+    lived.start()
     try:
-        world.run(LIFE_TICKS)
+        lived.run(LIFE_TICKS)
     except SafetyError:
         return  # the judges see it first
-    assert world.serving_count == 3
+    assert lived.serving_count == 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -175,13 +175,13 @@ def test_what_a_running_member_finds_costs_its_next_start_nothing(
 ) -> None:
     if not scrubs:
         monkeypatch.setattr(Tasks, "start_scrubbing", lambda _: None)
-    world = World(seed)
-    damage(world.machines[0])
-    world.run(3 * SCRUB_TICKS)
-    found = world.observer.counts["damaged files found by scrubbing"]
+    lived = LivedEnsemble(seed)
+    damage(lived.machines[0])
+    lived.run(3 * SCRUB_TICKS)
+    found = lived.observer.counts["damaged files found by scrubbing"]
     assert bool(found) is scrubs
-    world.stop()
-    world.start()
-    world.run(LIFE_TICKS)
-    assert world.serving_count == 3
-    assert (world.observer.counts["damaged histories found"] == 0) is scrubs
+    lived.stop()
+    lived.start()
+    lived.run(LIFE_TICKS)
+    assert lived.serving_count == 3
+    assert (lived.observer.counts["damaged histories found"] == 0) is scrubs
