@@ -118,7 +118,8 @@ def test_it_is_silent_where_there_is_nothing(asked: Asked, hosts: str, tmp_path:
     assert asked(f"zab -s {hosts} --sasl-user alice get /a", said="password\n") == ["/a"]
     assert asked(f"zab -s {hosts} --auth - get /ap", said="nonsense\n") == ["/app"], "nothing is read"
     (tmp_path / "config.toml").write_text("nonsense")
-    assert asked(f"zab --config {tmp_path / 'config.toml'} get /a") in ([], ["/a"])
+    # Something may listen at the default port, but has no znode of this name.
+    assert asked(f"zab --config {tmp_path / 'config.toml'} get /{tmp_path.name}") in ([], [f"/{tmp_path.name}"])
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(asked: Asked) -> None:
