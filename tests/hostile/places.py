@@ -38,7 +38,6 @@ from zab.protocol.states import (
     BROADCAST,
     DISCOVERY,
     ELECTION,
-    EXHAUSTED,
     FOLLOWING,
     LEADING,
     LOOKING,
@@ -49,6 +48,7 @@ from zab.protocol.states import (
     State,
 )
 from zab.quorum.ids import Link, ServerId
+from zab.service.disk_space import EXHAUSTED
 
 BASE = (Zxid(0), genesis(LINEAGE))
 OTHER_BYTES = bytes(16)

@@ -12,8 +12,9 @@ from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.election import RESEND_MS_MIN
 from zab.protocol.roles import Stage
-from zab.protocol.states import AMPLE, DISCOVERY, EXHAUSTED, FOLLOWING, LEADING, LOOKING, LOW, Space
+from zab.protocol.states import DISCOVERY, FOLLOWING, LEADING, LOOKING
 from zab.quorum.ids import Link, ServerId
+from zab.service.disk_space import AMPLE, EXHAUSTED, LOW, Space
 
 PING = msg.Ping(LAST, LAST, 7, [], False)
 LOW_PING = msg.Ping(LAST, LAST, 7, [], True)

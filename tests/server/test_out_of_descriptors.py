@@ -28,15 +28,14 @@ from zab.host.storage import disk as disk_module
 from zab.host.storage.disk import RealDisk
 from zab.member.clients.sasl_users import Users
 from zab.member.settings.zoo_cfg import parse
-from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.storage.storage import Storage
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
-from zab.protocol.states import AMPLE
 from zab.server.snapshotter import Snapshotter
 from zab.server.tls_settings import client_port_stores
 from zab.server.users_file import put_user, watched_users
+from zab.service.disk_space import AMPLE, DiskSpace
 from zab.tls.stores import StoreError
 
 

@@ -148,7 +148,8 @@ def test_the_top_level_stays_small() -> None:
 
 
 def test_no_table_or_rule_is_torn_by_a_rewrap() -> None:
-    """A rule over a section is one line; no line of a paragraph is one word that the next line goes on from."""
+    """A rule over a section is one line; no line of a paragraph is one word that the next line goes on from; each row
+    of a table begins a line."""
     found = []
     for path in SOURCES:
         lines = text_of(path).splitlines()
@@ -162,6 +163,8 @@ def test_no_table_or_rule_is_torn_by_a_rewrap() -> None:
                 is_torn = re.fullmatch(r" *[a-z]+", line) and re.match(r" *[a-z]", following) and before.strip()
                 if is_torn and indent(line) == indent(following):
                     found.append(f"{at(path, number)}: a paragraph is torn here")
+                if re.match(r" {4,}(?:[^ ]+ ){6,}[A-Z][A-Z_]{2,} {3,}[^ ]", line):
+                    found.append(f"{at(path, number)}: a row of the table begins within this line")
     report(found)
 
 

@@ -75,8 +75,8 @@ from zab.member.trees.events import KeepSnapshot, RebuildTree
 from zab.member.words.events import LookAround
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
-from zab.protocol.states import AMPLE, LOW
 from zab.quorum.ids import Link
+from zab.service.disk_space import AMPLE, LOW
 
 READ_AHEAD_BYTES: Final = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""

@@ -18,7 +18,7 @@ that learner, it hands over to them: the new leader can take the snapshot that t
 Variables: `space`; `is_short`, and what was reported of it; each handler's `is_low`. Invariant: a leader whose disk is
 low leads because there was no quorum with room.
 
-Not here: what the levels are in bytes, and the reserve (`zab.member.storage.disk_space`); which writes need room
+Not here: what the levels are in bytes, and the reserve (`zab.service.disk_space`); which writes need room
 (`zab.member.requests.growing_writes`).
 """
 

@@ -18,8 +18,8 @@ from zab.protocol.message import (
     Message,
     Notification,
 )
-from zab.protocol.states import Space
 from zab.quorum.ids import Link, Route, ServerId
+from zab.service.disk_space import Space
 
 
 @attrs.define

@@ -53,8 +53,9 @@ from zab.protocol.handlers import HANDLERS, IGNORED
 from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import ProtocolError
-from zab.protocol.states import EXHAUSTED, FOLLOWING, LEADING, LOOKING, OBSERVING, STATE_NAMES, State
+from zab.protocol.states import FOLLOWING, LEADING, LOOKING, OBSERVING, STATE_NAMES, State
 from zab.quorum.ids import Link, ServerId
+from zab.service.disk_space import EXHAUSTED
 
 
 class Peer(PeerState):

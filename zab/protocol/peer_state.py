@@ -24,7 +24,6 @@ from zab.protocol.membership import Membership, Memberships
 from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.roles import SYNCHRONIZED, Following, Leading, LearnerHandler, Supplying
 from zab.protocol.states import (
-    AMPLE,
     BATCHES,
     BEGINNING,
     ELECTION,
@@ -37,11 +36,11 @@ from zab.protocol.states import (
     TRANSITIONS,
     Holds,
     Phase,
-    Space,
     State,
 )
 from zab.quorum.ids import Link, ServerId
 from zab.quorum.quorums import Quorum
+from zab.service.disk_space import AMPLE, Space
 
 REASON_CHARACTERS_MAX = 200
 """How many characters of a reason go into a REFUSED."""

@@ -33,17 +33,6 @@ class Phase(StrEnum):
 ELECTION, DISCOVERY, SYNCHRONIZATION, BROADCAST = Phase
 
 
-class Space(IntEnum):
-    """How much room there is on a member's disk (`zab.protocol.disk_space`)."""
-
-    EXHAUSTED = 0
-    LOW = 1
-    AMPLE = 2
-
-
-EXHAUSTED, LOW, AMPLE = Space
-
-
 class Holds(IntEnum):
     """What a member has of a history, from nothing to batches; votes and FOLLOWERINFO carry the number."""
 

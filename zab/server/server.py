@@ -59,7 +59,6 @@ from zab.member.member import Member
 from zab.member.membership.greeting import PURPOSES
 from zab.member.ports import Ports
 from zab.member.settings.config import Config
-from zab.member.storage.disk_space import DiskSpace, room_bytes
 from zab.member.storage.events import SnapshotFailed, SnapshotTaken, StorageFailed
 from zab.member.storage.storage import Storage
 from zab.member.storage.threaded_storage import ThreadedStorage
@@ -84,6 +83,7 @@ from zab.server.snapshotter import Snapshotter
 from zab.server.surroundings import look_around
 from zab.server.tasks import Tasks
 from zab.service.audit import Refusal
+from zab.service.disk_space import DiskSpace, room_bytes
 from zab.service.failure import ServerFailedError
 from zab.wire.handshake import Agreed
 

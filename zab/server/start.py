@@ -22,8 +22,8 @@ from zab.host.loop.loop import now_ms
 from zab.host.storage.disk import DirectoryInUseError, RealDisk
 from zab.member.membership.damage import is_alone
 from zab.member.settings.config import Config
-from zab.member.storage.disk_space import make_room
 from zab.member.storage.hole_fill import find, put
+from zab.service.disk_space import make_room
 from zab.service.failure import DATA_DIRECTORY_ERROR, ServerFailedError
 
 journal = Journal("server")

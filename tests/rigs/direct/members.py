@@ -24,7 +24,6 @@ from zab.member.events import Answer
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings.zoo_cfg import Config, parse
-from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.events import (
     ChooseSnapshot,
     FetchFailed,
@@ -50,6 +49,7 @@ from zab.protocol.features import ALL
 from zab.protocol.states import FOLLOWING, LEADING
 from zab.quorum.ids import Link, ServerId
 from zab.service.audit import Record
+from zab.service.disk_space import DiskSpace
 from zab.simulator.world.disk import FaultyDisk
 
 TICK_MS = 1000

@@ -6,7 +6,8 @@ Hypercorn speaks HTTP/1.1 on each connection, in tasks beside the loop. This mod
 
     connections_max   further connections are closed at once
     idle_ms           the time for a handshake; then for the whole head of a request, even if it trickles; and for the
-    client to read some of an answer HEAD_BYTES_MAX    the size of a request's first line and headers
+                      client to read some of an answer
+    HEAD_BYTES_MAX    the size of a request's first line and headers
 
 HTTP/2 and WebSocket are not supported: they would need limits of their own.
 

@@ -18,8 +18,9 @@ from typing import Final
 
 from zab.protocol.election import tells_of_history
 from zab.protocol.peer_state import PeerState
-from zab.protocol.states import EXHAUSTED, LOOKING, NOTHING
+from zab.protocol.states import LOOKING, NOTHING
 from zab.quorum.ids import ServerId
+from zab.service.disk_space import EXHAUSTED
 
 WAITING_MS_MIN: Final = 10_000
 WAITING_MS_MAX: Final = 60_000

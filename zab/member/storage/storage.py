@@ -54,7 +54,6 @@ from datatree.snapshot import (
 )
 from zab.jute.change_pages import PageStatus
 from zab.member.storage.change_rows import gather, is_known, rows_of, start_of
-from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.events import (
     ChangesRead,
     ChooseSnapshot,
@@ -102,6 +101,7 @@ from zab.protocol.events import (
 )
 from zab.protocol.message import Message
 from zab.quorum.ids import Link
+from zab.service.disk_space import DiskSpace
 
 
 class Report(Protocol):

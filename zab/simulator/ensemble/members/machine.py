@@ -20,9 +20,9 @@ from datatree.recovery.recover import recover
 from datatree.recovery.recovered import Recovered
 from datatree.recovery.restoring import drop_foreign, take_staged
 from zab.member.membership.damage import is_alone
-from zab.member.storage.disk_space import make_room
 from zab.member.storage.hole_fill import find, put
 from zab.quorum.ids import ServerId
+from zab.service.disk_space import make_room
 from zab.simulator.ensemble.members.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
 from zab.simulator.world.machine import Machine, Running, World

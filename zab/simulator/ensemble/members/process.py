@@ -21,7 +21,6 @@ from datatree.recovery.recovered import Recovered
 from zab.member.events import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
-from zab.member.storage.disk_space import DiskSpace
 from zab.member.storage.storage import Storage
 from zab.member.storage.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
@@ -32,6 +31,7 @@ from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.protocol.states import DISCOVERY, SYNCHRONIZATION
 from zab.quorum.ids import Link, ServerId
+from zab.service.disk_space import DiskSpace
 from zab.simulator.ensemble.members.address_book import AddressBook
 from zab.simulator.ensemble.members.election_links import ElectionLinks
 from zab.simulator.ensemble.members.greeter import Greeter

@@ -22,7 +22,6 @@ from datatree.recovery.scrub import Scrub
 from datatree.snapshot import SnapshotError, SnapshotWriter, snapshot_path
 from zab.member.events import Answer
 from zab.member.settings.zoo_cfg import Config
-from zab.member.storage.disk_space import room_bytes
 from zab.member.storage.events import (
     ChooseSnapshot,
     FetchTree,
@@ -39,6 +38,7 @@ from zab.member.words.events import LookedAround
 from zab.member.words.surroundings import Surroundings
 from zab.protocol import effects as fx
 from zab.quorum.ids import Link, ServerId
+from zab.service.disk_space import room_bytes
 from zab.simulator.ensemble.members.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread

@@ -1,24 +1,37 @@
-"""The free space on the disk of a member, and the reserve that it keeps for when space is low (C5 full disks).
+"""The free space on the disk of a server, and the reserve that it keeps for when space is low (C5 full disks).
 
-    AMPLE        the reserve exists: a file of `diskReserveBytes`, on the disk of the log
-    LOW          less than `diskLowBytes` were free besides it: it is removed, which makes room for what still has to be
-    written. Ends when twice `diskLowBytes`, and a new reserve, are free EXHAUSTED    less than a quarter of the reserve
-    is free. Ends when half of it is
+    AMPLE        the reserve exists: a file on the disk of the log
+    LOW          less than `low_bytes` were free besides the reserve. It is removed, which makes room for what still has
+                 to be written. The level ends when twice `low_bytes`, and a new reserve, are free
+    EXHAUSTED    less than a quarter of the reserve is free. The level ends when half of it is
 
-So a few bytes never make a level begin and end repeatedly. The disk is checked when the member asks, once a tick, and
-after appends that could have changed the level: so no burst of writes between two ticks goes unnoticed. A member that
-starts with less than `diskLowBytes` removes the reserve before it recovers.
+So a few bytes never make a level begin and end repeatedly. The disk is checked when the service asks, and after appends
+that could have changed the level: so no burst of writes between two checks goes unnoticed. A server that starts with
+less than `low_bytes` removes the reserve before it recovers.
 
 If data and log are on two disks, the one with less space counts.
 
-Not here: the effect of a level on the ensemble (`zab.protocol.disk_space`); recovery, which needs no free space.
+Not here: the effect of a level on the service (of an ensemble: `zab.protocol.disk_space`); recovery, which needs no
+free space.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from datatree.log.disk import Disk, is_full, is_out_of_descriptors
 from datatree.log.transaction_log import RESERVE
-from zab.protocol.states import AMPLE, EXHAUSTED, LOW, Space
+
+
+class Space(IntEnum):
+    """How much room there is on the disk of a server."""
+
+    EXHAUSTED = 0
+    LOW = 1
+    AMPLE = 2
+
+
+EXHAUSTED, LOW, AMPLE = Space
 
 
 class DiskSpace:

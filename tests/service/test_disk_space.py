@@ -15,9 +15,9 @@ from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import TICK_MS, Ensemble, Server
 from zab.member.requests.growing_writes import PARTS_MAX, needs_room
 from zab.member.state.waiting import why_not_serving
-from zab.member.storage.disk_space import DiskSpace, make_room, room_bytes
 from zab.member.words.figures import figures
-from zab.protocol.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
+from zab.protocol.states import LEADING, LOOKING
+from zab.service.disk_space import AMPLE, EXHAUSTED, LOW, DiskSpace, Space, make_room, room_bytes
 from zab.simulator.world.disk import FaultyDisk
 
 LOW_BYTES = 50_000
