@@ -1,7 +1,7 @@
 """The feed of changes on running ensembles: members that are killed, logs that are purged, consumers that are slow."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from tests.rigs.in_process import members_here
+from tests.rigs.waiting import until_async
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
 from zab.client import (
@@ -70,11 +71,6 @@ async def everything(changes: Changes, zk: Client, last: str) -> list[Change]:
         found.append(change)
     assert change.path.endswith(last)
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
-        await trio.sleep(0.01)
 
 
 async def test_changes_are_told_as_they_happen(zk: Client, ensemble: Ensemble) -> None:
@@ -228,12 +224,12 @@ async def test_nothing_is_lost_and_nothing_told_twice_while_members_are_killed()
                 tasks.start_soon(write, ensemble, acknowledged, enough, done)
                 for number in range(5):
                     reached = len(told) + 200
-                    await until(lambda reached=reached: len(told) >= reached)
+                    await until_async(lambda reached=reached: len(told) >= reached)
                     await kill(served.member if number % 2 == 0 else await trio.to_thread.run_sync(ensemble.leader))
                 enough.set()
                 await done.wait()
                 await create(zk, "/kill/last")
-                await until(lambda: told[-1].path == "/kill/last")
+                await until_async(lambda: told[-1].path == "/kill/last")
                 present = await zk.get_children("/kill")
                 tasks.cancel_scope.cancel()
     paths = [change.path for change in told]
@@ -305,7 +301,7 @@ async def test_a_restarted_server_tells_everything_that_it_still_has(tmp_path: P
                 for number in range(220):
                     await zk.create(f"/back/{number}", acl=BOB if number % 10 == 0 else OPEN_ACL)
                     await zk.delete(f"/back/{number}")
-                await until(lambda: len(list(tmp_path.rglob("version-1/snapshot.*"))) > 1)
+                await until_async(lambda: len(list(tmp_path.rglob("version-1/snapshot.*"))) > 1)
         await trio.to_thread.run_sync(member.kill)
         member.start()
         ensemble.wait()

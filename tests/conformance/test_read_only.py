@@ -8,8 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -18,6 +17,7 @@ from kazoo.protocol.states import KeeperState
 
 from tests.conformance.wire import ConnectionClosedError, Wire, connect_request
 from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
 from zab.client import NotReadOnlyError, State
@@ -49,13 +49,6 @@ def ensemble(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
             zk.create("/a", b"kept")
             zk.sync("/a")
         yield running
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not become true"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -21,14 +21,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
 from tests.hostile.raw import HOST, SECURED, shown, word
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
+from tests.rigs.waiting import until
 from tests.rigs.zab_server import servers, unstarted
 from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports_in_a_row
@@ -127,7 +127,7 @@ class Target:
     @contextlib.contextmanager
     def attacked(self, memory_mb: int = MEMORY_MB_MAX) -> Iterator[None]:
         """An attack happens inside; its sockets are closed when this is left."""
-        until(lambda: self.ask_innocents()["answered"] > 0, "innocent clients are served")
+        until(lambda: self.ask_innocents()["answered"] > 0, "that innocent clients are served")
         roles = [member.role for member in self.members]
         before = [(len(member.descriptors), member.status("Threads")) for member in self.members]
         journals = [member.journal.stat().st_size for member in self.members]
@@ -139,7 +139,7 @@ class Target:
         self.is_broken = True
         yield
         # Who was made to wait is answered in the end.
-        until(lambda: self.ask_innocents_and_add() > 0, "innocent clients are served")
+        until(lambda: self.ask_innocents_and_add() > 0, "that innocent clients are served")
         found = self._sum
         self._sum = {}
         assert [member.role for member in self.members] == roles
@@ -155,7 +155,10 @@ class Target:
             more_mb = (member.status("VmHWM") - rss) // 1024
             assert more_mb <= memory_mb, f"member {member.server_id} took {more_mb} MB more"
             most = descriptors + DESCRIPTORS_MORE_MAX
-            until(lambda m=member, most=most: len(m.descriptors) <= most, f"descriptors come back: {most}", member)
+            until(
+                lambda m=member, most=most: len(m.descriptors) <= most,
+                lambda m=member, most=most: f"{most} descriptors at most: {m.descriptors}",
+            )
             assert member.status("Threads") <= threads + THREADS_MORE_MAX
         self.is_broken = False
 
@@ -176,14 +179,7 @@ class Target:
             self.ask_innocents_and_add()
             return self._sum["answered"] >= count
 
-        until(are_answered, "innocent clients are served")
-
-
-def until(is_so: Callable[[], object], what: str, member: Attacked | None = None) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, (what, member and member.descriptors)
-        time.sleep(0.02)
+        until(are_answered, "that innocent clients are served")
 
 
 @contextlib.contextmanager
@@ -259,7 +255,7 @@ def secure(directory: Path) -> Iterator[Target]:
             for port in (attacked.client_port, attacked.quorum_port, attacked.election_port):
                 stack.callback(SECURED.pop, port)
         for attacked in members:
-            until(lambda it=attacked: it.is_serving, "members serve", attacked)
+            until(lambda it=attacked: it.is_serving, "that members serve")
         with innocents(10_000, [attacked.client_port for attacked in members], str(client)) as process:
             yield Target(members, process)
 

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from datatree.requests import AddAuth
-from tests.hostile.ensembles import Attacked, Target, until
+from tests.hostile.ensembles import Attacked, Target
 from tests.hostile.raw import (
     PATIENCE_SECONDS,
     Client,
@@ -27,6 +27,7 @@ from tests.hostile.raw import (
     text,
     word,
 )
+from tests.rigs.waiting import until
 from zab.jute.handshake import ConnectRequest
 from zab.wire.frames import frame
 
@@ -292,7 +293,7 @@ def test_connections_from_everywhere_with_sessions(target: Target) -> None:
             client = Client(target.members[number % 3].client_port, source=source, timeout_ms=1)
             stack.callback(client.close)
     leader = target.leader
-    until(lambda: int(leader.numbers()["zk_global_sessions"]) < 60, "sessions end")
+    until(lambda: int(leader.numbers()["zk_global_sessions"]) < 60, "the end of sessions")
 
 
 def test_words_where_no_word_is(target: Target) -> None:

@@ -1,10 +1,12 @@
-"""Waiting for what happens elsewhere, in another process or on another machine's disk."""
+"""Waiting for what happens elsewhere, in another process, thread or task, or on another machine's disk."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+import trio
 
 T = TypeVar("T")
 
@@ -20,3 +22,10 @@ def until(happened: Callable[[], T | None], what: str | Callable[[], str] = "it"
             raise AssertionError(f"{what if isinstance(what, str) else what()} did not happen")
         time.sleep(_PROBE_SECONDS)
     return found
+
+
+async def until_async(holds: Callable[[], object]) -> None:
+    """As `until`, of something in this process that tells nobody."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110
+            await trio.sleep(_PROBE_SECONDS / 4)

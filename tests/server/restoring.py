@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +9,7 @@ from kazoo.client import KazooClient
 
 from tests.rigs.admin_servers import Running
 from tests.rigs.kazoo_client import kazoo_of
+from tests.rigs.waiting import until
 
 AUTHORIZATION = "digest super:wire"
 
@@ -38,13 +37,6 @@ def restore(ensemble: Running, sid: int, snapshot: bytes) -> dict[str, Any]:
     told: dict[str, Any] = answer.json()
     assert (told["command"], told["error"]) == ("restore", None)
     return told
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def modes(ensemble: Running) -> list[str]:

@@ -73,12 +73,6 @@ class ScriptedMember:
                 await self.seen.wait()
 
 
-async def until(condition):
-    with trio.fail_after(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
-            await trio.sleep(0.005)
-
-
 class FakeLinks:
     """Quorum links that note what is done to them, in one list with the other parts."""
 

@@ -16,6 +16,7 @@ from datatree.recovery.holes import Hole, read_history
 from datatree.recovery.recover import recover
 from tests.datatree.histories import LINEAGE, Author
 from tests.datatree.recovery.holes import PIECE_BYTES, damage, files, lived, lost, twin
+from tests.rigs.waiting import until_async
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import Conversation, meet
 from zab.host.loop.dial import Address
@@ -51,11 +52,6 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 class Peer:
     amnesiac: bool = True
     state: State = LOOKING
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110  (what is waited for tells nobody)
-        await trio.sleep(0.005)
 
 
 def damaged() -> tuple[FaultyDisk, Hole]:
@@ -118,7 +114,7 @@ async def test_who_is_not_there_is_asked_again() -> None:
     async with serving(twin(WHOLE)) as address, trio.open_nursery() as nursery:
 
         async def come() -> None:
-            await until(lambda: filler.rounds_count > 2)
+            await until_async(lambda: filler.rounds_count > 2)
             at[ServerId(1)] = address
 
         nursery.start_soon(come)

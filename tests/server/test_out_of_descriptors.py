@@ -19,7 +19,8 @@ from datatree.log.transaction_log import TransactionLog
 from tests.datatree.histories import Author, fresh_log, synchronized
 from tests.member.storage.storage_setup import LINEAGE
 from tests.rigs.certificates import Certificates, client_store_lines
-from tests.server.scripted_server import running, transfers_from, until
+from tests.rigs.waiting import until_async
+from tests.server.scripted_server import running, transfers_from
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import add_secret, make_secret_file, read_secrets
 from zab.host.files.watched_file import WatchedFile
@@ -145,7 +146,7 @@ async def test_snapshot_that_cannot_be_fetched_is_asked_for_again(tmp_path: Path
         fetch = fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE)
         with no_descriptor_left():
             parts.do(fetch)
-            await until(lambda: parts.links.broken == [("dialled", 2)])
+            await until_async(lambda: parts.links.broken == [("dialled", 2)])
         parts.do(fetch)
         await parts.member.wait_for(ev.SnapshotInstalled(3, zxid, chain))
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.conformance.wire import Wire
 from tests.rigs.admin_servers import Running, administered
-from tests.server.restoring import AUTHORIZATION, kazoo_at, modes, restore, snapshot_of, until
+from tests.rigs.waiting import until
+from tests.server.restoring import AUTHORIZATION, kazoo_at, modes, restore, snapshot_of
 
 pytestmark = pytest.mark.slow
 

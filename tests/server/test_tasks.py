@@ -11,7 +11,8 @@ from datatree.snapshot import snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage.storage_setup import LINEAGE, batches_from
-from tests.server.scripted_server import PATIENCE_SECONDS, directory, running, snapshot_on, transfers_from, until
+from tests.rigs.waiting import until_async
+from tests.server.scripted_server import PATIENCE_SECONDS, directory, running, snapshot_on, transfers_from
 from zab.host.loop.dial import Address
 from zab.host.storage.disk import RealFile
 from zab.member.storage.events import (
@@ -89,7 +90,7 @@ async def test_mark_is_written_when_the_log_is_idle(directory):
         await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
         await trio.sleep(0.15)
         parts.do(fx.MarkMoved(batches[0].zxid))
-        await until(lambda: parts.storage.log.mark == batches[0].zxid)
+        await until_async(lambda: parts.storage.log.mark == batches[0].zxid)
 
 
 # ------------------------------------------------------------------------------------------------------------- learners
@@ -134,7 +135,7 @@ async def test_offered_snapshot_is_held_until_it_is_released(directory):
         assert await parts.member.wait_for(ev.SnapshotOffered(7, zxid, chain))
         assert parts.turn.offered == {7: zxid}
         parts.do(fx.ReleaseSnapshot(7))
-        await until(lambda: not parts.turn.offered)
+        await until_async(lambda: not parts.turn.offered)
 
 
 async def test_member_without_a_snapshot_is_told_that_a_learner_needs_one(directory):
@@ -146,7 +147,7 @@ async def test_member_without_a_snapshot_is_told_that_a_learner_needs_one(direct
 async def test_dial_that_fails_is_told(directory):
     async with running(directory) as parts:
         parts.do(fx.ConnectQuorum(2))
-        await until(lambda: parts.links.broken == [("dial", 2)])
+        await until_async(lambda: parts.links.broken == [("dial", 2)])
 
 
 # ------------------------------------------------------------------------------------------------------------ snapshots
@@ -175,7 +176,7 @@ async def test_observer_fetches_from_its_master_at_the_port_where_it_dialled(dir
         await parts.member.wait_for(ev.SnapshotInstalled(3, zxid, chain))
         # Who follows the leader itself has nothing to do with that port any more.
         parts.do(fx.ConnectQuorum(2))
-        await until(lambda: ("dial", 2) in parts.links.broken)
+        await until_async(lambda: ("dial", 2) in parts.links.broken)
 
 
 async def test_of_several_addresses_the_one_that_answers_becomes_the_link(directory, tmp_path):
@@ -184,7 +185,7 @@ async def test_of_several_addresses_the_one_that_answers_becomes_the_link(direct
             both = Address("127.0.0.1", mute.getsockname()[1], (there,))
             async with running(directory, addresses={2: both}) as parts:
                 parts.do(fx.ConnectQuorum(2))
-                await until(lambda: parts.links.broken)
+                await until_async(lambda: parts.links.broken)
                 assert parts.links.broken == [("adopted", 2)]
                 [greeted] = parts.links.greeted
                 assert greeted.agreed.sid == 2
@@ -211,7 +212,7 @@ async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(
         rebuilt = await own.member.wait_for(lambda given: isinstance(given, TreeRebuilt))
         assert rebuilt.tree.applied == zxid
         own.do(KeepSnapshot(fetch.header))
-        await until(lambda: snapshot_files(own.storage.disk) == [zxid])
+        await until_async(lambda: snapshot_files(own.storage.disk) == [zxid])
         own.do(ChooseSnapshot(7, 0))
         assert await own.member.wait_for(SnapshotChosen(7, 0, (zxid, chain)))
         assert own.storage.log.last == (batches[1].zxid, batches[1].chain)
@@ -241,7 +242,7 @@ async def test_transfer_without_progress_breaks_the_link_to_that_leader(director
         running(directory, addresses={2: address}, stall_ms=200) as parts,
     ):
         parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
-        await until(lambda: parts.links.broken == [("dialled", 2)])
+        await until_async(lambda: parts.links.broken == [("dialled", 2)])
 
 
 async def test_c1_error_of_the_disk_while_a_snapshot_is_fetched_ends_the_server(directory, tmp_path, monkeypatch):
@@ -266,7 +267,7 @@ async def test_unusable_snapshot_breaks_the_link_to_that_leader(directory, tmp_p
         leader.write_bytes(bytes(data))
         async with running(directory, addresses={2: address}) as parts:
             parts.do(fx.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
-            await until(lambda: parts.links.broken == [("dialled", 2)])
+            await until_async(lambda: parts.links.broken == [("dialled", 2)])
 
 
 async def test_snapshot_is_written_beside_and_the_log_begins_a_new_file(directory):
@@ -300,7 +301,7 @@ async def test_no_loop_work_waits_for_the_disk(directory, monkeypatch):
         for _ in range(5):
             before = parts.order.count("links.receive")
             parts.loop.wake()
-            await until(lambda count=before: parts.order.count("links.receive") > count)
+            await until_async(lambda count=before: parts.order.count("links.receive") > count)
         assert not may_go.is_set()
         assert parts.turn.longest_ns < PATIENCE_SECONDS * 1_000_000_000 / 2
         may_go.set()

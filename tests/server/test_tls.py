@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.host.tls.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.in_process import members_here
 from tests.rigs.kazoo_client import kazoo_client
+from tests.rigs.waiting import until_async
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
 from zab.host.process import descriptors
 from zab.host.process.descriptors import LIMIT_MIN
@@ -174,14 +175,14 @@ def test_certificates_change_while_the_server_runs(certificates: Certificates, t
             new = others.member("localhost")
             for name in ("truststore.pem", "keystore.pem"):
                 os.replace(shutil.copy(new / name, here / "aside"), here / name)
-            await wait_until(lambda: server.journal.count("there are other certificates") > 0)
-            await wait_until(lambda: can_enter(secure, bob))
+            await until_async(lambda: server.journal.count("there are other certificates") > 0)
+            await until_async(lambda: can_enter(secure, bob))
             await zk.create("/still", b"")
             with pytest.raises(TlsError):
                 async with connect(hosts, tls=tls(alice)):
                     pass
             (here / "keystore.pem").write_text("nothing of use")
-            await wait_until(lambda: "the certificates cannot be read again -> those before stay" in server.journal)
+            await until_async(lambda: "the certificates cannot be read again -> those before stay" in server.journal)
             async with connect(hosts, tls=tls(bob)) as other:
                 assert await other.exists("/still") is not None
 
@@ -202,7 +203,7 @@ def test_who_is_revoked_while_the_server_runs_is_kept_out(certificates: Certific
         hosts = f"localhost:{secure}"
         async with connect(hosts, tls=tls(mallory)) as inside:
             certificates.revoke(here / "truststore.pem", mallory)
-            await wait_until(lambda: server.journal.count("there are other certificates") > 0)
+            await until_async(lambda: server.journal.count("there are other certificates") > 0)
             with pytest.raises(TlsError, match="revoked"):
                 async with connect(hosts, tls=tls(mallory)):
                     pass
@@ -230,9 +231,3 @@ def can_enter(port: int, holder: Path) -> bool:
             return True
     except OSError:
         return False
-
-
-async def wait_until(is_so: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not is_so():  # noqa: ASYNC110  (what is waited for tells nobody)
-            await trio.sleep(0.1)

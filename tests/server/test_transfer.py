@@ -10,6 +10,7 @@ import trio
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage.storage_setup import LINEAGE
+from tests.rigs.waiting import until_async
 from tests.server.transfers import greeting, served_by
 from zab.host.loop.conversation import introduce, meet
 from zab.host.loop.dial import Address
@@ -72,12 +73,6 @@ def fetcher(disk, address, *, fetch=FETCH, stall_seconds=STALL_SECONDS):
     return Fetcher(disk, fetch, greeting(2), address, int(stall_seconds * 1000))
 
 
-async def until(condition):
-    with trio.fail_after(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
-            await trio.sleep(0.005)
-
-
 async def test_file_arrives_unchanged(disks):
     server, learner = disks
     make_large(server, 5_000_000)
@@ -85,7 +80,7 @@ async def test_file_arrives_unchanged(disks):
         with trio.fail_after(PATIENCE_SECONDS):
             await fetcher(learner, address).run()
         assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
-        await until(lambda: transfers.being_read == {})
+        await until_async(lambda: transfers.being_read == {})
 
 
 async def test_broken_transfer_goes_on_behind_what_was_received(disks):
@@ -121,7 +116,7 @@ async def test_transfer_ends_with_the_secret_that_proved_who_fetches(disks):
     async with serving(server, believes=believes) as (transfers, address):
         with pytest.raises(FetchError, match="closed before all had come"), trio.fail_after(PATIENCE_SECONDS):
             await fetcher(learner, address, stall_seconds=0.5).run()
-        await until(lambda: transfers.being_read == {})
+        await until_async(lambda: transfers.being_read == {})
     assert learner.size(fetch_path(ZXID)) < server.size(snapshot_path(ZXID))
 
 
@@ -235,7 +230,7 @@ async def test_snapshot_being_read_is_known_to_retention(disks):
     make_large(server, 20_000_000)
     async with serving(server) as (transfers, address):
         sleeper = await ask(address)
-        await until(lambda: transfers.being_read == {ZXID: 1})
+        await until_async(lambda: transfers.being_read == {ZXID: 1})
         await sleeper.stream.aclose()
 
 
@@ -277,9 +272,9 @@ async def test_only_so_many_wait_for_their_turn(disks, monkeypatch):
     make_large(server, 20_000_000)
     async with serving(server, count_max=1) as (transfers, address):
         first = await ask(address)
-        await until(lambda: transfers.being_read == {ZXID: 1})
+        await until_async(lambda: transfers.being_read == {ZXID: 1})
         second = await ask(address)
-        await until(lambda: transfers._places.statistics().tasks_waiting == 1)
+        await until_async(lambda: transfers._places.statistics().tasks_waiting == 1)
         third = await ask(address)
         with trio.fail_after(PATIENCE_SECONDS):
             assert ANSWERS.decode(await third.receive()) == SnapshotRefused("1 others wait already")
@@ -350,4 +345,4 @@ async def test_error_of_the_servers_disk_ends_the_connection_and_no_more(disks, 
     async with serving(server) as (transfers, address):
         with pytest.raises(FetchError, match="nothing came for"):
             await fetcher(learner, address, stall_seconds=1.0).run()
-        await until(lambda: transfers.being_read == {})
+        await until_async(lambda: transfers.being_read == {})
