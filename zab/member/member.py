@@ -18,8 +18,7 @@ Invariants:
 - Clients are served only while the peer serves and everything committed before that is applied; when this ends, every
   client is closed and nothing that was under way goes to the next leader (G2 former roles).
 - The tree at a batch end has the digest that the leader announced for it; otherwise this member serves nobody until a
-quorum
-  says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
+  quorum says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
 Each state has one owner, which alone assigns it: the member makes the owners, and hands each part what it needs.
 
@@ -32,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, TypeAlias, TypeVar, get_args, get_origin
+from typing import TypeAlias, get_args, get_origin
 
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, make_zxid
@@ -71,6 +70,7 @@ from zab.member.requests.serving import Serving
 from zab.member.sessions.sessions import Sessions
 from zab.member.settings.config import Config
 from zab.member.state.digests import Difference, Digests
+from zab.member.state.handlers import Handlers, handler
 from zab.member.state.metrics import Metrics
 from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
@@ -78,18 +78,9 @@ from zab.member.state.state_times import Times
 from zab.member.state.turn_clock import TurnClock
 from zab.member.storage.events import (
     ChangesRead,
-    DamageFound,
-    FetchFailed,
     LookedBack,
-    SnapshotAsked,
-    SnapshotChosen,
-    SnapshotFailed,
-    SnapshotFetched,
-    SnapshotTaken,
     TreeInstalled,
 )
-from zab.member.trees import scrubbing
-from zab.member.trees.events import RebuildFailed, TreeRebuilt
 from zab.member.trees.tree_integrity import TreeIntegrity
 from zab.member.turn_end import TurnEnd
 from zab.member.words.events import LookedAround
@@ -107,11 +98,6 @@ from zab.quorum.ids import Link, ServerId
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
-E = TypeVar("E", bound=Input | fx.Effect)
-
-
-def _on(kind: type[E], take: Callable[[E], None]) -> tuple[type[object], Callable[[Any], None]]:
-    return kind, take
 
 
 _FROM_CLIENTS = frozenset({ClientConnected, ClientBytes, ClientClosed})
@@ -462,48 +448,38 @@ class Member:
 
     # ------------------------------------------------------------------------------------------------------- the tables
 
-    def _input_handlers(self) -> dict[type[object], Callable[[Any], None]]:
+    def _input_handlers(self) -> Handlers:
         """The handlers of inputs that are not the peer's. The peer is told of time in each step, whatever woke the
         member."""
-        trees, state, change_feed = self.trees, self.state, self.processor.change_feed
-        handlers = dict(
+        state, change_feed = self.state, self.processor.change_feed
+        handlers = self.trees.handlers | dict(
             (
-                _on(SnapshotTaken, trees.snapshots.on_taken),
-                _on(SnapshotFailed, trees.snapshots.on_failed),
-                _on(DamageFound, lambda event: scrubbing.on_damage_found(trees.snapshots, self.metrics, event)),
-                _on(TreeInstalled, self._on_tree_installed),
-                _on(TreeRebuilt, trees.repair.on_rebuilt),
-                _on(RebuildFailed, trees.repair.on_rebuild_failed),
-                _on(SnapshotFetched, trees.repair.on_fetched),
-                _on(FetchFailed, trees.repair.on_fetch_failed),
-                _on(SnapshotChosen, trees.on_chosen),
-                _on(ev.NothingToOffer, trees.snapshots.on_nothing_to_offer),
-                _on(ChangesRead, change_feed.read),
-                _on(LookedBack, change_feed.looked_back),
-                _on(UsersRead, state.authentication.take),
-                _on(SnapshotAsked, trees.snapshots.take_asked),
-                _on(LookedAround, self._words.on_looked_around),
-                _on(LoginStepped, lambda event: login_stepped(state, event)),
-                _on(ev.TimePassed, lambda _event: None),
+                handler(TreeInstalled, self._on_tree_installed),
+                handler(ChangesRead, change_feed.read),
+                handler(LookedBack, change_feed.looked_back),
+                handler(UsersRead, state.authentication.take),
+                handler(LookedAround, self._words.on_looked_around),
+                handler(LoginStepped, lambda event: login_stepped(state, event)),
+                handler(ev.TimePassed, lambda _event: None),
             )
         )
         kinds = {get_origin(kind) or kind for kind in get_args(Input)}
         assert _FROM_CLIENTS | handlers.keys() | set(get_args(ev.Event)) == kinds
         return handlers
 
-    def _effect_handlers(self) -> dict[type[object], Callable[[Any], None]]:
+    def _effect_handlers(self) -> Handlers:
         """The handlers of effects that this member carries out, or looks at before it passes them on."""
         handlers = dict(
             (
-                _on(fx.Deliver, self._on_deliver),
-                _on(fx.RoleChanged, self._on_role_changed),
-                _on(fx.ResetLog, self._on_reset_log),
-                _on(fx.AnswerPing, self.messages.answer_ping),
-                _on(fx.LearnerDropped, self._on_learner_dropped),
-                _on(fx.SyncConfirmed, self.messages.sync_confirmed),
-                _on(fx.MembershipsChanged, self._on_memberships_changed),
-                _on(fx.MemberMessage, self.messages.take),
-                _on(fx.Halt, lambda effect: self.service.halt(effect.reason)),
+                handler(fx.Deliver, self._on_deliver),
+                handler(fx.RoleChanged, self._on_role_changed),
+                handler(fx.ResetLog, self._on_reset_log),
+                handler(fx.AnswerPing, self.messages.answer_ping),
+                handler(fx.LearnerDropped, self._on_learner_dropped),
+                handler(fx.SyncConfirmed, self.messages.sync_confirmed),
+                handler(fx.MembershipsChanged, self._on_memberships_changed),
+                handler(fx.MemberMessage, self.messages.take),
+                handler(fx.Halt, lambda effect: self.service.halt(effect.reason)),
             )
         )
         assert handlers.keys() <= set(get_args(fx.Effect))

@@ -15,12 +15,23 @@ from datatree.log.zxid import Zxid
 from zab.member.requests.applying import Applier
 from zab.member.requests.serving import Serving
 from zab.member.state.digests import Difference
+from zab.member.state.handlers import Handlers, handler
 from zab.member.state.metrics import Metrics
 from zab.member.state.outbox import Outbox
 from zab.member.state.peer_driver import PeerDriver
-from zab.member.storage.events import ChooseSnapshot, SnapshotChosen
+from zab.member.storage.events import (
+    ChooseSnapshot,
+    DamageFound,
+    FetchFailed,
+    SnapshotAsked,
+    SnapshotChosen,
+    SnapshotFailed,
+    SnapshotFetched,
+    SnapshotTaken,
+)
 from zab.member.storage.snapshot_schedule import SnapshotSchedule
-from zab.member.trees.events import TreeEffect
+from zab.member.trees import scrubbing
+from zab.member.trees.events import RebuildFailed, TreeEffect, TreeRebuilt
 from zab.member.trees.snapshots import Snapshots
 from zab.member.trees.tree_check import Finding, TreeCheck
 from zab.member.trees.tree_repair import TreeRepair
@@ -59,6 +70,25 @@ class TreeIntegrity:
         """The leader's question about a position that is not applied yet."""
         self._choosing: set[Link] = set()
         """Links of learners for which a snapshot is being chosen."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """The handlers of what tasks and the storage answer about trees and snapshots."""
+        snapshots, repair = self.snapshots, self.repair
+        return dict(
+            (
+                handler(SnapshotTaken, snapshots.on_taken),
+                handler(SnapshotFailed, snapshots.on_failed),
+                handler(SnapshotAsked, snapshots.take_asked),
+                handler(ev.NothingToOffer, snapshots.on_nothing_to_offer),
+                handler(DamageFound, lambda event: scrubbing.on_damage_found(snapshots, self._metrics, event)),
+                handler(TreeRebuilt, repair.on_rebuilt),
+                handler(RebuildFailed, repair.on_rebuild_failed),
+                handler(SnapshotFetched, repair.on_fetched),
+                handler(FetchFailed, repair.on_fetch_failed),
+                handler(SnapshotChosen, self.on_chosen),
+            )
+        )
 
     # ---------------------------------------------------------------------------------------------- told by the turn
 
