@@ -147,6 +147,21 @@ def test_s1_a_session_is_said_to_be_over_when_a_quorum_has_confirmed_who_says_it
     ]
 
 
+@pytest.mark.parametrize("at", ["leader", "follower"])
+def test_s1_a_password_is_said_to_be_wrong_when_a_quorum_has_confirmed_who_says_it(at: str) -> None:
+    """A leader that was deposed, and its followers, do not know the keys of the next lineage or epoch."""
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader if at == "leader" else ensemble.follower)
+    ensemble.sent.clear()
+    back = ensemble.reattach(client, client.server, password=b"x" * 16)
+    ensemble.settle()
+    assert back.response is not None
+    assert back.response.timeout_ms == 0
+    asked = ["Confirm"] if at == "leader" else ["Revalidate", "Confirm", "Revalidated"]
+    assert order_of(ensemble, mmsg.Revalidate, msg.Confirm, mmsg.Revalidated) == asked
+    assert len(ensemble.do(client, client.get(b"/"))) == 1, "its session is left alone"
+
+
 # ----------------------------------------------------------------------------------------------------- time and batches
 
 

@@ -157,6 +157,8 @@ class ClientConnection:
     later_bytes: int = 0
     sync_tags: deque[int] = attrs.Factory(deque)
     """The tags of the syncs in `pending`, in order."""
+    claimed: SessionId = NO_SESSION
+    """The session that its client asked for with a password that fits no key here."""
     fence: int = 0
     """Transactions up to this zxid were proposed before the session moved here: they answer an earlier connection."""
     idle_ticks: int = 0

@@ -46,7 +46,16 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.record import Txn
-from session.identity import SessionId, SessionIds, is_of_server, local_key, negotiate, password, valid_password
+from session.identity import (
+    NO_SESSION,
+    SessionId,
+    SessionIds,
+    is_of_server,
+    local_key,
+    negotiate,
+    password,
+    valid_password,
+)
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.clients.audit import Auditor
@@ -221,24 +230,18 @@ class Sessions:
         session, keys = SessionId(request.session_id), self._keys()
         was_local = valid_password([local_key(key) for key in keys], session, request.password)
         if not was_local and not valid_password(keys, session, request.password):
-            self._metrics.sessions_refused += 1
-            if self._auditor is not None:
-                self._auditor.login_refused(connection, "renewSession", session=session)
-            if not self.is_read_only:
-                self._refuse(connection)
+            self._doubt_password(connection, session)
+            return
         # A session that began as a local one may be global by now.
         may_be_global = not was_local or (self.upgrades and session not in self.local.timeouts)
         if self.is_read_only and (session in known or may_be_global):
             self._clients.close(connection)
-        if connection.closing:
             return
         self._clients.attach(connection, session)
         if self.is_read_only:
             self._decide_alone(connection, now)
         elif self.tracker is None:
-            self._metrics.revalidate_count += 1
-            self._asking[connection.id] = connection
-            self.revalidations.append(mmsg.Revalidate(connection.id, session, connection.timeout_ms))
+            self._ask_leader(connection, session)
         elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
             self.local.end(session)
             self._accept(connection)
@@ -246,6 +249,23 @@ class Sessions:
             self._decide_alone(connection, now)
         else:
             self.doubted.append(connection)
+
+    def _doubt_password(self, connection: ClientConnection, session: SessionId) -> None:
+        """Refuse a password that fits none of the keys here, once a quorum has confirmed that these are the newest: a
+        deposed leader and its followers do not know newer keys. No session is attached meanwhile."""
+        connection.claimed = session
+        if self.is_read_only:
+            self._clients.close(connection)
+        elif self.tracker is None:
+            self._ask_leader(connection, NO_SESSION)
+        else:
+            self.doubted.append(connection)
+
+    def _ask_leader(self, connection: ClientConnection, session: SessionId) -> None:
+        """Ask the leader about a session; of `NO_SESSION` its answer is always that it is over."""
+        self._metrics.revalidate_count += 1
+        self._asking[connection.id] = connection
+        self.revalidations.append(mmsg.Revalidate(connection.id, session, connection.timeout_ms))
 
     def _decide_alone(self, connection: ClientConnection, now: int) -> None:
         """Accept or refuse a session that no other member knows."""
@@ -358,6 +378,10 @@ class Sessions:
         self.established.append(connection)
 
     def _refuse(self, connection: ClientConnection) -> None:
+        if connection.claimed:
+            self._metrics.sessions_refused += 1
+            if self._auditor is not None:
+                self._auditor.login_refused(connection, "renewSession", session=connection.claimed)
         answer = ConnectResponse.invalid(read_only=self.is_read_only, has_read_only=connection.has_read_only_byte)
         self._clients.send(connection, frame(answer.encode()))
         self._clients.close(connection, Closing.FLUSHED)
@@ -386,7 +410,7 @@ class Sessions:
         assert self.tracker is not None
         if self.tracker.touch(session, timeout_ms, now):
             return self.tracker.set_owner(session, owner)
-        is_unknown = self._config.has_local_sessions and session not in self.tracker
+        is_unknown = self._config.has_local_sessions and session != NO_SESSION and session not in self.tracker
         if is_unknown and not is_of_server(session, owner):
             if len(self.said_over) >= SAID_OVER_COUNT_MAX:
                 del self.said_over[next(iter(self.said_over))]
