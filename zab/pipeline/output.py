@@ -1,6 +1,6 @@
 """Writes the result of a job: a file or a directory of parts, as Parquet, JSON or CSV, on a disk or in an object store.
 
-    write(frame, "changes.parquet")           one file; the ending says what it holds
+    write(frame, "changes.parquet")               one file; the ending says what it holds
     write(frame, "s3://bucket/changes", "csv")    a directory of parts, part-00000.csv and on
 
 Spark's tasks write their parts in parallel, through `pyarrow.fs`, into a directory beside the target. The driver then

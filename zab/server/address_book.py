@@ -8,7 +8,7 @@ is dialled at all places where it may be:
     outstanding    the place to which it may move, or have moved already
     heard          likewise
     before         its former place, on hosts that are still its own: it may not have moved yet, or may be unable to
-    since a port is in use
+                   since a port is in use
 
 in that order. If two configurations give a place to two servers, the first one counts.
 

@@ -1,9 +1,10 @@
 """Applies a new configuration to this server: it moves its ports, and writes its files.
 
     ports     the client, quorum and election port of its own line, and the one for observers. The new port is bound
-    before the old one is closed, and open connections stay. If a port cannot be bound, this is reported, and the server
-    stays where it is files     `dynamic_file`, if the server was started with a file, and belongs to the configuration:
-    with a file that does not name it, it could not be restarted. A failure to write is reported
+              before the old one is closed, and open connections stay. If a port cannot be bound, this is reported, and
+              the server stays where it is
+    files     `dynamic_file`, if the server was started with a file, and belongs to the configuration: with a file that
+              does not name it, it could not be restarted. A failure to write is reported
 
 Only the newest configuration counts: others that came into force meanwhile are skipped.
 

@@ -1,9 +1,9 @@
 """Checks the files of a running server, at a low rate, in a task beside the loop (C7 scrubbing).
 
     task    Scrubber.run        a round every `scrub.intervalSeconds`; after damage that only a snapshot can repair, the
-    next round comes after `AGAIN_SECONDS`, to see that it was taken step    `Storage.scrub_step`, in a thread of
-    trio's; between two steps it waits for as long as
-            `scrub.maxBytesPerSecond` asks for
+                                next round comes after `AGAIN_SECONDS`, to see that it was taken
+    step                        `Storage.scrub_step`, in a thread of trio's; between two steps it waits for as long as
+                                `scrub.maxBytesPerSecond` asks for
 
 Damage is posted for the next turn, which reports and repairs it (`zab.member.trees.scrubbing`).
 """

@@ -8,7 +8,7 @@
         │                                            comes into force; not standalone
         ├── HTTP          `HttpServices.run`         commands and metrics; a task for each connection
         ├── purge         every purgeInterval        `Purging`, in the thread of snapshots
-        ├── scrub         every scrub.intervalSeconds   reads through all files, slowly (`Scrubber`)
+        ├── scrub         scrub.intervalSeconds      reads through all files, slowly (`Scrubber`)
         ├── rereads       every few seconds          files that are read again (`Credentials`)
         ├── fill          where the log has a hole   asks the others (`HoleFiller`); when nothing is missing any
         │                                            more, the server starts again

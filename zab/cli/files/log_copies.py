@@ -1,11 +1,10 @@
 """A copy of one log file: `zab log FILE --to DIR` with `--chop ZXID`, `--repair`, or both. FILE is not changed.
 
     --chop      leaves out what comes after that zxid, like ZooKeeper's LogChopper. A log of zab keeps whole batches:
-    the
-                last one ends at that zxid or before it
+                the last one ends at that zxid or before it
     --repair    ZooKeeper's log: writes a new checksum for each record, like TxnLogToolkit -r; where no record can be
-                found, the copy ends. zab's log: the copy has all readable batches that follow each other by number
-                and chain, in new frames; an unreadable batch is never made up, so the copy ends there
+                found, the copy ends. zab's log: the copy has all readable batches that follow each other by number and
+                chain, in new frames; an unreadable batch is never made up, so the copy ends there
 
 The copy has the name of the file, which says where it begins, and never replaces a file.
 

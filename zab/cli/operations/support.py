@@ -2,10 +2,11 @@
 
     status.json             zab status, with the figures of each member that answers
     admin/<member>/…        the answers of each admin port about the member, its figures, and the others; missing.txt:
-    missing answers, and why configuration/…         each zoo.cfg and its dynamic file; only values of keys without
-    secrets check/…                 zab server --check --json of each zoo.cfg logs/…                  the end of each
-    journal named by log.file, with its older files; and of those given by --log about.json              versions and
-    times
+                            missing answers, and why
+    configuration/…         each zoo.cfg and its dynamic file; only values of keys without secrets
+    check/…                 zab server --check --json of each zoo.cfg
+    logs/…                  the end of each journal named by log.file, with its older files; and of those given by --log
+    about.json              versions and times
 
 All text goes through `zab.operations.verdicts.redaction`, which knows the contents of the files of secrets, users and
 passwords. The command asks for no data and no path of a znode. The audit log, which has paths, is only included with

@@ -6,8 +6,9 @@
     DIR/members/HOST/…, DIR/clients/NAME/…  one directory each, to be copied to its machine as it is:
 
         keystore.pem, keystore.p12                      key, certificate, and the certificate of its authority
-        truststore.pem, truststore.p12                  the trusted authority: for a member that of clients, and vice
-        versa quorum.truststore.pem, quorum.truststore.p12    only for a member: the authority of members
+        truststore.pem, truststore.p12                  the trusted authority: for a member that of clients, or vice
+                                                        versa
+        quorum.truststore.pem, quorum.truststore.p12    only for a member: the authority of members
         password                                        the password of the .p12 files, one line
 
 PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: a user who can read

@@ -1,7 +1,7 @@
 """The HTTP ports of a service, served by tasks beside the loop.
 
     ports = HttpPorts(idle_ms=…, connections_max=…)
-    await ports.open("metrics", host, port, application)     a port that cannot be bound is skipped with a warning
+    await ports.open("metrics", host, port, application)      a port that cannot be bound is skipped with a warning
     await ports.run()                                         serves until cancelled
     ports.close()                                             closes what was opened and not run
 

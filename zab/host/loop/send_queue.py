@@ -1,10 +1,10 @@
 """The send queue of one socket: urgent bytes before ordinary ones, each kind in order.
 
     push(piece, is_urgent)  queues a whole piece (frame), which no other piece interrupts; callers with many pieces
-    append to `ordinary` or `urgent` and add to `unsent_bytes` directly flush(send)             calls `send` once with
-    the joined pieces; what the socket did not take stays as a view flush(send, pieces, …)  the same with more ordinary
-    pieces: if nothing is queued, they go straight to the socket begin_sealing(seal)     later pieces are sealed, in the
-    order in which they leave
+                            append to `ordinary` or `urgent` and add to `unsent_bytes` directly
+    flush(send)             calls `send` once with the joined pieces; what the socket did not take stays as a view
+    flush(send, pieces, …)  the same with more ordinary pieces: if nothing is queued, they go straight to the socket
+    begin_sealing(seal)     later pieces are sealed, in the order in which they leave
 
 A partial send copies nothing again: the rest is a view into the joined buffer.
 At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent piece

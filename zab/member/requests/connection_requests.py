@@ -11,7 +11,8 @@
     ping                    only the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
     sasl                    a token for a token, with Kerberos after a worker has checked it; a failure has a null token
-    and ends the connection above jute.maxbuffer    BADARGUMENTS; with a special xid the connection ends
+                            and ends the connection
+    above jute.maxbuffer    BADARGUMENTS; with a special xid the connection ends
     refused by `apart`      NOTREADONLY, EPHEMERALONLOCALSESSION; a local session's closeSession is answered here
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a

@@ -7,7 +7,7 @@ that no session waits for everything in the pipelines of others (H6 fair turns):
     work    the cost of a write: a multi costs as much as its parts
     time    advances by the work of each write that leaves, divided by the number of lanes
     turn    the next lane is the one whose first write would end soonest if all lanes shared the time equally: a write
-    of one part that comes after forty multis of a thousand waits only for the multi that has begun
+            of one part that comes after forty multis of a thousand waits only for the multi that has begun
 
 The work of a write is known once it is prepared; until then it is estimated from its bytes (`zab.member.state.work`).
 

@@ -1,13 +1,14 @@
 """The limits on clients, enforced at the end of each turn.
 
     load     more requests in process than this member's share of globalOutstandingLimit, or writes that the leader may
-    not propose: a connection that waits for an answer and sends more is not read from meanwhile output   unsent output
-    above outputLimitBytes: the connection is not read from, and its reads wait; above twice that it is closed. All
-    output above totalOutputLimitBytes: the connections with most are closed input    unfinished frames and waiting
-    requests above totalInputLimitBytes in all: the connections with most are closed; large requests wait for each other
-    before that (`large_frames`) watches  watches above totalWatchLimitBytes in all: the connections with most are
-    closed silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: the
-    connection is closed
+             not propose: a connection that waits for an answer and sends more is not read from meanwhile
+    output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice that
+             it is closed. All output above totalOutputLimitBytes: the connections with most are closed
+    input    unfinished frames and waiting requests above totalInputLimitBytes in all: the connections with most are
+             closed; large requests wait for each other before that (`large_frames`)
+    watches  watches above totalWatchLimitBytes in all: the connections with most are closed
+    silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: the connection
+             is closed
 
 Watch events that wait to be sent (`event_sending`) count as output.
 

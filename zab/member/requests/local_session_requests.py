@@ -6,8 +6,8 @@
     also in a multi       meanwhile. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; in a multi
                           the leader gives this error for its parts
     another write         handled as every write, with a flag that its session is local (`forwarding`): the leader
-    accepts it only from the server that gives out such ids. If the leader does not support local sessions: as an
-    ephemeral
+                          accepts it only from the server that gives out such ids. If the leader does not support local
+                          sessions: as an ephemeral
 
 All other requests are handled as for every client.
 

@@ -1,12 +1,13 @@
 """Questions of members to the leader that are not answered at once: syncs, and sessions that move to another server.
 
     a sync            of this member's clients (route None) or of a learner: a quorum has to confirm the leader, and all
-    writes that had reached the leader by then have to be applied. So a client whose connection broke sees, after a
-    sync, the result of its earlier writes an owner          a learner asks for a live session: the leader answers at
-    the end of a turn, when all writes from older connections of that session are proposed, with their last zxid
-    (`fence`) a missing one     a learner asks for a session that is not alive here: only a leader that a quorum has
-    confirmed may say that it is over, since it may be alive under the next leader. `doubted` are such questions of this
-    member's own clients
+                      writes that had reached the leader by then have to be applied. So a client whose connection broke
+                      sees, after a sync, the result of its earlier writes
+    an owner          a learner asks for a live session: the leader answers at the end of a turn, when all writes from
+                      older connections of that session are proposed, with their last zxid (`fence`)
+    a missing one     a learner asks for a session that is not alive here: only a leader that a quorum has confirmed may
+                      say that it is over, since it may be alive under the next leader. `doubted` are such questions of
+                      this member's own clients
 
 Syncs and owners come after the writes that reached the leader before them: `after` is the number of these writes
 (`Intake.arrived_count`). A learner asks for a sync when all earlier writes have gone to the leader.

@@ -2,7 +2,7 @@
 
     looking for max(2000, tickTime) ms     it begins, if `readonlymode.enabled` is set
     the election has ended                 it is over: all connections end, and so do the sessions that it gave out,
-    unless local sessions are enabled
+                                           unless local sessions are enabled
 
 Clients read what this member had applied when it lost the quorum: committed, and old. A client that has seen more is
 refused, as always. A tree that may be wrong, or that was lost, is shown to nobody.

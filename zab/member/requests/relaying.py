@@ -1,8 +1,8 @@
 """Messages of observers that follow a master (`zab.protocol.observer_master`), at the master and at the leader.
 
     the master    touches the sessions of its observers together with its own, and compares their trees with its own: it
-    reports a difference to the leader, which asks a quorum which tree is right (E6 wrong trees) the leader    answers
-    on the route of the question
+                  reports a difference to the leader, which asks a quorum which tree is right (E6 wrong trees)
+    the leader    answers on the route of the question
 
 Not here: relaying itself (`zab.protocol.observer_master`), and the questions (`between_members`).
 """

@@ -4,12 +4,12 @@
 throttle counts all together: above `request_throttle_max_requests` a request waits for the processor, and its
 connection is not read from. When a request is done, the waiting connections take turns, one request each.
 
-    a request that waits                                                        what happens with it
-    its connection is gone (request_stale_connection_check)                     it is dropped
+    a request that waits                                                          what happens with it
+    its connection is gone (request_stale_connection_check)                       it is dropped
     it waits for longer than its session's timeout (request_stale_latency_check)  its connection is closed
-    with request_throttle_drop_stale off                                        both are executed all the same, and
-    counted it has waited for longer than throttled_op_wait_time, when its turn comes   THROTTLEDOP; not a closeSession
-    this member stops serving                                                   it is dropped, with all connections
+    with request_throttle_drop_stale off                                          both are executed, and counted
+    it has waited for longer than throttled_op_wait_time, when its turn comes     THROTTLEDOP; not a closeSession
+    this member stops serving                                                     it is dropped, with all connections
 
 `processor` counts the requests in process as outstanding. A request of more than `largeRequestThreshold` bytes ends its
 connection if it would bring the bytes in process and waiting above `largeRequestMaxBytes`.

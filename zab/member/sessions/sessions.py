@@ -6,15 +6,19 @@ The handshake, in the order of its checks; "close" means without an answer:
     connection_throttle_tokens is set, and none is left     close
     read-only mode, and the client does not ask for it      close
     the client has seen a zxid that is not applied here     close: it must try another server; unless a restore has
-    removed that zxid everywhere no session id: a new one is wanted                      createSession; answered when it
-    is applied. In read-only mode, and with localSessionsEnabled: a local session (`local_sessions`), at once the
-    password is wrong                                   the invalid answer, then close; nothing else happens read-only
-    mode, and the session is global, or may       close: its client may get it back from a quorum, and have become
-    global                                      this member cannot know whether it is over an older connection here has
-    the session                that connection is closed on the leader                                           alive:
-    this server owns it from now on; else invalid, once a quorum has confirmed that this server still leads: a deposed
-    leader does not know newer sessions, and takes those that moved elsewhere for silent on a learner
-                            Revalidate to the leader, which decides in the same way;
+                                                            removed that zxid everywhere
+    no session id: a new one is wanted                      createSession; answered when it is applied. In read-only
+                                                            mode, and with localSessionsEnabled: a local session
+                                                            (`local_sessions`), at once
+    the password is wrong                                   the invalid answer, then close; nothing else happens
+    read-only mode, and the session is global, or may       close: its client may get it back from a quorum, and this
+    have become global                                      member cannot know whether it is over
+    an older connection here has the session                that connection is closed
+    on the leader                                           alive: this server owns it from now on; else invalid, once a
+                                                            quorum has confirmed that this server still leads: a deposed
+                                                            leader does not know newer sessions, and takes those that
+                                                            moved elsewhere for silent
+    on a learner                                            Revalidate to the leader, which decides in the same way;
                                                             both name the connection, since a client that left and came
                                                             back has another one (G4 named verdicts). A local session
                                                             needs the leader only to find out whether it is still local

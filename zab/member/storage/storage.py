@@ -3,9 +3,9 @@
 The server calls it in the log thread, the simulator inline: durability is the same in both.
 
     perform(effects)        carries out effects in order, durably, and returns the answers. Consecutive appends are one
-    append of the log; messages that wait for them are sent at once mark, idle              the high-water mark is
-    written lazily, with the frame that an idle log gets purge                   removes the files that retention does
-    not need
+                            append of the log; messages that wait for them are sent at once
+    mark, idle              the high-water mark is written lazily, with the frame that an idle log gets
+    purge                   removes the files that retention does not need
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
 file that is not usable changes nothing), then the member record is removed unless it may stay, then the file gets its

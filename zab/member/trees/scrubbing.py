@@ -3,7 +3,7 @@
     a record        is written again, as the storage knows it (`storage`)
     a snapshot      is set aside; if it was the newest, a snapshot of the current tree replaces it
     the log         if there is a snapshot above the damage, nothing depends on it. Otherwise a snapshot of the current
-    tree is taken: after a restart the history begins there, above the damage
+                    tree is taken: after a restart the history begins there, above the damage
 
 If no snapshot can be taken now, since one is being written, the tree is disputed, or the batch is not applied yet, the
 next round, after `AGAIN_SECONDS`, finds the same damage again.

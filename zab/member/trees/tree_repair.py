@@ -8,7 +8,7 @@ If the member's files do not lead to the right tree, it is made from a snapshot 
 
     TREEWANTED  ->  the leader chooses a snapshot   with each ping, until there is one that was not tried
     TREEOFFERED <-  it is fetched, and the tree made from it is unproven until a quorum has its digest; then the file
-    becomes a snapshot of this member, which its next start uses
+                    becomes a snapshot of this member, which its next start uses
 
 Nothing is applied until the tree is made. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
 them, since its log has them, and a leader proposes nothing, since its clients wait for applied batches.

@@ -1,8 +1,8 @@
 """What leaves a machine in a bundle for support: without passwords, keys and hashes of passwords.
 
-    redacted_configuration(text, public)    a zoo.cfg with the values of the keys that are public, and of no other
-    Redactor(secrets, names).of(text)       a text without these secrets, and without what looks like one
-    Redactor(secrets, names).of_value(value)  the same of what JSON holds: its texts, and nothing else of it
+    redacted_configuration(text, public)       a zoo.cfg with the values of the keys that are public, and of no other
+    Redactor(secrets, names).of(text)          a text without these secrets, and without what looks like one
+    Redactor(secrets, names).of_value(value)   the same of what JSON holds: its texts, and nothing else of it
 
 A value is kept only if its key is known to hold no secret; comments are removed, since they may contain anything. What
 is found in other texts by its form: the password in `digest:NAME:PASSWORD`, the identity of a digest ACL after its

@@ -1,11 +1,11 @@
 """The data sources `zab.log` and `zab.damage` for Spark: `spark.read.format("zab.log").option("dirs", …).load()`.
 
-    option          value
-    dirs            directories, as a JSON list or with commas between them
-    zxidMin, zxidMax                decimal, or hexadecimal with 0x; inclusive
-    timeMin, timeMax                ms since 1970, or ISO 8601 with a zone (2026-01-02T03:04:05Z); inclusive
-    members         all (default), or one: each transaction once
-    uncommitted     true: also what a change of leader could still take away
+    option              value
+    dirs                directories, as a JSON list or with commas between them
+    zxidMin, zxidMax    decimal, or hexadecimal with 0x; inclusive
+    timeMin, timeMax    ms since 1970, or ISO 8601 with a zone (2026-01-02T03:04:05Z); inclusive
+    members             all (default), or one: each transaction once
+    uncommitted         true: also what a change of leader could still take away
 
 Columns are chosen with `.schema("zxid bigint, path string")`. Filters are deliberately not pushed down: Spark 4.3 keeps
 one mutable plan for each `load()`, and would give wrong rows. So a plan without a range reports on standard error how

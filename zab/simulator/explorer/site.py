@@ -3,7 +3,7 @@
 The peer is the `zab.protocol.peer.Peer` of production. Its surroundings are minimal: a disk on which effects are done
 atomically and in order, and no clock. The effects of the peer are returned as outputs:
 
-    Sent, Closed, Dialled         for the wires
+    Sent, Closed, Dialled                          for the wires
     Led, Broadcast, Started, Delivered, Marked     for the judges
 
 Time stands still: the peer gets 0, or a time at which one of its limits is over (`give_up`), or at which it pings

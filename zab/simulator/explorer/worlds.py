@@ -5,10 +5,11 @@ shrink      three voters, to 1 and 2, and back: 3 is removed, and may be added a
 move        from 1 and 2 to 2 and 3. The files of 1 and 2 do not name 3, which begins empty
 replace     from 1, 2 and 3 to 2, 3 and 4. The files of 1, 2 and 3 do not name 4, which begins empty
 alone       three voters, then only 2, then only 1: servers that were away, or lost their disks, know an older
-configuration than the one in force fresh       three voters of an ensemble without a single write, which hear the first
-two of the outsiders outsiders   three voters, which may become 1 and 3, and hear three others. The first one has no
-proof, and says that only 1 votes. The others have proof, and are left over from ensembles of another lineage: in the
-second one's only 1 voted, in the third one's 1, 2 and 3
+            configuration than the one in force
+fresh       three voters of an ensemble without a single write, which hear the first two of the outsiders
+outsiders   three voters, which may become 1 and 3, and hear three others. The first one has no proof, and says that
+            only 1 votes. The others have proof, and are left over from ensembles of another lineage: in the second
+            one's only 1 voted, in the third one's 1, 2 and 3
 """
 
 from __future__ import annotations

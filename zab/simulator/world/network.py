@@ -5,9 +5,9 @@ delays; only urgent items may overtake others that still wait on the sender's si
 link, H2 turn budget).
 
     partition       items on a blocked wire wait, since TCP retransmits, and arrive after it is healed; the receiver may
-    have given up by then. Both directions or one. slow            more delay, and so few bytes per millisecond that a
-    queue grows on the sender's side reset           both wires of a connection lose their items (`links` and `client`
-    tell the ends)
+                    have given up by then. Both directions or one.
+    slow            more delay, and so few bytes per millisecond that a queue grows on the sender's side
+    reset           both wires of a connection lose their items (`links` and `client` tell the ends)
 
 Not here: connections, and the events of their ends.
 """

@@ -2,7 +2,7 @@
 
     with kept():                    while any group of members is open
     whose.set(Lines())              in the context of a member: lines logged there, and in its tasks and threads, are
-    kept here
+                                    kept here
 
 Members log like servers, to the loggers below `zab`. While a group is open, their lines do not reach the handlers of
 the process: they would flood the reports of every test. Lines that the client library and others log below `zab` are

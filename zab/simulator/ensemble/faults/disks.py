@@ -5,8 +5,8 @@
     misdirected_write         a block is written to a wrong place, and is missing in its own
     rollback                  a directory is set back to an earlier state, and the member starts from it
     full_disk                 a disk takes only a few hundred bytes more, or little less than its member wants, until
-    all other faults are over and the others have made progress without it hung_disk                 a disk finishes no
-    more work, until the same time
+                              all other faults are over and the others have made progress without it
+    hung_disk                 a disk finishes no more work, until the same time
 
 The files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Running members
 are damaged too: their memory is right while their files are not, which they may notice when a learner needs a file.

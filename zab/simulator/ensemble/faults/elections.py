@@ -1,9 +1,10 @@
 """Faults of election connections, while all other connections work.
 
     election_loss       a connection breaks: both sides notice at once, or one of them later, or only when it sends a
-    vote election_one_way    a server cannot connect to the election port of another one for a while, but the other can
-    connect to it election_double     another process has the id and the secret of a server, and votes like an empty
-    server
+                        vote
+    election_one_way    a server cannot connect to the election port of another one for a while, but the other can
+                        connect to it
+    election_double     another process has the id and the secret of a server, and votes like an empty server
 
 `faults` decides when.
 """

@@ -2,7 +2,7 @@
 
     restore     a quorum of the configuration in force is given a snapshot, as by `zab restore --into`
     recover     only one copy is left: its data begins a lineage (`zab recover --force`), with other, empty voters, and
-    perhaps in another configuration
+                perhaps in another configuration
 
 A server that is neither given the snapshot nor emptied stays in the old lineage, and may continue in it. Such servers
 are no quorum there, unless the operator made a mistake. Once the faults are over, they are given an empty disk.

@@ -4,10 +4,11 @@ Durable data on a disk can be lost in three ways, which differ in whether the lo
 
     wiped       an empty disk. The member knows: it is an amnesiac, and counts nowhere (B2 amnesiacs)
     damaged     bits flip, or a block is written to a wrong place. Checksums reveal this to any reader, at the latest at
-    the next start. Then the member does not start, and its operator gives it an empty disk; a member whose epochs or
-    record are damaged is an amnesiac anyway forgotten   the disk is intact, but older than the promises of its member.
-    Nothing on it shows this: the member votes with it. This happens when a directory is rolled back (B4 rollbacks), or
-    with damage at the very end of the log, which looks like a write that a power cut tore (C2 torn or damaged)
+                the next start. Then the member does not start, and its operator gives it an empty disk; a member whose
+                epochs or record are damaged is an amnesiac anyway
+    forgotten   the disk is intact, but older than the promises of its member. Nothing on it shows this: the member
+                votes with it. This happens when a directory is rolled back (B4 rollbacks), or with damage at the very
+                end of the log, which looks like a write that a power cut tore (C2 torn or damaged)
 
 A copy may be wiped or damaged while those that can go on without it are a quorum: voters that are synchronized in one
 lineage according to their disks, and whose disks are undamaged and writable. Otherwise nothing is wrong, but no leader

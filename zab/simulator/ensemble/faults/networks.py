@@ -4,8 +4,9 @@
     one_sided_loss            one side of the connections between two members is gone, and the other side does not know
     depose                    the leader is cut off from all others for long enough, while it still serves clients
     thin_link                 the link from the leader to a learner carries few bytes per millisecond for a long time;
-    only urgent messages overtake. In runs that have this focus stranger                  processes that are no members
-    connect to a quorum port election_stranger         the same at an election port
+                              only urgent messages overtake. In runs that have this focus
+    stranger                  processes that are no members connect to a quorum port
+    election_stranger         the same at an election port
 
 `faults` decides when.
 """

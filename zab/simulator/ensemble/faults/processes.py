@@ -1,8 +1,9 @@
 """Faults of running members.
 
     wrong_tree                a tree in memory becomes wrong, while a quorum has the right one; sometimes the snapshots
-    of that member are also unreadable until its restart race                      the next member that enters discovery
-    or synchronization ends, stops or loses a connection there
+                              of that member are also unreadable until its restart
+    race                      the next member that enters discovery or synchronization ends, stops or loses a connection
+                              there
 
 `faults` decides when.
 """

@@ -2,7 +2,7 @@
 
     reconfigure_all     the whole configuration is replaced: servers, roles, groups and weights
     install             a server, often a removed one, loses its data and restarts with another file: a present or
-    former configuration, and itself
+                        former configuration, and itself
 
 `faults` decides when; `losses` bounds what may be lost.
 """

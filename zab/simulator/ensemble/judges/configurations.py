@@ -2,7 +2,7 @@
 
     in_force       configurations that some member knew to be committed, by version; 0 is that of the files
     outstanding    configurations in the history of some member above the newest of these. One that was cut away is
-    included until a newer one is in force, since a member that has it might come back first
+                   included until a newer one is in force, since a member that has it might come back first
 
 Only the committed history governs: an outstanding configuration that is lost has decided nothing. For the loss of
 disks, however, everything counts that might decide next (`losses`).

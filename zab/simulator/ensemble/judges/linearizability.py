@@ -6,11 +6,13 @@
 ZooKeeper's guarantees are not those of one register that is always linearizable. Judged is exactly this:
 
     writes      of all sessions, including refused ones, are linearizable: in one order, each does what its answer says,
-    and comes after all writes that were answered before it was sent, and after earlier requests of its session reads
-       show a prefix of that order, never shorter than what their session has seen or written before; after a `sync`, at
-       least everything that any client was told before the sync was sent zxids       count that order: a reply with a
-       zxid shows the writes up to it, and none above; so a write has a higher zxid than everything that any client was
-       told before, and a `sync`, and reads after it, have no lower one
+                and comes after all writes that were answered before it was sent, and after earlier requests of its
+                session
+    reads       show a prefix of that order, never shorter than what their session has seen or written before; after a
+                `sync`, at least everything that any client was told before the sync was sent
+    zxids       count that order: a reply with a zxid shows the writes up to it, and none above; so a write has a higher
+                zxid than everything that any client was told before, and a `sync`, and reads after it, have no lower
+                one
 
 Linearizability is local, so each znode has its own search (`znode_order`): Wing and Gong's. What joins the znodes is
 the zxid, whose order all of them follow; so a session whose replies' zxids never fall does not go back on any znode.

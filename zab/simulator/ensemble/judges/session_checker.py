@@ -7,10 +7,13 @@
                                      it, in the same connection, a lower one (A1 output order)
     reads                            a read shows the exact state at its zxid: data, stat, children
     real-time order of writes        a write has a higher zxid than everything that any client was told before it was
-    sent sync                             the zxid of a sync is at least everything that any client was told before it
-    began (invariant 9); no earlier request of this client, on any connection, is done above it read-only mode
-            a server without a quorum refuses writes and syncs; what it shows is committed, and this client has seen
-            nothing newer order                            replies come in the order of the requests
+                                     sent
+    sync                             the zxid of a sync is at least everything that any client was told before it began
+                                     (invariant 9); no earlier request of this client, on any connection, is done above
+                                     it
+    read-only mode                   a server without a quorum refuses writes and syncs; what it shows is committed, and
+                                     this client has seen nothing newer
+    order                            replies come in the order of the requests
 
 `watch_checker` checks watches.
 """

@@ -4,7 +4,7 @@ The judge keeps the watches of one connection as its client knows them: set by r
 every message it goes through all changes up to that message's zxid (`model`), and so knows which events must have come
 before it:
 
-    no event comes before the reply that registered its watch       it is not expected yet
+    no event comes before the reply that registered its watch        it is not expected yet
     no watch is lost                                                 a message comes for a zxid after an expected event
     none fires twice                                                 the second one is not expected
     the order is that of the transactions                            the oldest expected event is the next to come

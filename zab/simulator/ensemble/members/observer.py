@@ -3,14 +3,16 @@
 It checks members (`session_checker` checks answers to clients):
 
     history before currentEpoch     a member whose disk says that it is in an epoch has the initial history of that
-    epoch durability                      the promises of a member are on its disk at its next start: the history that
-    it acknowledged or claimed, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has it
-    on disk digests                         equal zxid, equal digest: on every member, live, recovered or installed
-    snapshots                       equal zxid, equal bytes: on every member observers                       only a
-    leader sends batches that no quorum is known to have rollbacks                       a leader does not count a
-    learner that has less than it acknowledged to that leader sessions                        a leader ends none before
-    its timeout (`session_timeouts`) whole state                     now and then, and at the end: each tree against the
-    model, znode by znode
+                                    epoch
+    durability                      the promises of a member are on its disk at its next start: the history that it
+                                    acknowledged or claimed, the epochs that it accepted and acknowledged; and whenever
+                                    a mark moves, a quorum has it on disk
+    digests                         equal zxid, equal digest: on every member, live, recovered or installed
+    snapshots                       equal zxid, equal bytes: on every member
+    observers                       only a leader sends batches that no quorum is known to have
+    rollbacks                       a leader does not count a learner that has less than it acknowledged to that leader
+    sessions                        a leader ends none before its timeout (`session_timeouts`)
+    whole state                     now and then, and at the end: each tree against the model, znode by znode
 
 It also counts events, so that a test can see what runs reach.
 """

@@ -1,7 +1,8 @@
 """The tasks of a simulated member: ports of `zab.member.turn` whose work is done later than it is requested.
 
     snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files,
-    repair a tree fetch               a snapshot from another member, piece by piece (`fetch`)
+                        repair a tree
+    fetch               a snapshot from another member, piece by piece (`fetch`)
     read                log batches and snapshots for learners, changes for clients
     scrub               all files are repeatedly checked
 
