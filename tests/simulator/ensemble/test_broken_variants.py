@@ -24,9 +24,10 @@ from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
 from tests.protocol.dispatch import handle_with
 from tests.simulator.ensemble.broken_variants import Patch, apply_twice, sync_without_asking_the_quorum
-from zab.cli.servers.simulate import CRASH, SAFETY, attempt
+from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, attempt
 from zab.member.clients.connection import ClientConnection, Stage
 from zab.member.events import Answer
+from zab.member.membership.election_connections import ElectionConnections
 from zab.member.requests import processor as processor_module
 from zab.member.requests.connection_requests import ANSWERS
 from zab.member.requests.processor import _HEADER, Processor
@@ -39,6 +40,7 @@ from zab.protocol import effects as fx
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
 from zab.protocol.roles import Following, Leading, LearnerHandler
+from zab.quorum.ids import ServerId
 from zab.simulator.ensemble.members.tasks import Tasks
 from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread
@@ -401,3 +403,25 @@ def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monke
     variant(monkeypatch)
     if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):
         pytest.fail(f"{SEEDS} seeds did not notice")
+
+
+def dial_no_member_again(patch: Patch) -> None:
+    """An election link that was lost stays lost."""
+
+    def lose(_: ElectionConnections[Any], _sid: ServerId, other: Any) -> list[Any]:
+        other.outbox.close()
+        other.life = b""
+        return []
+
+    patch.setattr(ElectionConnections, "_lose", lose)
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_seed_finds_election_links_that_stay_lost(monkeypatch: Patch) -> None:
+    """Nothing is unsafe then; but nobody is elected."""
+    dial_no_member_again(monkeypatch)
+    failure = attempt(0).failure
+    assert failure is not None
+    assert failure.code == LIVENESS
