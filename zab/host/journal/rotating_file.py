@@ -3,7 +3,7 @@
 - It has mode 0600 and is a plain file: no link is followed, no pipe is written to.
 - A chunk is written completely or not at all: if a write fails in the middle, its beginning is cut off again.
 - If another program renames or removes it, as log rotators do, the next chunk creates a new file; a truncated file
-continues from its beginning.
+  continues from its beginning.
 
 Lines are not synced: a power cut may lose the newest. Not here: the thread that writes (`background_writer`).
 """

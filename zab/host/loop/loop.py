@@ -11,14 +11,14 @@ A turn is synchronous, and the service bounds it; this module does not know what
 Rules, each with a test:
 
 - After a turn with work, the loop waits briefly in the poller before it goes to sleep in trio: what a turn sends is
-mostly answered within that time. It does not if the turn has given another task something to do.
+  mostly answered within that time. It does not if the turn has given another task something to do.
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
 - A turn that did not wait ends with a checkpoint, so that other tasks of the server run.
 - A turn gets all ready sockets, however many they are: links must not wait for clients (H1 links always
   read).
 - A descriptor closed in a turn may already name another socket in the same turn. So sockets leave the poller at once
-and are closed at the end of the turn, and ready sockets are reported before the turn begins.
+  and are closed at the end of the turn, and ready sockets are reported before the turn begins.
 - The poller is announced to trio (`notify_closing`) before it closes.
 
 Not here: reading, sending, accepting (`links`, `sockets`); no blocking call and no cold file.

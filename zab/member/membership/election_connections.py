@@ -11,14 +11,14 @@ that others opened it only receives. So no pair has to agree which of two connec
 
 Rules:
 - Only the newest vote to a server waits; an older unsent one is replaced. A vote that was under way when a connection
-ended is sent on the next one, unless there is a newer one.
+  ended is sent on the next one, unless there is a newer one.
 - A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s. A server that has connected to
-this one is dialled at once, since it is up.
+  this one is dialled at once, since it is up.
 - A link is reported as down when a dial is refused, once for each relevant reason, and not when it closes.
 - Of the connections that a server has opened, only the newest is read.
 - The process that listens at the address of a server is that server. Another process that proves to have the same id is
-not read: first the address is dialled again, since the server may have restarted, and from then on the other process is
-refused with a hint to check its myid. If nothing listens at the address, the newest connection counts.
+  not read: first the address is dialled again, since the server may have restarted, and from then on the other process
+  is refused with a hint to check its myid. If nothing listens at the address, the newest connection counts.
 - An unlisted server, one in no configuration, cannot be dialled. It is answered on the connection that it opened.
 
 The driver carries out the effects in their order. A connection is any object of the driver's. It calls `closed` once

@@ -14,11 +14,11 @@ A request is checked in ZooKeeper's order; the first failing check gives the err
     no quorum of it follows this leader with the whole history     NEWCONFIGNOQUORUM
     the client may not write /zookeeper/config                     NOAUTH (`datatree.prepare`)
 
-**The first configuration of the history* is that of the leader's file: the leader proposes it once it serves. From then
+*The first configuration of the history* is that of the leader's file: the leader proposes it once it serves. From then
 on the history defines the members, and files do not. So a new server learns the members from the history that it has
 synchronized, whatever its own file says.
 
-**Handing over the lead* to another server is requested in the same way, by clients that may write /zookeeper/config. It
+*Handing over the lead* to another server is requested in the same way, by clients that may write /zookeeper/config. It
 is done after the answer. The errors are BADARGUMENTS for a server that is no voter, and NEWCONFIGNOQUORUM for one that
 does not follow.
 

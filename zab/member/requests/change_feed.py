@@ -21,9 +21,9 @@ after its place gets OLDER.
 Invariants:
 - Only changes that the tree has applied are told, so nothing uncommitted.
 - The pages of a client, each asked for from the end of the one before, have every change that it may see exactly once,
-in order, even if they come from different members.
+  in order, even if they come from different members.
 - A connection has at most `maxChangesPerConnection` requests, with `PREFIXES_BYTES_MAX` of paths; a page has at most
-`maxChangesPageBytes` and one change; no request waits longer than `maxChangesWaitMs`, rounded up to the next turn.
+  `maxChangesPageBytes` and one change; no request waits longer than `maxChangesWaitMs`, rounded up to the next turn.
 
 Not here: the bytes (`zab.jute.change_pages`), the reading (`storage`).
 """

@@ -11,15 +11,15 @@
 
 Invariants:
 - A connection's output has, for transaction z: the watch events of z, the reply of z, the reads of that session before
-its next write; then the output of z + 1 (A1 output order). So no event precedes the reply that registered
+  its next write; then the output of z + 1 (A1 output order). So no event precedes the reply that registered
   its watch, and a read sees every earlier write of its session and no later one.
 - `sync` keeps its place like a write. It is done when this member has applied what was committed when a quorum
-confirmed the leader; or when a later write of the same connection is committed, since no quorum commits a write of a
-deposed leader.
+  confirmed the leader; or when a later write of the same connection is committed, since no quorum commits a write of a
+  deposed leader.
 - A refused write is also a transaction (A2 ordered refusals): every forwarded write comes back exactly once, in the
-order of its session.
+  order of its session.
 - A transaction answers a connection only if it was proposed after the session moved there (`fence`), since some clients
-start with the same xid on every connection.
+  start with the same xid on every connection.
 
 `intake` decides which write is next, and `proposing` makes batches on the leader. Learners decode when they apply.
 

@@ -36,7 +36,7 @@ Write: TypeAlias = tuple[Asked, ClientConnection | None, ServerId | None, int]
 - the connection to answer; None: it belongs to another member, or there is none;
 - the server through which it came; None: the leader itself, which may write for every session;
 - the error with which the leader refuses it; 0 for none. It is decided when the write arrives: while the write waits,
-its session may come back to this server, which must not make older writes valid.
+  its session may come back to this server, which must not make older writes valid.
 """
 
 

@@ -4,10 +4,10 @@
 
 1. Members start empty, and clients begin. Faults happen for the profile's time. All checkers look at every event.
 2. The faults end, all members are started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a
-write of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers continue.
-Disks that are full or hang stay so at first: within the same time the others have to make progress without them.
+   write of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers continue.
+   Disks that are full or hang stay so at first: within the same time the others have to make progress without them.
 3. Clients fall silent. Within their timeout and some ticks, every session has to be closed, its ephemerals deleted, and
-so have expired znodes.
+   so have expired znodes.
 4. The recorded requests and answers are judged once more, by themselves: `linearizability`.
 
 Without mercy phases 2 and 3 are left out: lasting faults are never mended, and only safety is judged.

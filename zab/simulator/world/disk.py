@@ -3,9 +3,9 @@
 It models a POSIX file system at its least helpful:
 
 - An unsynced write may survive or not, sector by sector (512 bytes, each atomic), in any order; a file that grew may
-have any length in between, and lost sectors read as their old content, or zeros.
+  have any length in between, and lost sectors read as their old content, or zeros.
 - A name that was created, renamed or removed survives only after `sync_directory`; until then any subset of such
-changes may.
+  changes may.
 - After a failed sync, the dirty sectors count as clean: they can be read, but no later sync writes them.
 - A full disk takes the part of a write that fits, and refuses the rest.
 

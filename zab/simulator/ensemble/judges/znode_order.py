@@ -17,7 +17,7 @@ short, and none loses an order:
 - an operation that changes nothing is taken as soon as possible;
 - of writes without a reply that no answer distinguishes, only the one sent first is tried;
 - a write without a reply whose value was read, and was written by no other, has happened, with the zxid and version
-that were read with it;
+  that were read with it;
 - a write with a zxid comes after everything that was answered with a lower one;
 - if every answer names a zxid, such a write is taken as soon as possible, without alternatives.
 
