@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.tidy.sources import ROOT, at, report
+from tests.tidy.torn import torn_lists
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("bench/*.md")])
@@ -58,6 +59,14 @@ def test_no_table_is_broken() -> None:
         for ((_, before), (number, line)), (_, after) in zip(pairwise(lines), lines[2:], strict=False):
             if line.startswith("|") and not before.startswith("|") and not TABLE_HEAD.fullmatch(after):
                 found.append(f"{at(path, number)}: a table without a head; is there a blank line in it?")
+    report(found)
+
+
+def test_no_list_is_torn_by_a_rewrap() -> None:
+    found = []
+    for path in PAGES:
+        numbers, lines = zip(*prose(path), strict=True)
+        found += [f"{at(path, numbers[number])}: {what}" for number, what in torn_lists(lines)]
     report(found)
 
 

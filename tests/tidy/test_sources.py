@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.sources import ROOT, SOURCES, TESTS, at, imports, parsed, report, text_of
+from tests.tidy.torn import indent, torn_lists, torn_tables
 
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
@@ -148,10 +149,10 @@ def test_the_top_level_stays_small() -> None:
 
 
 def test_no_table_or_rule_is_torn_by_a_rewrap() -> None:
-    """A rule over a section is one line; no line of a paragraph is one word that the next line goes on from; each row
-    of a table begins a line."""
+    """A rule over a section is one line; no line of a paragraph is one word that the next line goes on from; tables and
+    lists of docstrings are whole (`torn`)."""
     found = []
-    for path in SOURCES:
+    for path in SOURCES + TESTS:
         lines = text_of(path).splitlines()
         for number, (line, following) in enumerate(pairwise(lines), 1):
             is_rule = re.match(r"\s*# -{20,} \w", line) is not None
@@ -163,8 +164,8 @@ def test_no_table_or_rule_is_torn_by_a_rewrap() -> None:
                 is_torn = re.fullmatch(r" *[a-z]+", line) and re.match(r" *[a-z]", following) and before.strip()
                 if is_torn and indent(line) == indent(following):
                     found.append(f"{at(path, number)}: a paragraph is torn here")
-                if re.match(r" {4,}(?:[^ ]+ ){6,}[A-Z][A-Z_]{2,} {3,}[^ ]", line):
-                    found.append(f"{at(path, number)}: a row of the table begins within this line")
+            text = lines[first - 1 : last]
+            found += [f"{at(path, first + number)}: {what}" for number, what in (*torn_tables(text), *torn_lists(text))]
     report(found)
 
 
@@ -173,7 +174,3 @@ def docstring_lines(tree: ast.Module) -> Iterator[tuple[int, int]]:
         if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str):
             assert item.end_lineno is not None
             yield item.lineno, item.end_lineno
-
-
-def indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

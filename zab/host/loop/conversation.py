@@ -2,7 +2,8 @@
 
     talk = await introduce(stream, dialling)    for a stream that we dialled
     greeted = await greet(stream, dialling)     the same in two parts: after this one only the peer has proven its
-    identity talk = await greeted.prove()
+                                                identity
+    talk = await greeted.prove()
     talk = await meet(stream, listening)        for a stream that was dialled to us; a refused peer is told why
     await talk.send(payload)
     payload = await talk.receive()

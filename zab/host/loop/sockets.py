@@ -4,7 +4,7 @@
     notice_ends(inputs)     notices ended connections, while none may be read from
     flush(dirty)            sends the joined output of each connection once
     accept()                at the end of a turn; new connections are inputs of the next turn, those with TLS when their
-    handshake is done (`handshakes`)
+                            handshake is done (`handshakes`)
 
 The service makes the connection object (`ClientProtocol`). It collects output, and has `paused` (do not read from it
 now) and `closing`; `unsent_bytes` is set to what the kernel has not taken yet. A socket is in the poller only with the
