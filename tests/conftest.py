@@ -1,4 +1,4 @@
-"""Options of the whole suite, its marks, the fixtures that are made once, and what all of it stands on."""
+"""Options of the whole suite, its marks, the fixtures that are made once, and what all of it relies on."""
 
 import gc
 import signal

@@ -1,4 +1,4 @@
-"""What is made once for a whole run: the Spark session, and the files that ensembles left behind.
+"""What is made once for a whole run: the Spark session, and the files that ensembles left.
 
 Files are made by the worker that needs them first; the others wait for it and read the same ones. They are shared: a
 test that changes one takes a copy first. Each worker that needs Spark has a session of its own.

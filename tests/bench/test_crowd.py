@@ -123,7 +123,7 @@ def test_the_floor_writes_what_it_answers(programs: Path, tmp_path: Path) -> Non
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["errors"] == 0
-    # Two creates before, a delete and the like behind: at least the sets are there, each with its value.
+    # Two creates before, a delete and the like after: at least the sets are there, each with its value.
     assert file.read_bytes().count(b"x" * 100) >= 20
 
 

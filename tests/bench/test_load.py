@@ -177,7 +177,7 @@ def test_what_is_created_has_paths_of_its_own_and_is_deleted_again(programs: Pat
 
 
 def paths_of(frames: list[bytes], operation: int) -> list[bytes]:
-    """Of the requests with that operation code, in their order."""
+    """The requests with that opcode, in order."""
     found = [frame for frame in frames[1:] if struct.unpack_from(">i", frame, 4)[0] == operation]
     return [frame[12 : 12 + struct.unpack_from(">i", frame, 8)[0]] for frame in found]
 

@@ -182,7 +182,7 @@ def test_the_calls_of_an_operation_are_printed_for_every_kind_cell_and_member(
     expected = [(kind, cell.title, role) for kind in KINDS for cell in calls.CELLS for role in roles]
     assert sorted(row[:3] for row in rows) == sorted(expected)
     assert all(float(count) > 0 for row in rows if row[2] == "leader" for count in row[3:])
-    # The most frequent function of each member stands below its row.
+    # The most frequent function of each member is below its row.
     assert len(lines) == 2 * len(rows)
 
 

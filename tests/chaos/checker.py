@@ -241,7 +241,7 @@ def _two_orders(history: _History) -> Iterator[Violation]:
 
 
 def _against_real_time(acknowledged: list[Operation]) -> Iterator[Violation]:
-    """Of all writes that ended before one began, none may have a larger zxid."""
+    """No write that ended before another began may have a larger zxid."""
     by_end = sorted(acknowledged, key=lambda operation: operation.end)
     largest: Operation | None = None
     position = 0

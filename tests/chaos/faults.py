@@ -153,7 +153,7 @@ class NetworkTrouble(Partitions[Network]):
 
 
 def reconfigure(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, happened: list[str]) -> None:
-    """Of at least four members, so that a majority is left of what is left."""
+    """Needs at least four members, so that a majority of the rest is left."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline or len(happened) < 3:
         leader = ensemble.leader()
@@ -200,7 +200,7 @@ def restart_in_turn(ensemble: ZooKeeperEnsemble, seconds: float, source: random.
 
 
 def damage(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, happened: list[str]) -> None:
-    """Of one member at a time: what it has lost, the others still have. Goes on until one of them has said so."""
+    """Damage one member at a time: the others still have what it has lost. Goes on until it has reported damage."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline or len(happened) < 4 or not has_said_so(ensemble):
         assert len(happened) < FLIPS_MAX, happened

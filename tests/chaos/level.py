@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 
 WARM_UP_SHARE = 0.4
-"""Of the whole time, before anything is judged: memory is taken, tables find their size, the first logs are purged."""
+"""The part of the time before anything is judged: memory is taken, tables find their size, the first logs are
+purged."""
 PAIRED_MAX = 200
 """Samples of which all pairs are looked at; of more, medians of as many groups."""
 
@@ -41,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Trend:
-    """Of one resource of one member, over the judged time."""
+    """The use of one resource by one member, over the judged time."""
 
     member: int
     resource: str

@@ -21,7 +21,7 @@ QUORUM_PORT, ELECTION_PORT = 2888, 3888
 
 
 def lines(net: Namespaces, own: int) -> dict[str, str]:
-    """Of the file of one member."""
+    """A line in the file of one member."""
     servers = {f"server.{sid}": f"{net.address(sid)}:{QUORUM_PORT}:{ELECTION_PORT}" for sid in range(1, SIZE + 1)}
     return {**servers, "clientPortAddress": net.address(own)}
 

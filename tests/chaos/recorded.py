@@ -1,6 +1,6 @@
 """A member whose calls are recorded, for power cuts: `python -m tests.chaos.recorded LIBRARY MODULE FILE`
 
-It becomes `python -m MODULE FILE` under the recorder of `tests.rigs.power_cut`. The record stands beside FILE.
+It becomes `python -m MODULE FILE` under the recorder of `tests.rigs.power_cut`. The record is beside FILE.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m tests.chaos.soak --seconds 7200        `make soak`; exit code 1 where something grows
 
 Judged are open descriptors, threads, resident memory, the bytes of logs and snapshots, and the znodes: `level`.
-The load leaves nothing behind: who comes makes znodes, ephemerals and watches, reads, writes, syncs, deletes what it
-has made, and goes; one in ten goes without a word, so that its session expires. Logs roll and are purged all the time.
+The load leaves nothing: a client makes znodes, ephemerals and watches, reads, writes, syncs, deletes what it has made,
+and goes; one in ten disconnects without notice, so that its session expires. Logs roll and are purged all the time.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def figures_of(member: ZooKeeperMember) -> dict[str, float]:
 
 
 def bytes_of_history(directory: Path) -> int:
-    """Of logs and snapshots."""
+    """The size of logs and snapshots."""
     total = 0
     for path in (*directory.glob("log.*"), *directory.glob("snapshot.*")):
         try:

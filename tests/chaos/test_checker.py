@@ -64,19 +64,19 @@ def test_an_unknown_write_may_have_happened_or_not() -> None:
         ("two orders", with_operation(3, zxid=2), good_replicas()),
         # A write that began after another had ended has the smaller zxid.
         ("two orders", with_operation(3, start=20, end=21), good_replicas()),
-        # Versions say another order than zxids.
+        # Versions say a different order from zxids.
         ("two orders", with_operation(1, version=4), good_replicas()),
         # One write under two zxids: the members do not agree where it stands.
         ("two orders", with_operation(5, modified=1), good_replicas()),
         ("two orders", good_history(), with_znode("/x", Held("x3", 7, 3), everywhere=False)),
-        # The session moved to a member that is behind.
+        # The session moved to a member that lags.
         ("backwards", with_operation(5, zxid=2), good_replicas()),
         ("backwards", with_operation(8, zxid=1, modified=1, value="x0", version=0), good_replicas()),
         # Not its own write; not the state at the zxid of the reply.
         ("not one state", with_operation(5, value="x0", modified=1, version=0), good_replicas()),
         ("not one state", with_operation(2, zxid=1, modified=2, value="x1", version=1), good_replicas()),
         ("not one state", with_operation(5, value=None, modified=0, version=0), good_replicas()),
-        # The sync was answered, and the member is still behind what another client was told before.
+        # The sync was answered, and the member still lags what another client was told before.
         ("stale sync", with_sync(zxid=5), good_replicas()),
         # Replicas that are not the same.
         ("diverged", good_history(), [replace(good_replicas()[0], zxid=5), *good_replicas()[1:]]),

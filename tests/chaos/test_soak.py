@@ -18,7 +18,7 @@ LEVEL = {"descriptors": 30.0, "threads": 5.0, "memory": 60.0 * MIB, "files": 4.0
 
 
 def samples(resource: str, value, seconds: float = HOURS_2, count: int = 400) -> list[Sample]:  # type: ignore[no-untyped-def]
-    """Of one member, all level but this resource, which is `value` of the time."""
+    """The samples of one member, all level except this resource, which is `value` of the time."""
     times = [seconds * number / count for number in range(count + 1)]
     return [Sample(1, at, {**LEVEL, resource: value(at)}) for at in times]
 

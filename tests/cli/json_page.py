@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
 
 
 def table(section: str) -> dict[str, list[str]]:
-    """The rows of a section's table: the fields by what stands in the first column."""
+    """The rows of a section's table: the fields by what is in the first column."""
     text = PAGE.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
     found = {}
     for line in text.splitlines():

@@ -20,7 +20,7 @@ CHANGE = WatchEvent(EventType.DATA_CHANGED, "/a", State.CONNECTED, 7)
 
 
 class Listener:
-    """Who waits for a change."""
+    """A client that waits for a change."""
 
     def __init__(self) -> None:
         self.told: list[State] = []

@@ -1,4 +1,4 @@
-"""Profiles: what may stand in their file, and what is said of what may not. Values are never shown."""
+"""Profiles: what may be in their file, and what is said of what may not. Values are never shown."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ OURS = frozenset(
         "zab.cli.znodes.shell",
     }
 )
-"""Of this project."""
+"""The imported modules of this project."""
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
         ...
     moves.between("core/runtime.py", "on_trio.py")
 
-A move is a Python call within `zab/client` whose code is in another file than that of the call before it.
+A move is a Python call within `zab/client` whose code is in a different file from that of the call before it.
 """
 
 import sys
@@ -21,7 +21,7 @@ _ROOT = f"{Path(zab.client.__file__).parent}/"
 
 
 class Moves:
-    """From which file to which, how often."""
+    """How often calls move from one file to another."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()

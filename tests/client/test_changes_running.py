@@ -243,7 +243,7 @@ async def test_nothing_is_lost_and_nothing_told_twice_while_members_are_killed()
 
 @asynccontextmanager
 async def purged(directory: Path) -> AsyncIterator[tuple[Client, ZooKeeperEnsemble]]:
-    """A server whose log begins behind its beginning, since retention has removed the rest."""
+    """A server whose log begins after its beginning, since retention has removed the rest."""
     configuration = {**CONFIGURATION, "snapCount": 100}
     with zab_servers(1, directory=directory, configuration=configuration) as ensemble:
         async with connect(ensemble.hosts) as zk:

@@ -126,7 +126,7 @@ def test_children_are_read_page_by_page(backend: OnFace, hosts: str) -> None:
         async for name in zk.iter_children("/a", page_count=10):
             told.append(name)
             if name == "a-0095":
-                # Before, within and behind the pages that were read.
+                # Before, within and after the pages that were read.
                 await zk.create("/a/a-0000-new")
                 await zk.delete("/a/a-0098")
                 await zk.create("/a/zz")

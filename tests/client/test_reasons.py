@@ -10,7 +10,7 @@ from datatree.paths import is_valid
 from zab.client.core.reasons import path_fault, reason
 
 ASK_NO_ACL = {OpCode.MULTI, OpCode.MULTI_READ, OpCode.GET_EPHEMERALS, OpCode.CLOSE_SESSION}
-"""Those of parts ask for each part."""
+"""Cases with parts ask for each part."""
 
 
 def test_only_what_follows_from_the_request_is_said() -> None:

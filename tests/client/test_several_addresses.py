@@ -21,7 +21,7 @@ NAME = "headless.invalid"
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[str]:
-    """Of the name. What listens at the first address ends what it took, until the module is done."""
+    """The addresses of the name. The listener at the first one closes every connection, until the module is done."""
     with Ensemble(1) as e, socket.socket() as bad:
         port = int(e.hosts.rpartition(":")[2])
         bad.bind((BAD, port))

@@ -323,7 +323,7 @@ MULTIS = {
     "multi of closeSession": a(multi((-11, b""))),
     "multi unended": a((14, i32(1) + flag(False) + i32(-1) + create(R + "/x")[1]), exists(R + "/x")),
     "multi truncated": a((14, i32(1) + flag(False) + i32(-1) + create(R + "/x")[1][:-2])),
-    "multi bytes behind the end": a((14, multi(create(R + "/x"))[1] + b"more")),
+    "multi bytes after the end": a((14, multi(create(R + "/x"))[1] + b"more")),
     "multi header errors are ignored": a(
         (14, i32(2) + flag(False) + i32(5) + delete(R + "/none")[1] + i32(0) + flag(True) + i32(0))
     ),
@@ -338,7 +338,7 @@ FRAMING = {
     "xid repeated": a(pipelined(get(R)), pipelined(get(R))),
     "ping has its own xid": a(Frames(frame(i32(5) + i32(11)))),
     "ping zxid": a(create(R + "/x"), Frames(frame(i32(-2) + i32(11)))),
-    "bytes behind a request": a((4, get(R)[1] + b"more"), (1, create(R + "/x")[1] + b"more"), (11, b"more")),
+    "bytes after a request": a((4, get(R)[1] + b"more"), (1, create(R + "/x")[1] + b"more"), (11, b"more")),
     "order of pipelined requests": a(
         pipelined(
             create(R + "/x", b"1"),

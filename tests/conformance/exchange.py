@@ -77,14 +77,14 @@ class Ends:
 Action = Request | Frames | Again | Rewatch | Ends
 Step = tuple[str, Action]
 Line = tuple[str, object]
-"""Who received it, and what: a reply or event as `View` says it, "closed" or "silent"."""
+"""The receiver, and what it received: a reply or event as `View` says it, "closed" or "silent"."""
 
 
 class Exchange:
     """One run of steps against one ensemble, below a `root` that is made first.
 
     ports: of its members. places: the index of the member (modulo their number) for each connection; those that are not
-    named go to the first member, and so does whoever tidies up.
+    named go to the first member, and so does anyone who tidies up.
     """
 
     def __init__(self, ports: Sequence[int], root: str, places: dict[str, int] | None = None) -> None:

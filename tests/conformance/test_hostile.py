@@ -1,4 +1,4 @@
-"""Bad input and faults, against running members: whoever misbehaves gets the documented answer or is closed, the memory
+"""Bad input and faults, against running members: bad clients get the documented answer or are closed, the memory
 of the member stays bounded, another client goes on with bounded latency, and the ensemble keeps its leader.
 """
 
@@ -108,7 +108,7 @@ def processor_seconds(pids: list[int]) -> float:
 
 
 def epoch(ensemble: ZooKeeperEnsemble) -> tuple[int, int]:
-    """Who leads, and its epoch."""
+    """The leader, and its epoch."""
     leader = ensemble.leader()
     (line,) = [line for line in four_letter_word(leader.client_port, "srvr").splitlines() if line.startswith("Zxid")]
     return leader.server_id, int(line.split()[1], 16) >> 32

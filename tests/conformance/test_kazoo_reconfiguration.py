@@ -28,7 +28,7 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture
 def zk(ensemble: ZooKeeperEnsemble) -> Iterator[KazooClient]:
-    """Of nobody."""
+    """A port that nobody has."""
     with kazoo_client(ensemble.hosts) as kazoo:
         yield kazoo
 

@@ -62,7 +62,7 @@ def pair_of(ensemble: ZooKeeperEnsemble, role: str) -> tuple[ZooKeeperMember, Zo
 
 
 def counts(member: ZooKeeperMember) -> tuple[str, str]:
-    """Of local and of global sessions, as mntr has them."""
+    """The numbers of local and of global sessions in mntr."""
     lines = dict(
         line.split("\t", 1) for line in four_letter_word(member.client_port, "mntr").splitlines() if "\t" in line
     )

@@ -1,5 +1,5 @@
 """The names that the real ZooKeeper has in `mntr`: `tests/testdata/metrics/zookeeper.txt` is that list, of a leader
-and of a follower with traffic. `pytest --rewrite` writes it anew.
+and of a follower with traffic. `pytest --rewrite` writes it again.
 
 Not here: which of them this service has (`tests/docs/test_monitoring_page.py`).
 """
@@ -43,7 +43,7 @@ def theirs() -> Iterator[ZooKeeperEnsemble]:
 
 
 def kinds(names: Iterable[str]) -> dict[str, str]:
-    """Of the names of `mntr`: those of one summary together."""
+    """The names in `mntr`, with those of one summary together."""
     parts: dict[str, set[str]] = {}
     for name in names:
         prefix, _, rest = name.partition("_")

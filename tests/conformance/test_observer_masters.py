@@ -1,4 +1,4 @@
-"""An observer behind a follower, its master, as processes: ours and the real ZooKeeper's.
+"""An observer of a follower, its master, as processes: ours and the real ZooKeeper's.
 
 Scenarios of ZooKeeper's ObserverMasterTest (docs/contributing/zookeeper-tests.md). What is asserted is so of both.
 """
@@ -33,7 +33,7 @@ def written(servers: Growing, sid: int, path: str, seen: list[int]) -> None:
 
 @pytest.mark.long
 def test_an_observer_serves_through_its_master_and_has_no_vote(kind: str) -> None:
-    """Of two participants one leads, so the other one is the master."""
+    """Two participants: one leads, so the other one is the master."""
     [port] = free_ports(1)
     with growing(kind, observerMasterPort=port) as servers:
         # Each on an address of its own: all have the same port for observers.

@@ -50,7 +50,7 @@ def three_of_theirs() -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture(params=["ours", pytest.param("three_of_theirs", marks=pytest.mark.java)])
 def ensemble(request: pytest.FixtureRequest) -> ZooKeeperEnsemble:
-    """Asked for behind a client's own fixture: where that is missing, no server starts."""
+    """Asked for after a client's own fixture: where that is missing, no server starts."""
     found = request.getfixturevalue(request.param)
     assert isinstance(found, ZooKeeperEnsemble)
     return found
@@ -62,7 +62,7 @@ def lines_of(program: str) -> list[str]:
 
 @contextlib.contextmanager
 def ensemble_over_tls(directory: Path) -> Iterator[tuple[ZooKeeperEnsemble, Path]]:
-    """Three members who serve nobody without a certificate (each has one port, for TLS and without), and a client's
+    """Three members that serve nobody without a certificate (each has one port, for TLS and without), and a client's
     directory."""
     certificates = Certificates(directory / "certificates")
     stores = client_store_lines(certificates.member("localhost", "127.0.0.1"))
@@ -133,7 +133,7 @@ def test_the_client_in_c_over_tls(c_client_with_tls: str, tmp_path: Path) -> Non
     with ensemble_over_tls(tmp_path) as (ensemble, alice):
         key_store = alice / "keystore.pem"
         shown = ",".join(map(str, (alice / "truststore.pem", key_store, key_store)))
-        # Whoever shows a certificate is somebody by it alone.
+        # Anyone who shows a certificate is somebody by it alone.
         known = {"acl: digest bob:fyVmFCwVbTJYrznoSu1koqYEYF0= 31": "acl: x509 CN=alice 31"}
         known["set as nobody: not authenticated"] = "set as nobody: ok"
         expected = [known.pop(line, line) for line in lines_of("client.c")]
@@ -154,7 +154,7 @@ def test_more_watches_than_a_frame_holds_are_set_again(tmp_path: Path, ours: Zoo
 def test_the_command_line_in_c(
     c_command_line: str, ours: ZooKeeperEnsemble, three_of_theirs: ZooKeeperEnsemble
 ) -> None:
-    """What it prints of each command is the same here and there, but for times, sessions and zxids."""
+    """What it prints of each command is the same here and there, except for times, sessions and zxids."""
     for batch in BATCHES:
         mine, other = (printed_of(c_command_line, each, batch) for each in (ours, three_of_theirs))
         assert mine == other

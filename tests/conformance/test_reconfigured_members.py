@@ -144,7 +144,7 @@ def test_servers_move_to_other_ports(kind: str) -> None:
 
 def test_all_move_at_once_while_some_are_down(kind: str) -> None:
     """Five become three participants and an observer, on other ports; one who stays and one who leaves are down. Who
-    stays finds the others where they are now, when its file is of now."""
+    stays finds the others where they are now, when its file is current."""
     with grown(kind, 5) as servers:
         leader = servers.leader()
         one, observer, down, leaving = sorted({1, 2, 3, 4, 5} - {leader})
@@ -165,7 +165,7 @@ def test_all_move_at_once_while_some_are_down(kind: str) -> None:
 
 
 def test_roles_change_there_and_back(kind: str) -> None:
-    """Of a follower, then of the leader, who leads no more."""
+    """The port of a follower, then of the former leader."""
     with grown(kind, 3) as servers:
         for _ in range(2):
             leader = servers.leader()

@@ -343,7 +343,7 @@ Lines: TypeAlias = list[tuple[int, bool, int, bytes] | str]
 
 
 def run(port: int, steps: Sequence[Step]) -> Lines:
-    """Of each reply the xid, whether it has a zxid, the error, and the body without nonces, proofs and the order of a
+    """For each reply the xid, whether it has a zxid, the error, and the body without nonces, proofs and the order of a
     hash table."""
     lines: Lines = []
     challenge = b""
@@ -395,7 +395,7 @@ def test_both_start_beside_an_empty_jaas_file_and_nobody_logs_in(tmp_path: Path)
 def logins_that_differ(
     tmp_path: Path, configuration: Mapping[str, str | int], said: str, cases: Mapping[str, Sequence[Step]]
 ) -> dict[str, tuple[Lines, Lines]]:
-    """Those that ours and ZooKeeper's answer in other ways, but where ours is said to be stricter."""
+    """The cases in which zab and ZooKeeper differ, except those in which zab is documented to be stricter."""
     jaas = written(tmp_path / "theirs.jaas", said)
     option = f"-Djava.security.auth.login.config={jaas}"
     with (

@@ -76,13 +76,13 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of other authorities."""
+    """Certificates of other authorities."""
     return made(tmp_path_factory.mktemp("others") / "certs")
 
 
 @contextlib.contextmanager
 def secure_ensemble(ours: Made, directory: Path) -> Iterator[ZooKeeperEnsemble]:
-    """Three members who speak TLS on the port that they serve plain clients at, and ask for logins."""
+    """Three members that speak TLS on the port that they serve plain clients at, and ask for logins."""
     users = directory / "users"
     zab("user", str(users), "bob", said=f"{PASSWORD}\n")
     stores = {key: value for key, value in ours.lines.items() if key != "secureClientPort"}

@@ -50,7 +50,7 @@ DIFFERENCES = {
     "createSession": Difference("only a handshake creates sessions", (-6, "closed")),
     "multi TTL errors": Difference("flags that no znode has fail their part of a multi, not its decoding", (0, 0)),
     "unknown opcode behind a write": Difference(_ORDER, (0, -6, "closed"), steady=False),
-    "unknown opcode ends what follows": Difference("nothing is answered behind it", (-6, "closed"), steady=False),
+    "unknown opcode ends what follows": Difference("nothing is answered after it", (-6, "closed"), steady=False),
     "frame too long behind a request": Difference(_ORDER, (0, "closed"), steady=False),
     "sync path null": Difference(_NULL, (-5, 0)),
     "checkWatches path null": Difference(_NULL, (-5, 0)),
@@ -70,7 +70,7 @@ DIFFERENCES = {
 
 
 def errors(lines: list[Line]) -> tuple[object, ...]:
-    """Of each reply the error, and "closed"."""
+    """The error of each reply, and "closed"."""
     return tuple(said if isinstance(said, str) else said[2] for _, said in lines if said[0] != "event")  # type: ignore[index]
 
 
@@ -134,7 +134,7 @@ HANDSHAKES: dict[str, Handshake] = {
     "session comes back with a zxid": lambda live: connect_request(
         session=live.session, password=live.password, last_zxid=live.last_zxid
     ),
-    "bytes behind": lambda _: connect_request() + b"more",
+    "bytes after": lambda _: connect_request() + b"more",
     "cut before the password": lambda _: connect_request()[:24],
     "cut in the password": lambda _: connect_request()[:40],
     "empty": lambda _: b"",
@@ -145,7 +145,7 @@ HANDSHAKES: dict[str, Handshake] = {
 
 
 def shake_hands(port: int, handshake: Handshake) -> tuple[object, ...]:
-    """What the answer says, and what becomes of a request behind it."""
+    """What the answer says, and what becomes of a request after it."""
     with Wire(port) as live, Wire(port, greet=False) as wire:
         live.ask(*exists("/"))
         said: tuple[object, ...] = ()
@@ -208,7 +208,7 @@ WORDS_LEFT_OUT = {"conf": {"dataDirSize", "dataLogSize"}}
 
 
 def beginnings(answer: str, left_out: set[str]) -> list[str]:
-    """What stands before the value in each line, as far as standalone servers have the line, too."""
+    """What comes before the value in each line, as far as standalone servers have the line, too."""
     lines = answer.partition("initLimit=")[0].splitlines()
     return [key for line in lines if (key := re.split("[=:]", line)[0]) not in left_out]
 

@@ -1,7 +1,7 @@
 """Four-letter words: what ours say has the shape of what the real ZooKeeper says, word by word.
 
 Both have the same past and the same client. Numbers, dates, addresses and versions are taken out of the answers;
-what is left has to be equal, but for what `DIFFERENCES` lists.
+what is left has to be equal, except for what `DIFFERENCES` lists.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ LISTS = {
     "nonsense twice nonsense,,  ,$(!) , stat ,": {"srvr", "stat"},
     "ruok": {"srvr", "ruok"},
 }
-"""Of ZooKeeper's FourLetterWordsWhiteListTest: what is listed, and which of `WORDS` are answered then."""
+"""Cases of ZooKeeper's FourLetterWordsWhiteListTest: the list, and which of `WORDS` are answered then."""
 
 
 @pytest.mark.parametrize("listed", LISTS)
@@ -123,7 +123,7 @@ def test_words_that_neither_knows(word: str, clients: list[int]) -> None:
 
 
 def test_names_of_mntr_are_zookeepers_or_ours(both: tuple[ZooKeeperEnsemble, ZooKeeperEnsemble]) -> None:
-    """Of a leader: what has a name of ours is listed."""
+    """A leader: names of zab are listed."""
     names = [
         {line.partition("\t")[0] for line in four_letter_word(servers.leader().client_port, "mntr").splitlines()}
         for servers in both

@@ -29,7 +29,7 @@ class Author:
         self.states: dict[int, tuple[int, int]] = {0: (self.tree.digest, self.tree.znode_count)}
 
     def batch(self, count: int = 1, *, lag: int = 1, data_bytes: int = 20) -> Batch:
-        """The next batch: `count` creates below the root. Its mark is `lag` batches behind."""
+        """The next batch: `count` creates below the root. Its mark lags by `lag` batches."""
         first = self.last[0] + 1 if self.last[0] >> 32 == self.epoch else self.epoch << 32 | 1
         records = []
         for zxid in range(first, first + count):
@@ -80,7 +80,7 @@ def fresh_log(disk: FaultyDisk, **options: int) -> TransactionLog:
 
 
 def reopened(disk: FaultyDisk, **options: int) -> tuple[Recovered, TransactionLog]:
-    """Recovery, and the log behind it."""
+    """Recovery, and the log after it."""
     recovered = recover(disk)
     return recovered, TransactionLog(disk, recovered.log, **options)
 

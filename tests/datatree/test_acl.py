@@ -203,7 +203,7 @@ class TestPermits:
 
 
 def test_check_reads_no_entry_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may create znodes with long lists, and asks for them again and again, costs nobody his time."""
+    """Anyone who may create znodes with long lists, and asks for them again and again, costs nobody time."""
     parsed = []
     monkeypatch.setattr(module, "ip_network", lambda *given, **how: parsed.append(given) or ip_network(*given, **how))
     monkeypatch.setattr(module, "ip_address", lambda given: parsed.append(given) or ip_address(given))

@@ -54,7 +54,7 @@ def test_children_become_a_crowd_and_stay_one(tree: DataTree) -> None:
     assert type(crowd) is Crowd
     apply(tree, 2, b"/p/last")
     apply(tree, 1, b"/p/last", CROWD_COUNT + 1)
-    assert tree.children[b"/p"] is crowd, "it is not made anew at the border"
+    assert tree.children[b"/p"] is crowd, "it is not made again at the border"
     assert len(crowd) == CROWD_COUNT
     expected = {b"%d" % number for number in range(1, CROWD_COUNT)} | {b"last"}
     assert set(tree.child_names(b"/p")) == expected

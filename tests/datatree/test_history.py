@@ -43,7 +43,7 @@ THEIRS = Evidence("/z", is_native=False, has_records=True, has_log=True, logged=
         ([THEIRS, evolve(THEIRS, snapshot=60)], None),
         # An epoch in which nothing was written is no proof of a transaction.
         ([evolve(THEIRS, epoch=9)], None),
-        # Logs alone: what is behind their marks is said by `committed`, in the dataDir.
+        # Logs alone: what is after their marks is said by `committed`, in the dataDir.
         ([evolve(NATIVE, has_records=False, committed=0, mark=49, snapshot=None)], DATA_DIRECTORY),
         ([evolve(NATIVE, has_records=False, committed=0, mark=50, snapshot=None)], None),
         ([evolve(NATIVE, committed=0, mark=49)], None),

@@ -77,7 +77,7 @@ def test_a_path_of_thousands_of_components_is_looked_at_once(monkeypatch: pytest
 
 
 def test_a_slice_has_few_long_paths() -> None:
-    """Of a multi, and of a session's ephemerals."""
+    """The paths of a multi, and of a session's ephemerals."""
     deep = b"/d" * DEPTH
     for items in ([(1, 0, deep, b"", None)] * 20, [deep] * 20):
         sizes = [len(some) for some in slices_of(items)]

@@ -266,7 +266,7 @@ class TestMulti:
         ]
         stats = [part[3] for part in result.results]
         assert [stat is not None for stat in stats] == [True, True, True, False, False]
-        # The stat of a part is of its own moment, before the later parts.
+        # The stat of a part shows its own moment, before the later parts.
         assert stats[0] is not None
         assert STAT_LAYOUT.unpack(stats[0])[8:10] == (1, 0)
         assert stats[2] is not None

@@ -133,7 +133,7 @@ def test_one_at_a_time_and_another_after_it_is_closed() -> None:
 def test_large_data_replaced_or_dropped_meanwhile_is_shown_as_it_was() -> None:
     writer = Writer(0)
     tree = writer.tree
-    before = {name: b"/d/%s" % name for name in (b"large", b"to-small", b"deleted", b"made-anew", b"beside", b"small")}
+    before = {name: b"/d/%s" % name for name in (b"large", b"to-small", b"deleted", b"made-again", b"beside", b"small")}
     for number, (name, path) in enumerate(before.items(), 1):
         writer.apply(1, path, MUCH if name != b"small" else b"little", number, (None, 0))
     held = tree.large[b"/d/large"]
@@ -142,8 +142,8 @@ def test_large_data_replaced_or_dropped_meanwhile_is_shown_as_it_was() -> None:
     writer.apply(5, b"/d/large", MUCH + b"again", 2)
     writer.apply(5, b"/d/to-small", b"little", 1)
     writer.apply(2, b"/d/deleted", None, 0)
-    writer.apply(2, b"/d/made-anew", None, 0)
-    writer.apply(1, b"/d/made-anew", MUCH + b"anew", 9, (None, 0))
+    writer.apply(2, b"/d/made-again", None, 0)
+    writer.apply(1, b"/d/made-again", MUCH + b"again", 9, (None, 0))
     writer.apply(1, b"/d/beside/child", b"", 1, (None, 0))
     writer.apply(5, b"/d/small", MUCH, 1)
     writer.apply(5, b"/d/small", MUCH[::-1], 2)
@@ -152,7 +152,7 @@ def test_large_data_replaced_or_dropped_meanwhile_is_shown_as_it_was() -> None:
     assert {path: found[path] for path in expected} == expected
     assert found[b"/d/large"] is held, "not a copy"
     cursor.close()
-    assert set(tree.large) == {b"/d/large", b"/d/made-anew", b"/d/beside", b"/d/small"}
+    assert set(tree.large) == {b"/d/large", b"/d/made-again", b"/d/beside", b"/d/small"}
     assert tree.digest == tree.recompute_digest()
 
 

@@ -49,7 +49,7 @@ def test_a_transaction_changes_these_znodes(given_txn, changes):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_tree_follows_from_the_changes_alone(seed):
-    """Whoever applies the changes to a dict ends with the paths, data, versions and owners of the tree."""
+    """Anyone who applies the changes to a dict ends with the paths, data, versions and owners of the tree."""
     txns, tree = history(seed, 300)
     mirror = {}
     for kind, _, path, data, version, owner in [change for each in txns for change in changes_of(each)]:

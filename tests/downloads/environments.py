@@ -2,7 +2,7 @@
 
     environment("clickhouse", "chdb-core==26.9.0")    -> the Python of an environment that has it
 
-It stands in `$XDG_CACHE_HOME/zab/NAME-HASH` (`~/.cache/zab`), by what it has, and is made once: of several workers that
+It is in `$XDG_CACHE_HOME/zab/NAME-HASH` (`~/.cache/zab`), by what it has, and is made once: of several workers that
 want it, one makes it, and the others wait. Where PyPI cannot be reached, or has nothing for this Python, the test is
 skipped with what pip said, and nothing half made is left.
 """

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.fuzzer [--seconds 600] [TARGET…]
 
-What is found stands in `fuzz/crashes/TARGET-…`, and the command exits with 1. It becomes a test when it is moved into
+What is found is in `fuzz/crashes/TARGET-…`, and the command exits with 1. It becomes a test when it is moved into
 `tests/testdata/fuzz/TARGET`. What reached new code stays in `fuzz/corpus/TARGET`, from where the next run goes on.
 
 It needs `atheris` (`pip install -e '.[fuzz]'`), which instruments the modules of the product before they are imported:

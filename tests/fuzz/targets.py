@@ -67,7 +67,7 @@ from zab.wire.records import MessageError
 from zab.wire.seal import Seal
 
 ITEMS_PER_BYTE = 2
-"""Of plain CBOR: each item has a byte at least."""
+"""The limit for plain CBOR: each item has at least a byte."""
 FRAME_BYTES_MAX = 1 << 16
 
 
@@ -119,7 +119,7 @@ def java_stores(data: bytes) -> None:
 
 @target(lambda: [(java_key_stores.KEPT / name).read_bytes() for name in _PKCS12], ValueError)
 def rounds(data: bytes) -> None:
-    """Of PKCS#12, before it is opened."""
+    """The limits of PKCS#12, before it is opened."""
     assert rounds_of(data) >= 0
 
 

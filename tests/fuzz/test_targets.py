@@ -13,12 +13,12 @@ from tests.fuzz.targets import TARGETS, Target
 
 INPUTS = 1000
 SECONDS_MAX = 2.0
-"""Of processor time, for one input: none takes a hundredth of it."""
+"""The limit of processor time for one input: none takes a hundredth of it."""
 EDGES = (b"\x00", b"\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00")
 
 
 def changed(rng: Random, data: bytes, others: list[bytes]) -> bytes:
-    """The same, but for some places."""
+    """The input with some bytes changed."""
     result = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(result) + 1)

@@ -1,4 +1,4 @@
-"""The ensembles that all attacks share: one of each kind, made anew only after an attack that got through."""
+"""The ensembles that all attacks share: one of each kind, made again only after an attack that got through."""
 
 from __future__ import annotations
 

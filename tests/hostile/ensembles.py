@@ -34,8 +34,8 @@ from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports_in_a_row
 
 TURN_US_MAX = 50_000
-"""Of processor time. A slice is 20 ms at most, and a turn may have a little of several; where others run on the same
-cores, the same work counts for up to twice as much. Work without bound takes hundreds."""
+"""The limit of processor time. A slice is 20 ms at most, and a turn may have a little of several; where others run on
+the same cores, the same work counts for up to twice as much. Work without bound takes hundreds."""
 MEMORY_MB_MAX = 96
 """So much more than before an attack a member may have while it lasts, unless the attack says otherwise."""
 DESCRIPTORS_MORE_MAX = 2
@@ -104,7 +104,8 @@ class Target:
     members: list[Attacked]
     innocents: subprocess.Popen[str]
     longest: list[tuple[float, float]] = attrs.field(factory=list)
-    """Of each attack that was withstood: how long an innocent client waited at most, and a turn; milliseconds."""
+    """For each attack that was withstood: the longest wait of an innocent client, and the longest turn;
+    milliseconds."""
     is_broken: bool = False
 
     @property

@@ -53,7 +53,7 @@ from zab.service.disk_space import EXHAUSTED
 BASE = (Zxid(0), genesis(LINEAGE))
 OTHER_BYTES = bytes(16)
 STRANGERS_LINK = Link(99)
-"""Of nobody that the peer knows."""
+"""A server id that the peer does not know."""
 ANSWERS = (ev.Durable, ev.LogCut, ev.EpochsSaved, ev.MemberSaved, ev.SnapshotInstalled, ev.LogDrained)
 
 
@@ -190,7 +190,7 @@ class Learns(Kept, Follower):
 
 
 class Watches(Learns):
-    """The same, as server 4, which only observes."""
+    """An observer's place, as server 4."""
 
     def __init__(self, found: Restored | None = None, *, dialled: bool = True) -> None:
         found = found or restored()
@@ -216,7 +216,7 @@ class Place:
     go: Callable[[], Kept]
     link: Link
     stage: Stage | None = None
-    """Of the leader's learner on that link."""
+    """The id of the leader's learner on that link."""
 
     def enter(self) -> Kept:
         rig = self.go()

@@ -1,6 +1,6 @@
-"""What an attacker has: sockets, and whatever bytes he likes. Nothing here is polite.
+"""The tools of an attacker: sockets, and arbitrary bytes. Nothing here is polite.
 
-At a port with TLS he has a good certificate, of a client or of a member: what he says, he says inside (`SECURED`).
+At a port with TLS the attacker has a valid certificate, of a client or of a member, and sends inside TLS (`SECURED`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Client(Frames):
         return self.reply()
 
     def ping(self) -> None:
-        """As every client does within its timeout: whoever says nothing for so long is taken to be gone."""
+        """As every client does within its timeout: anyone who says nothing for so long is taken to be gone."""
         assert self.call(11, xid=-2)[0] == 0
 
     def create(self, path: str, data: bytes = b"", acl: Any = OPEN_ACL, flags: int = 0) -> int:

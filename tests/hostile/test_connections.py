@@ -55,7 +55,7 @@ def port_of(member: Attacked, name: str) -> int:
 def test_many_that_say_nothing_or_little(target: Target, name: str) -> None:
     """Anybody opens 300 connections from eleven addresses, and says nothing, half a length, half a frame, or a byte now
     and then. At the members' ports there is room for 64 strangers, and one more takes the place of another; a client's
-    port holds them until they have been silent for ten seconds. Whoever speaks meanwhile is served."""
+    port holds them until they have been silent for ten seconds. Anyone who speaks meanwhile is served."""
     with target.attacked(), contextlib.ExitStack() as stack:
         sockets = []
         for number in range(300):
@@ -120,7 +120,7 @@ def test_half_a_megabyte_of_a_first_frame_on_each_of_many(target: Target) -> Non
 
 @pytest.mark.parametrize("name", PORTS)
 def test_resets_in_every_stage(target: Target, name: str) -> None:
-    """Anybody connects and closes with RST: at once, within a handshake, behind it, with answers unread."""
+    """Anybody connects and closes with RST: at once, within a handshake, after it, with answers unread."""
     stages = [b"", b"\0\0", HELLO[:20], HELLO, HELLO + frame(struct.pack(">ii", 1, 8) + text(b"/") + b"\0"), b"mntr"]
     with target.attacked():
         for number in range(120):

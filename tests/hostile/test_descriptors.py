@@ -1,4 +1,4 @@
-"""Descriptors: a member that has none left. It keeps some for its links, its log and its snapshots, whoever comes."""
+"""Descriptors: a member that has none left. It always keeps some for its links, its log and its snapshots."""
 
 from __future__ import annotations
 

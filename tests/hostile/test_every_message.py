@@ -318,7 +318,7 @@ def test_no_message_for_a_member_reaches_an_assertion(kind: type[msg.Message], r
 
 
 def for_sessions(member: Server, kind: type[msg.Message]) -> Iterator[msg.Message]:
-    """Of sessions that there are: every operation, and the extremes of timeouts."""
+    """Requests of existing sessions: every operation, and the extremes of timeouts."""
     sessions = [*member.member.tree.sessions]
     assert sessions
     for session in sessions:

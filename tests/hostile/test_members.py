@@ -1,4 +1,4 @@
-"""Strangers at the ports of members: whoever has no secret says nothing there that is believed."""
+"""Strangers at the ports of members: anyone who has no secret says nothing there that is believed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def dialling(me: Party, member: Attacked, purpose: Purpose) -> Dialling:
 
 
 def stranger(target: Target, member: Attacked, *, has_name: bool = False) -> Party:
-    """Somebody who says that he is another member. With `has_name` he names the right secret, which anybody
+    """A stranger that claims to be another member. With `has_name` it names the right secret, which anybody
     overhears."""
     secret = Secret(os.urandom(32))
     if has_name:
@@ -74,9 +74,9 @@ def proven(target: Target, member: Attacked, purpose: Purpose) -> list[bytes]:
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_who_has_no_secret_says_what_members_say(target: Target, purpose: Purpose) -> None:
-    """A stranger greets as another member, with an empty proof, a secret of his own, or the name of the right one, and
+    """A stranger greets as another member, with an empty proof, another secret, or the name of the right one, and
     then says all that once brought the ensemble down: an epoch of 2^31-1, a round of 2^63-1, writes of the superuser, a
-    session that is served. He is refused, and nothing behind it is read."""
+    session that is served. It is refused, and nothing after it is read."""
     with target.attacked():
         for member in target.members:
             for has_name in (False, True):
@@ -104,7 +104,7 @@ def test_handshake_that_was_overheard(target: Target, purpose: Purpose) -> None:
 
 
 def test_proof_of_one_port_at_the_other(target: Target) -> None:
-    """What proves somebody at the election port does not prove him at the quorum port, nor the other way round: the
+    """A proof at the election port is not valid at the quorum port, nor the other way round: the
     purpose is in the proof, and a port has its own."""
     member = target.leader
     with target.attacked():
@@ -136,7 +136,7 @@ def test_proof_of_the_listener_sent_back(target: Target, purpose: Purpose) -> No
 
 def test_greetings_by_the_thousand(target: Target) -> None:
     """A stranger greets as each member, at each member, without pause: bare greetings replaced links once, and 120 a
-    second were an outage. No link gives way to who has not proven himself."""
+    second were an outage. No link gives way to an unauthenticated connection."""
     with target.attacked():
         for number in range(900):
             member = target.members[number % 3]
@@ -149,7 +149,7 @@ def test_greetings_by_the_thousand(target: Target) -> None:
 
 def test_greetings_that_say_anything(target: Target) -> None:
     """A stranger greets with other versions, as a server that is none, as the member itself, to another one, for what
-    is not to be had."""
+    is not available."""
     member = target.leader
     [secret] = read_secrets(str(member.secret))
     with target.attacked():
@@ -208,7 +208,7 @@ def test_bombs_for_the_decoder(target: Target, payload: bytes) -> None:
 
 
 def test_snapshot_without_proof(target: Target) -> None:
-    """A stranger asks for a snapshot before any proof, and behind a wrong one. There is none."""
+    """A stranger asks for a snapshot before any proof, and after a wrong one. There is none."""
     with target.attacked():
         for member in target.members:
             with dialled(member, Purpose.SNAPSHOT) as frames:
@@ -223,8 +223,8 @@ def test_snapshot_without_proof(target: Target) -> None:
 
 
 def test_listener_that_is_no_member(target: Target) -> None:
-    """Who answers in the place of a member proves nothing without the secret: a member that dials him says so, and has
-    told him nothing but its greeting."""
+    """A process that answers in the place of a member proves nothing without the secret: a member that dials it says
+    so, and has sent only its greeting."""
     [secret] = read_secrets(str(target.leader.secret))
     member = party(1, [secret], is_open=False)
     shake = Dialling(member, 2, Purpose.QUORUM, bytes(NONCE_BYTES))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 SECURE_TOO = True
 
 OWNER_OFFSET = 44
-"""Of ephemeralOwner in a stat."""
+"""The offset of ephemeralOwner in a stat."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def victim(target: Target):  # type: ignore[no-untyped-def]
 
 
 def owner_of_lock(attacker: Client) -> int:
-    """Anybody may know the id of a session: it stands in the stat of what it owns."""
+    """Anybody may know the id of a session: it is in the stat of what it owns."""
     error, stat = attacker.call(3, text(b"/lock") + b"\0")
     assert error == 0
     return int.from_bytes(stat[OWNER_OFFSET : OWNER_OFFSET + 8], "big", signed=True)
@@ -130,7 +130,7 @@ def test_sessions_by_the_hundred(target: Target) -> None:
 
 
 def test_super_by_name(target: Target) -> None:
-    """Anybody says that he is the superuser: by a digest that is not set, by schemes that clients cannot prove. Nothing
+    """A client claims to be the superuser: by a digest that is not set, by schemes that clients cannot prove. Nothing
     comes of it."""
     with target.attacked():
         owner = Client(target.leader.client_port)

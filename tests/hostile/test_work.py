@@ -92,8 +92,8 @@ def test_multi_of_as_many_parts_as_may_be(target: Target, attacker: Client) -> N
 
 
 def test_multis_pipelined_by_four(target: Target, attacker: Client) -> None:
-    """Four clients have ten multis of 1,000 changes each on their way. Whoever asks for one change waits for a multi
-    that has begun, and not for all of them."""
+    """Four clients have ten multis of 1,000 changes each on their way. A client that asks for one change waits for a
+    multi that has begun, and not for all of them."""
     attacker.create("/piped", b"x")
     changes = multi_body([(5, text(b"/piped") + text(b"") + DELETE_ANY)] * 1000)
     for port in (target.leader.client_port, target.follower.client_port):
@@ -260,8 +260,8 @@ def test_four_letter_words_by_the_hundred(target: Target, attacker: Client, name
 
 
 def test_writes_forwarded_without_end(target: Target) -> None:
-    """Clients of a follower send writes as fast as they can, and read no answer: they are held, and whoever waits for
-    one answer at a time gets it."""
+    """Clients of a follower send writes as fast as they can, and read no answer: they are held, and clients that wait
+    for one answer at a time gets it."""
     with target.attacked(), clients(target.follower.client_port, 10) as attackers:
         for attacker in attackers:
             body = text(b"/innocent") + text(b"x" * 100) + DELETE_ANY

@@ -75,7 +75,7 @@ def test_a_leader_that_is_gone_is_followed_by_one_that_has_everything() -> None:
     gone = ensemble.leader
     left_behind = ensemble.session(gone)
     rest = go_on_without(ensemble, gone)
-    # For a moment there are two; the old one confirms nothing any more.
+    # For a moment there are two; the old one no longer confirms anything.
     assert gone.member.serving
     assert ensemble.do(left_behind, left_behind.sync(), left_behind.get(b"/a")) == []
     ensemble.advance(2 * TICK_MS)

@@ -87,7 +87,7 @@ def test_s1_a_sync_through_a_learner_is_confirmed_before_it_is_answered() -> Non
 
 @pytest.mark.parametrize("to", ["leader", "learner"])
 def test_s1_a_sync_after_a_move_is_done_behind_the_writes_before_it(to: str) -> None:
-    """They are proposed, and nobody has them on his disk yet."""
+    """They are proposed, and on no disk yet."""
     ensemble = Ensemble(3)
     here, there = ensemble.others(ensemble.leader)
     client = ensemble.session(here)
@@ -257,7 +257,7 @@ def storage_of(disk: FaultyDisk) -> Storage:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_b1_a_snapshot_is_installed_at_any_moment_without_damage(seed: int) -> None:
-    """Whoever loses its power on the way has its old history, or the new one, or does not count; never a hole."""
+    """A member that loses its power on the way has its old history, or the new one, or does not count; never a hole."""
     for point in range(1, 80):
         disk, author = FaultyDisk(), Author()
         synchronized(disk)

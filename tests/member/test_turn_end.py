@@ -1,4 +1,4 @@
-"""The end of a turn, and what is not done in it: whoever has nothing to do is not called."""
+"""The end of a turn, and what is not done in it: a part with nothing to do is not called."""
 
 from collections.abc import Sequence
 

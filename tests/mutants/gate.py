@@ -33,7 +33,7 @@ KILLER_SECONDS = 180
 FAILED = 1
 """The exit code of a pytest run in which a test failed; 2 and above: it did not come to that."""
 _SIMULATED_FAILURES = (1, 3, 4)
-"""Those of `zab simulate` (docs/explanation/simulator.md)."""
+"""The exit codes of `zab simulate` (docs/explanation/simulator.md)."""
 
 
 class Verdict(enum.Enum):

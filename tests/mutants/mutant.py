@@ -7,7 +7,7 @@
     -    return vote.epoch, vote.zxid, vote.marked, vote.leader
     +    return vote.epoch, vote.epoch, vote.marked, vote.leader
 
-So they stand in `tests/testdata/mutants/*.txt`, with an empty line between two. The lines after `file` are those of the
+So they are in `tests/testdata/mutants/*.txt`, with an empty line between two. The lines after `file` are those of the
 source: with "-" they go, with "+" they come, with a blank they stay and only say where. They have to be found there
 once, in this order, without others between them. A mutant that changes several places has several `file`.
 
@@ -32,7 +32,7 @@ class MutantError(Exception):
 
 @attrs.frozen
 class Edit:
-    """One place: lines of a file, and what stands there without the rule."""
+    """One place: lines of a file, and what is there without the rule."""
 
     path: str
     """Relative to the repository."""

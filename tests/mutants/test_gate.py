@@ -157,7 +157,7 @@ def test_mutant_that_changes_nothing_has_not_run(workbench: Workbench) -> None:
 
 
 def test_mutant_of_other_sources_has_not_run(workbench: Workbench) -> None:
-    """Its line is not there any more: that is no kill, and ends nobody else's run."""
+    """Its line is gone: that is no kill, and ends nobody else's run."""
     mutant = changed("    pass\n", "test_it.py")
     (workbench.directory / "it.py").write_text("def double(number):\n    return number + number\n")
     verdict, output = workbench.verdict(mutant)

@@ -362,7 +362,7 @@ def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession,
             disconnect(founder.client)
         written = {write.zxid for worker in workers for write in worker.recorder.writes}
     assert shown[0] < shown[1]
-    # What was seen lies below the mark: nothing of it is anything but an answered write, or one under way.
+    # What was seen lies below the mark: none of it is anything but an answered write, or one under way.
     for seen, known in zip(shown, acknowledged, strict=True):
         assert len(seen) > 50
         assert max(seen) > sorted(known)[len(known) // 2]

@@ -92,7 +92,7 @@ def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str
 
 
 def test_the_versions_of_spark_are_those_that_may_be_installed() -> None:
-    """Those that `make spark-versions` tries are the ends of the range."""
+    """The versions that `make spark-versions` tries are the ends of the range."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (low, beyond) = re.findall(r'"pyspark\[sql\]>=(\S+),<(\S+)"', project)[0]
     (tried,) = re.findall(r"^SPARK_VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -261,7 +261,7 @@ def test_a_failed_multi_that_members_wrote_otherwise_is_one_history(tmp_path: Pa
         theirs(tmp_path / str(number), number)
     for log in (tmp_path / "2").rglob("log.*"):
         data = bytearray(log.read_bytes())
-        # The checksum of the first record, and the first byte behind its header.
+        # The checksum of the first record, and the first byte after its header.
         data[20] ^= 0xFF
         data[16 + 12 + 32] ^= 0xFF
         log.write_bytes(data)

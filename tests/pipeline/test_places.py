@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["path", "file", "store"])
 def root(request: pytest.FixtureRequest, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """The same directory as a path, as a URI, and below a store that is none of the local file system's names."""
+    """A directory as a path, as a URI, and below a store that is no name of the local file system."""
     if request.param == "path":
         return open_place(str(tree))
     if request.param == "file":

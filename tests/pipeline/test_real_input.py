@@ -1,4 +1,4 @@
-"""The pipeline on what running ensembles left behind, ours and the real ZooKeeper's, against datatree's readers,
+"""The pipeline on what running ensembles left, ours and the real ZooKeeper's, against datatree's readers,
 against what clients were told, and against the members' own snapshots."""
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_a_killed_ensemble_shows_all_that_was_acknowledged(directories: Director
     assert shown <= {row["zxid"] for row in whole_rows(directories.members)}
     missing = acknowledged - shown
     if directories.kind == NATIVE:
-        # That the last batches were committed would have stood in the next one, which nobody made any more.
+        # That the last batches were committed would have been in the next one, which nobody made any more.
         assert all(zxid > max(shown) for zxid in missing)
         assert len(missing) < 200
     else:

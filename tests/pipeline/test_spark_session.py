@@ -57,7 +57,7 @@ def test_job_runs_without_java_on_the_machine(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "sum 499500\nDATATYPE_MISMATCH.DATA_DIFF_TYPES\n"
-    assert done.stderr == "", "nothing of what Spark logs belongs on the terminal"
+    assert done.stderr == "", "no logs of Spark belong on the terminal"
 
 
 @pytest.mark.spark
@@ -168,7 +168,7 @@ def test_archive_for_the_workers_holds_the_packages_and_is_the_same_each_time(tm
     assert {"zab/__init__.py", "zab/pipeline/schema.py", "datatree/log/segment.py", "session/__init__.py"} <= set(names)
     assert [name for name in names if "__pycache__" in name or name.startswith("tests")] == []
     assert os.listdir(tmp_path / "one") == [first.name]
-    # Whoever the workers run as.
+    # Anyone who the workers run as.
     assert stat.S_IMODE(first.stat().st_mode) == 0o644
     imported = "import zab.pipeline.schema as module; print(module.__file__)"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Learners that are slow, left behind, or follow on."""
+"""Learners that are slow, that lag, or that follow on."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ class SlowReader(Ensemble):
             server.held |= {fx.ReadLog, fx.OfferSnapshot}
 
     def reader(self) -> Server | None:
-        """Who is asked to read its log."""
+        """The learners for which the leader is asked to read its log."""
         readers = [server for server in self.servers.values() if server.tasks]
         return readers[0] if readers and isinstance(readers[0].tasks[0], fx.ReadLog) else None
 

@@ -20,7 +20,7 @@ QUORUMS: tuple[tuple[int, Quorum | None], ...] = (
 
 
 class Syncs:
-    """Who asked a leader for `sync`, and what some client could have been told before: the answer must cover it."""
+    """A member that asked for `sync`, and what some client could have been told before: the answer must cover it."""
 
     def __init__(self) -> None:
         self.floors: list[int] = []
@@ -193,7 +193,7 @@ def run_with_markers_that_lie(seed: int) -> None:
 
 
 def come_first(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
-    """Those with a history are there, though perhaps they stand still for a while."""
+    """The members with a history are up, though perhaps paused for a while."""
     ensemble.start(*others)
     if rng.random() < 0.5:
         ensemble.paused.update(sid for sid in others if sid in ensemble.quorum.voters)
@@ -205,7 +205,7 @@ def come_first(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[i
 
 
 def come_in_between(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
-    """One with a history comes while an epoch is being founded, before anybody writes that he belongs to it."""
+    """One with a history comes while an epoch is being founded, before any member writes that it belongs to it."""
     for sid in wiped:
         ensemble.servers[sid].held.add(fx.SaveEpochs)
     ensemble.start(*wiped)

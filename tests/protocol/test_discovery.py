@@ -162,7 +162,7 @@ def test_an_elector_that_elects_again_is_missed_only_where_a_quorum_needs_it() -
 
 
 def test_who_voted_for_somebody_else_is_no_elector() -> None:
-    """Of five, 1 and 2 elect 5; 3 votes for itself, 4 is silent. Without 1 that is no quorum."""
+    """Five voters: 1 and 2 elect 5; 3 votes for itself, 4 is silent. Without 1 that is no quorum."""
     leader = Alone(5, restored(), 5)
     for sid, candidate in ((1, 5), (2, 5), (3, 3)):
         leader.vote(sid, candidate)

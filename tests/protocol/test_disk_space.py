@@ -29,7 +29,7 @@ def half_tick(leader: Leader) -> None:
 
 
 def three() -> Leader:
-    """A leader and its two followers, who serve."""
+    """A leader and its two followers, which serve."""
     leader = Leader()
     leader.establish(1, 2)
     return leader

@@ -39,7 +39,7 @@ def told(alone: Alone, sid: int) -> list[msg.Notification]:
 
 
 def test_the_final_wait_ends_at_its_time_and_not_before() -> None:
-    """Of five, three agree, one wants itself, and one is silent."""
+    """Five voters: three agree, one wants itself, and one is silent."""
     alone = Alone(1, restored(), 5)
     for sid, candidate in ((2, 5), (5, 5), (3, 3)):
         alone.vote(sid, candidate)
@@ -129,7 +129,7 @@ def test_a_voter_answers_a_vote_of_an_earlier_round_and_an_observer_does_not() -
 
 
 def test_an_observers_candidacy_stands_for_nobody() -> None:
-    """It takes over any vote of a voter, also one for a history that is behind its own."""
+    """It takes over any vote of a voter, even one for a shorter history than its own."""
     observer = Alone(4, restored(), 3, observers=(4,))
     observer.vote(2, 1, zxid=0, epoch=Epoch(0))
     assert observer.peer.election.proposal.leader == 1
@@ -292,7 +292,7 @@ def test_electors_that_follow_have_not_left_although_their_votes_name_another_en
 
 
 def test_a_voter_of_another_lineage_without_batches_is_heard_while_it_elects() -> None:
-    """Who follows in it has taken a lineage that this member cannot take."""
+    """A server that follows in it has taken a lineage that this member cannot take."""
     for state, is_heard in ((LOOKING, True), (FOLLOWING, False)):
         alone = Alone(1, restored(), 3)
         alone.vote(2, 2, state, lineage=OTHER_LINEAGE, holds=NOTHING)

@@ -17,7 +17,7 @@ LOW_PING = msg.Ping(LAST, LAST, 7, [], True)
 
 
 def three() -> Leader:
-    """A leader and its two followers, who serve."""
+    """A leader and its two followers, which serve."""
     leader = Leader()
     leader.establish(1, 2)
     return leader

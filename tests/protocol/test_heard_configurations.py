@@ -96,7 +96,7 @@ def test_b3_all_are_empty_and_one_heard_of_a_history_beside_them(teller: int) ->
     assert alone.peer.leading is None
     alone.vote(teller, 3, **EMPTY)
     all_empty(alone)
-    assert alone.peer.state is LEADING, "that server has nothing any more, as it says"
+    assert alone.peer.state is LEADING, "that server has lost everything, as it says"
 
 
 def test_b3_a_leader_that_hears_of_a_history_gives_the_lineage_up_that_it_begins() -> None:
@@ -180,7 +180,7 @@ def test_b3_nobody_was_heard_of_and_all_are_empty() -> None:
 
 
 def follow(alone: Alone, leader: int, follower: int, text: bytes = b"", **fields: object) -> None:
-    """Both say who leads, and say it again to whoever elects anew because of that."""
+    """Both say who leads, and say it again to a member that elects again because of that."""
     for _ in range(2):
         alone.vote(leader, leader, LEADING, config=text, **{**BEYOND, **fields})
         alone.vote(follower, leader, FOLLOWING, config=text, **{**BEYOND, **fields})
@@ -194,7 +194,7 @@ def left_of_an_ended_lineage(alone: Alone, state: object = LOOKING) -> None:
 
 @pytest.mark.parametrize("text", [b"", config(NEW, (1, 2, 3))])
 def test_what_is_left_of_an_ended_lineage_keeps_nobody_from_the_one_that_goes_on(text: bytes) -> None:
-    """Server 1 lost its disk. Servers 2 and 3 began anew, and have changed nothing yet, or have."""
+    """Server 1 lost its disk. Servers 2 and 3 started again, and have changed nothing yet, or have."""
     alone = empty(1)
     left_of_an_ended_lineage(alone)
     assert voters(alone) == {1, 4, 5}
@@ -261,7 +261,7 @@ def test_what_was_heard_of_the_same_lineage_stays() -> None:
 
 
 def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
-    """It takes the lineage on and sets nothing aside, since there is nothing. Its leader has just begun anew."""
+    """It takes the lineage on and sets nothing aside, since there is nothing. Its leader has just started again."""
     alone = empty(1)
     alone.vote(2, 2, config=config(5 << 32 | 16, (2, 3)), lineage=OTHER_LINEAGE)
     follow(alone, 3, 2, lineage=OTHER_LINEAGE)
@@ -389,7 +389,7 @@ def test_who_holds_a_history_passes_on_what_it_heard() -> None:
 
 
 def test_b3_who_holds_nothing_passes_nothing_on() -> None:
-    """Two empty servers would keep each other from beginning, whoever told the first of them is gone."""
+    """Two empty servers would keep each other from beginning, no matter who told the first of them is gone."""
     alone = empty(2)
     stranger(alone, 4, config(NEW, (2, 3)), is_proven=True)
     assert voters(alone) == {2, 3}
@@ -397,7 +397,7 @@ def test_b3_who_holds_nothing_passes_nothing_on() -> None:
 
 
 def test_nothing_of_another_lineage_is_passed_on() -> None:
-    """It is of a lineage that has nothing yet, so it elects by what it heard of any."""
+    """Its lineage has no configuration yet, so it elects by what it heard of any."""
     alone = Alone(2, nothing_held(NOTHING, amnesiac=False), 3, takes_strangers=True)
     stranger(alone, 4, config(NEW, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
     assert voters(alone) == {2, 3}

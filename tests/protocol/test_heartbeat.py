@@ -62,7 +62,7 @@ def test_what_a_ping_is_answered_is_of_interest_once_its_learner_serves() -> Non
 
 @pytest.mark.parametrize("late_ms", [0, 1])
 def test_an_epoch_without_a_quorum_is_given_up_at_init_limit(late_ms: int) -> None:
-    """Both have been sent NEWLEADER: nothing is on its way to them any more."""
+    """Both have been sent NEWLEADER: nothing more is on its way to them."""
     leader = Leader()
     leader.synchronize(1, 2)
     settings = leader.peer.settings

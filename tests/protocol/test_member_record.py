@@ -19,7 +19,7 @@ from zab.protocol.peer import Peer
 
 
 def offered(ensemble: Ensemble, sid: int, *, zxid: int, conflict: bool = False) -> fx.FetchSnapshot:
-    """What a member begins to fetch when its leader, whom it has told its position, sends it this snapshot."""
+    """What a member begins to fetch when its leader, to which it has told its position, sends it this snapshot."""
     peer = ensemble.peer(sid)
     until(ensemble, lambda: peer.following and peer.following.epoch_saved)
     assert peer.link_to_leader is not None

@@ -424,7 +424,7 @@ def test_f1_the_epoch_is_renewed_when_everything_is_committed_and_nothing_is_pro
 
 
 def renewing(voters: int = 3) -> Leader:
-    """A leader whose counter has run out: it has begun to renew its epoch, and its learners know nothing of it yet."""
+    """A leader whose counter has run out: it has begun to renew its epoch, and its learners do not know it yet."""
     leader = Leader(voters=voters, counter_limit=1)
     learners = range(1, voters)
     leader.establish(*learners)
@@ -535,7 +535,7 @@ def test_s1_learners_are_asked_while_the_epoch_is_renewed() -> None:
 
 
 def test_b2_learners_that_are_not_served_yet_confirm_for_an_amnesiac() -> None:
-    """Of five, one has acknowledged NEWLEADER when an amnesiac does: it is asked at once."""
+    """Five voters; one has acknowledged NEWLEADER when an amnesiac does: it is asked at once."""
     leader = Leader(voters=5)
     for sid, is_amnesiac in ((1, False), (2, False), (4, True)):
         leader.dial(sid, amnesiac=is_amnesiac)

@@ -85,7 +85,7 @@ def test_agreement(run: Recorder) -> None:
 
 
 def test_local_primary_order(run: Recorder) -> None:
-    """ "If a primary broadcasts <v, z> before <v', z'>, whoever delivers <v', z'> delivers <v, z> before." """
+    """ "If a primary broadcasts <v, z> before <v', z'>, a process that delivers <v', z'> delivers <v, z> before." """
     for batches in delivered(run).values():
         for epoch in {batch.epoch for batch in batches}:
             mine = [batch.zxid for batch in batches if batch.epoch == epoch]
@@ -94,7 +94,8 @@ def test_local_primary_order(run: Recorder) -> None:
 
 
 def test_global_primary_order(run: Recorder) -> None:
-    """ "If p_i broadcasts <v, z>, p_j broadcasts <v', z'> and i < j, whoever delivers both delivers <v, z> first." """
+    """ "If p_i broadcasts <v, z>, p_j broadcasts <v', z'> and i < j, a process that delivers both delivers <v, z>
+    first." """
     for batches in delivered(run).values():
         epochs = [batch.epoch for batch in batches]
         assert epochs == sorted(epochs)

@@ -1,4 +1,4 @@
-"""Who a peer hears, what a former role leaves behind, and what is out of place: a peer alone."""
+"""The servers that a peer hears, remains of a former role, and messages out of place: a peer alone."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_a_doubt_ends_a_leaders_role_and_no_other() -> None:
     assert leader.peer.state is LOOKING
     assert leader.peer.draining
     leader.forget()
-    leader.tell(ev.Doubted(False, "it was made anew"))
+    leader.tell(ev.Doubted(False, "it was made again"))
     assert leader.effects == [], "the election begins when the log is drained"
 
 
@@ -371,7 +371,7 @@ def test_who_has_batches_says_so() -> None:
 
 
 def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> None:
-    """Of whoever tells of it, nothing more is heard in that role."""
+    """A server that tells of it is not heard again in that role."""
     marked = Alone(3, nothing_held(NOTHING, marked=True), 3)
     for sid in (1, 2):
         empty = {"zxid": Zxid(0), "epoch": Epoch(0), "holds": NOTHING, "lineage": b"", "amnesiac": True}

@@ -318,7 +318,7 @@ def test_a_leader_that_leaves_hands_over_to_the_one_that_has_most() -> None:
     assert leader.peer.state is LEADING, "no quorum of the new one has it"
     leader.acknowledge(2, zxid)
     assert leader.peer.committed == zxid
-    assert not leader.sent(msg.HandOver), "whoever asked for it is answered first"
+    assert not leader.sent(msg.HandOver), "the client that asked for it is answered first"
     half_tick(leader)
     assert leader.sent(msg.HandOver) == [msg.HandOver(ServerId(2))]
     assert leader.peer.state is LOOKING
@@ -352,7 +352,7 @@ def test_a_leader_that_leaves_goes_on_until_somebody_can_take_over() -> None:
 
 
 def test_a_leader_that_leaves_takes_no_heir_without_room() -> None:
-    """Of two that have the same the one with the greater id would take over."""
+    """If two have the same history, the one with the greater id would take over."""
     leader = three(4)
     zxid = leader.reconfigure(1, 4)
     leader.durable(zxid)

@@ -50,7 +50,7 @@ def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won
 
 @pytest.mark.parametrize("epoch", [1 + EPOCH_JUMP_MAX, EPOCH_MAX - 1, EPOCH_MAX])
 def test_b6_an_epoch_that_is_far_above_the_leaders_is_refused(epoch: int) -> None:
-    """Whoever sent it: the ensemble goes on in its own."""
+    """A member that sent it: the ensemble goes on in its own."""
     ensemble, leader = established()
     sid = followers(ensemble, leader)[0]
     ensemble.partition(leader, sid)
@@ -493,7 +493,7 @@ def test_other_bytes_at_the_same_zxid_are_set_aside_with_an_alarm(first: int, le
 
 
 def test_other_bytes_at_the_same_zxid_at_or_below_the_mark_stop_the_learner() -> None:
-    """A5: what it knows to be committed is not given up, whoever is right."""
+    """A5: what it knows to be committed is not given up, whichever side is right."""
     ensemble = parted(2, mark_of_one=2)
     ensemble.start(2, 3)
     ensemble.elect()

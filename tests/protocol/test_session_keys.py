@@ -1,4 +1,4 @@
-"""G5 session keys: whoever may lead has the keys that passwords were made with, and nobody else gets them."""
+"""G5 session keys: a member that may lead has the keys that passwords were made with, and nobody else gets them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def started(name: bytes = FIRST, **settings: int) -> Ensemble:
 
 
 def kept(ensemble: Ensemble) -> list[NamedKey]:
-    """Those that all have, in memory and on disk."""
+    """The keys that all members have, in memory and on disk."""
     [keys] = {tuple(ensemble.peer(sid).session_keys) for sid in ensemble.up()}
     for sid in ensemble.up():
         peer = ensemble.peer(sid)
@@ -201,7 +201,7 @@ def test_ensemble_that_lived_without_proof_keeps_the_key_that_followed_from_its_
     assert first.name == FIRST
     assert before == lineage_key(ensemble.peer(ONE).lineage)
     ensemble.run(2000)
-    assert kept(ensemble) == [first], "whoever listened on the network knows the other one"
+    assert kept(ensemble) == [first], "an eavesdropper on the network knows the other one"
 
 
 def test_who_proves_nothing_any_more_uses_the_key_that_all_know() -> None:

@@ -15,7 +15,7 @@ from zab.testing.kit.ports import free_ports
 FACTS = ROOT / "tests" / "testdata" / "metrics"
 
 SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
-"""Of super:wire."""
+"""The digest of super:wire."""
 
 
 class Ports:

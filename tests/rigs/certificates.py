@@ -4,7 +4,7 @@
     certificates.member("localhost")        a directory with keystore.pem, truststore.pem, …
     certificates.client("alice")
 
-All times are counted from now, since whoever verifies reads the clock of the machine.
+All times are counted from now, since verification reads the clock of the machine.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
-    """Of zoo.cfg, for clients of a member with that directory; `kind`: pem, p12, or jks (`java_key_stores`)."""
+    """The lines of zoo.cfg for clients of a member with that directory; `kind`: pem, p12, or jks
+    (`java_key_stores`)."""
     lines = {f"ssl.{store}.location": f"{directory}/{store.lower()}.{kind}" for store in ("keyStore", "trustStore")}
     if kind != "pem":
         lines |= {f"ssl.{store}.passwordPath": f"{directory}/password" for store in ("keyStore", "trustStore")}
@@ -75,13 +76,13 @@ def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
 
 
 def quorum_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
-    """The same, for other members."""
+    """The lines of zoo.cfg for other members."""
     lines = {key.replace("ssl.", "ssl.quorum."): value for key, value in client_store_lines(directory, kind).items()}
     return lines | {"ssl.quorum.trustStore.location": f"{directory}/quorum.truststore.{kind}"}
 
 
 def server_context(directory: Path, *, wants_clients: bool = True) -> ssl.SSLContext:
-    """Of a server with that directory of a member."""
+    """The context of a server with a member's directory."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(directory / "keystore.pem")
     if wants_clients:

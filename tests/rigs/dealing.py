@@ -37,7 +37,7 @@ def place_in_order(item: pytest.Item) -> int:
 
 
 def write_groups(items: list[pytest.Item], path: Path) -> None:
-    """All workers write the same; whoever reads sees all of it or nothing."""
+    """All workers write the same; anyone who reads sees all of it or nothing."""
     groups = {item.nodeid: group(item) for item in items if isinstance(item, pytest.Function)}
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_text(json.dumps(groups))

@@ -63,7 +63,7 @@ class Growing:
         self._writes = 0
 
     def ports(self, sid: int) -> list[int]:
-        """Of quorum, election and clients."""
+        """The ports of quorum, election and clients."""
         return self._ports.setdefault(sid, free_ports(3))
 
     def line(self, sid: int, role: str = "participant", *, has_client_port: bool = True, host: str = LOOPBACK) -> str:
@@ -183,7 +183,7 @@ def _apart(address: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def growing(kind: str, properties: Mapping[str, str | int] | None = None, **lines: str | int) -> Iterator[Growing]:
-    """No server yet; whatever is started is killed at the end. `lines` are of all files, in addition or in place.
+    """An ensemble without servers yet; all are killed at the end. `lines` are added to all files, or replace lines.
     `properties`: further ones, which are system properties without `zookeeper.` of the real one."""
     with tempfile.TemporaryDirectory(prefix=f"{kind}-", ignore_cleanup_errors=True) as directory:
         servers = Growing(kind, Path(directory), lines, properties or {})
@@ -196,7 +196,7 @@ def growing(kind: str, properties: Mapping[str, str | int] | None = None, **line
 
 @contextlib.contextmanager
 def grown(kind: str, size: int, observers: tuple[int, ...] = (), **lines: str | int) -> Iterator[Growing]:
-    """The same with servers 1 to `size`, which all know each other and serve."""
+    """An ensemble with servers 1 to `size`, which all know each other and serve."""
     with growing(kind, **lines) as servers:
         own = [servers.line(sid, "observer" if sid in observers else "participant") for sid in range(1, size + 1)]
         for sid in range(1, size + 1):

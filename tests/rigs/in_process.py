@@ -1,7 +1,7 @@
 """Our own servers in the process of the test, each in a thread: for tests that only talk to them.
 
-A process takes a second of processor time before it serves, members here take some hundredths. Whoever kills a server
-with its process, looks at its exit code or its limits, or compares with the real ZooKeeper, starts processes
+A process takes a second of processor time before it serves, members here take some hundredths. Anyone who kills a
+server with its process, looks at its exit code or its limits, or compares with the real ZooKeeper, starts processes
 (`zab_server`).
 """
 

@@ -9,7 +9,7 @@ from tests.tidy.sources import ROOT
 
 
 def java_of_the_page(directory: Path) -> Path:
-    """It stands in a directory of its own below this one, for `PATH`."""
+    """It is in a directory of its own below this one, for `PATH`."""
     page = (ROOT / "docs" / "how-to" / "migrate.md").read_text(encoding="utf-8")
     [script] = re.findall(r"```sh\n(#!/bin/sh\n# java,.*?)```", page, re.S)
     path = directory / "bin" / "java"

@@ -88,7 +88,7 @@ class Realm:
         subprocess.run(command, env=self.environment, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
     def key_tab(self, principal: str) -> Path:
-        """A new principal, and its key; without a realm it is of this one."""
+        """A new principal, and its key; the default realm is this one."""
         path = self.directory / (principal.translate(str.maketrans("/@", "__")) + ".keytab")
         self.run("kadmin.local", "-r", self.name, "-q", f"addprinc -randkey {principal}")
         self.run("kadmin.local", "-r", self.name, "-q", f"ktadd -k {path} {principal}")

@@ -14,7 +14,7 @@ _KEY_UPDATE = b"\x18\0\0\x01"
 
 
 def client_secret(key_log: Path) -> bytes:
-    """Of the newest connection in a key log of Python's `ssl`."""
+    """The secrets of the newest connection in a key log of Python's `ssl`."""
     lines = [line.split() for line in key_log.read_text().splitlines()]
     return bytes.fromhex([words[2] for words in lines if words[0] == "CLIENT_TRAFFIC_SECRET_0"][-1])
 

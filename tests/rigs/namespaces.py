@@ -53,7 +53,7 @@ def _netem(delay_ms: float, lost_percent: float) -> tuple[str, ...]:
 
 
 class Namespaces:
-    """See the module."""
+    """Network namespaces with links between them."""
 
     def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
         self._stack = stack

@@ -3,7 +3,7 @@
     marks(item)         those that the code of a collected test asks for
 
 A test needs what its fixtures need, and the functions of `tests` and `bench` that it names, and those that these name,
-and so on: whoever comes to the module `subprocess` starts a process, and so does whoever asks for a fixture by a name
+and so on: a test that uses the module `subprocess` starts a process, and so does one that asks for a fixture by a name
 made at run time, which here always stands for files that servers leave. What cannot be found so (processes that the
 product itself starts) is marked by hand. That nothing is missed is seen when it runs: `tests/conftest.py` fails a test
 that starts a process without the mark.

@@ -1,7 +1,7 @@
 """How the tests start Java: compiled quickly rather than well, and with classes from an archive.
 
 Half of what a short job costs is that Spark's driver loads its classes. An archive (Java's class data sharing) has them
-parsed and checked. It fits the runtime and the jars that it was made with; another runtime goes
+parsed and checked. It fits the runtime and the jars that it was made with; another runtime runs
 without it, and so does everybody while it is not there, or empty, since not every runtime makes one.
 `tests.rigs.java_archives` makes it.
 """

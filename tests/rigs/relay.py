@@ -1,10 +1,10 @@
 """A network between the members of an ensemble: all that they send each other passes through relays, which obey a test.
 
     with network(ports) as net:            ports: {server id: (quorum port, election port)}, where each really listens
-        net.lines(1)                       the server lines for the file of server 1: the others behind relays
-        net.cut(1, 2)                      nothing of what 1 sends reaches 2; 2 still reaches 1
+        net.lines(1)                       the server lines for the file of server 1: the others through relays
+        net.cut(1, 2)                      none of what 1 sends reaches 2; 2 still reaches 1
         net.slow(1, 2, seconds=0.2)        it reaches 2 so much later
-        net.lose(1, 2, share=0.1)          so many pieces come only after RETRANSMISSION_SECONDS, and those behind them
+        net.lose(1, 2, share=0.1)          so many pieces come only after RETRANSMISSION_SECONDS, and those after them
         net.break_links(1, 2)              the connections between them break
         net.heal()
 
@@ -31,7 +31,7 @@ _GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Network:
-    """See the module. Its methods may be called by any thread."""
+    """Relays between servers. Methods may be called by any thread."""
 
     def __init__(self, ports: Mapping[int, tuple[int, int]], seed: int) -> None:
         self._ports = ports
@@ -50,7 +50,7 @@ class Network:
     # ------------------------------------------------------------------------------------------------- what it obeys
 
     def lines(self, own: int) -> dict[str, str]:
-        """Server lines, as they stand in the file of one member: that of its own names where it really listens."""
+        """Server lines, as they are in the file of one member: that of its own names where it really listens."""
         return {
             f"server.{sid}": f"{HOST}:{quorum}:{election}"
             for sid in self._ports

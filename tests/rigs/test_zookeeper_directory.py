@@ -155,7 +155,7 @@ def test_older_snapshot_stands_in_for_a_damaged_one(disk, lived) -> None:
 def test_no_readable_snapshot_is_an_error(disk, lived) -> None:
     txns, _, _ = lived
     log(disk, txns)
-    disk.replace("version-2/snapshot.1", b"nothing of this is a snapshot \x00\x00\x00\x01/")
+    disk.replace("version-2/snapshot.1", b"this is no snapshot \x00\x00\x00\x01/")
     with pytest.raises(ZooKeeperFileError, match=r"no snapshot is readable.*magic"):
         load_directory(disk)
 

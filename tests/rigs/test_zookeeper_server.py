@@ -1,4 +1,4 @@
-"""The runner of the real ZooKeeper: it serves, it fails over, and it leaves no process behind."""
+"""The runner of the real ZooKeeper: it serves, it fails over, and it leaves no process."""
 
 from __future__ import annotations
 

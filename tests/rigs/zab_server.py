@@ -49,7 +49,7 @@ def zab_servers(
     """`size` members that serve when the block is entered; all of them are killed when it is left.
 
     directory, configuration: as in `zookeeper()`. each: further lines of one member alone, in their order. program:
-    what Python runs with the file behind it, where it is not the server itself but a variant of it. on: the machines
+    what Python runs with the file after it, where it is not the server itself but a variant of it. on: the machines
     that they run on, each on one. wait: False enters the block without waiting for the members to serve.
     """
     with contextlib.ExitStack() as stack:

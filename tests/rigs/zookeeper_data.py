@@ -66,7 +66,7 @@ def make_real_files(directory: Path) -> RealFiles:
         _expire_a_session(ensemble.hosts)
         _load(ensemble.hosts)
         _wait_for_snapshot(member)
-        # Some transactions behind the last snapshot.
+        # Some transactions after the last snapshot.
         for number in range(20):
             client.create(f"/after-{number}", b"x" * number)
         znodes = dict(_walk(client, "/"))

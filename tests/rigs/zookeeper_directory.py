@@ -14,7 +14,7 @@ stricter where ZooKeeper goes on in silence:
   snapshot's own digest on, or one later: ZooKeeper applies a transaction first and notes the digest then, and a
   snapshot may be written in between.
 
-What does not stop the load stands in `Loaded.problems`, one sentence each: a snapshot passed over, a digest that does
+What does not stop the load is in `Loaded.problems`, one sentence each: a snapshot passed over, a digest that does
 not match, a snapshot that stays fuzzy because its log is missing, ACL lists that nobody knows any more.
 
 A `DataTree` differs from ZooKeeper's tree in what belongs to a server and not to the state: the text of
@@ -212,7 +212,7 @@ class _Replay:
 
 
 def to_tree(state: ZooKeeperState) -> DataTree:
-    """The same state as a `DataTree`, at the same zxid. Raises `datatree.tree.TreeError` if it is none."""
+    """The state as a `DataTree`, at the same zxid. Raises `datatree.tree.TreeError` if it is none."""
     _drop_orphans(state)
     tree = DataTree.bare()
     names = {path: len(children) for path, children in state.children.items()}
@@ -251,7 +251,7 @@ def _drop_orphans(state: ZooKeeperState) -> None:
 
 
 def from_cursor(cursor: SnapshotCursor) -> ZooKeeperState:
-    """The state in a cursor, which is closed afterwards; quotas' sums are not in it, ZooKeeper counts them anew."""
+    """The state in a cursor, which is closed afterwards; quotas' sums are not in it, ZooKeeper counts them again."""
     state = ZooKeeperState.build(cursor_znodes(cursor), cursor.sessions, cursor.zxid)
     cursor.close()
     return state

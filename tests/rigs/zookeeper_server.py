@@ -66,7 +66,7 @@ def jars_directory() -> Path:
 
 
 def class_path(*more: str) -> str:
-    """Only the jars that ZooKeeper needs, and `more` behind them: scanning all of PySpark's 280 costs 0.2 s a start."""
+    """Only the jars that ZooKeeper needs, and `more` after them: scanning all of PySpark's 280 costs 0.2 s a start."""
     names: tuple[str, ...] = (
         "zookeeper",
         "netty",
@@ -89,7 +89,7 @@ def class_path(*more: str) -> str:
 def java_command(main_class: str, *arguments: str, options: Sequence[str] = (), jars: Sequence[str] = ()) -> list[str]:
     """The command that runs `main_class` (or a source file) with ZooKeeper's jars, and those that begin with a name of
     `jars`; raises ZooKeeperError where there is no Java."""
-    # The pipeline's; without its extra, whoever starts no Java can use the rest.
+    # The pipeline's; without its extra, tests without Java can use the rest.
     from zab.pipeline.java import find_java
 
     java = find_java()

@@ -1,4 +1,4 @@
-"""Who leads an ensemble that is running, and a handshake with a member of it."""
+"""The leader of a running ensemble, and a handshake with a member of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zab.wire.frames import frame
 
 
 def handshake(member: ZooKeeperMember, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
-    """Of a client that goes away without a word; its session lives."""
+    """The session of a client that disconnects without closing it."""
     with socket.create_connection(("127.0.0.1", member.client_port)) as sock:
         sock.settimeout(60)
         sock.sendall(frame(ConnectRequest(0, 40_000, session, password).encode()))

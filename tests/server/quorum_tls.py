@@ -35,7 +35,7 @@ def make_certificates(directory: Path) -> Certificates:
 
 
 def store_lines(directory: Path, kind: str = "pem") -> list[str]:
-    """Of a member with this directory."""
+    """The settings of a member with this directory."""
     return [f"{key}={value}" for key, value in quorum_store_lines(directory, kind).items()]
 
 

@@ -28,7 +28,7 @@ def snapshot_of(ensemble: Running, sid: int = 1) -> bytes:
 
 
 def restore(ensemble: Running, sid: int, snapshot: bytes) -> dict[str, Any]:
-    """Its answer, once it has begun anew."""
+    """Its answer, once it has started again."""
     log = ensemble.servers.members[sid - 1].log_text
     begun = log().count("listening")
     answer = ensemble.post(sid, "/commands/restore", snapshot, Authorization=AUTHORIZATION)

@@ -98,7 +98,7 @@ def test_what_others_say_is_in_force_is_a_place_too() -> None:
 
 
 def test_a_host_that_was_left_is_dialled_until_that_is_in_force_and_is_believed_no_longer_then() -> None:
-    """Whoever stays behind on a machine that was replaced still has its certificate."""
+    """Anyone who stays on a machine that was replaced still has its certificate."""
     it = Reached()
     elsewhere = of(8, "server.2=127.0.0.2:2001:2002")
     it.change(BEFORE, elsewhere)

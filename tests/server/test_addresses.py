@@ -269,7 +269,7 @@ def test_members_go_on_over_the_second_network_when_the_first_is_gone(
 def test_members_find_each_other_where_one_address_is_dead_from_the_start(
     how: str, is_first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of each member the others have an address at which nobody listens, or something that takes connections and never
+    """For each member the others have an address at which nobody listens, or something that takes connections and never
     says a word."""
     ports = free_ports(6)
     more = ["multiAddress.enabled=true", "multiAddress.reachabilityCheckTimeoutMs=200"]

@@ -260,7 +260,7 @@ def test_who_is_not_let_in_over_tls_is_said(tmp_path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """As whoever renews certificates does: nobody reads half of it."""
+    """As anyone who renews certificates does: nobody reads half of it."""
     beside = path.with_suffix(".new")
     beside.write_bytes(data)
     beside.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Long answers of the admin server: who reads slowly keeps nobody from his."""
+"""Long answers of the admin server: a slow reader does not delay others."""
 
 from typing import Any
 

@@ -122,7 +122,7 @@ def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_chan
             assert "no data, or lost it" in member.log_text()
         assert [path.read_bytes() for path in paths] == before
         assert not any((member.directory / "version-1.damaged").exists() for member in damaged)
-        # Whoever can put a copy right, has everything again.
+        # Anyone who can put a copy right, has everything again.
         for member in damaged[1:]:
             member.stop()
             flip(oldest_log(member), 200)

@@ -21,7 +21,7 @@ from zab.testing.kit.ports import free_ports
 from zab.wire.handshake import Secret
 
 BEYOND = "192.0.2.7"
-"""Of a network for documentation: nobody has it."""
+"""An address of a network for documentation, which nobody has."""
 
 
 class Names(trio.abc.HostnameResolver):

@@ -1,4 +1,4 @@
-"""Who may begin an ensemble, as real processes: every voter, a quorum of marked ones, and nobody else."""
+"""Real processes begin an ensemble: all voters, or a quorum of marked ones, and nobody else."""
 
 import os
 import re

@@ -122,7 +122,7 @@ def test_status_names_the_disk_of_a_member_that_serves_nobody(tmp_path: Path, ru
             )
 
         def alarms() -> list[tuple[str, str | None, str]]:
-            """Of disks. Until the member says it, its leader may."""
+            """The alarms about disks. Until the member reports it, its leader may."""
             run("-s", ensemble.hosts, "status", "--json")
             values = [value for value in map(json.loads, run.out.splitlines()) if value.get("name") == "disk_full"]
             return [(each["severity"], each["server"], each["reason"].partition(",")[0]) for each in values]

@@ -1,4 +1,4 @@
-"""Real members that a change removes: they go on without a vote, with whoever leads, until somebody ends them."""
+"""Real members that a change removes: they go on without a vote, with any leader, until they are ended."""
 
 from __future__ import annotations
 

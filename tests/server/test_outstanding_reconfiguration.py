@@ -74,7 +74,7 @@ def test_what_no_quorum_of_the_new_servers_has_waits_for_them_whoever_is_restart
 
 
 def proposed(servers: Growing, leader: int, lines: list[str]) -> threading.Thread | None:
-    """Who waits for the answer to what the leader has logged; None: it has refused it."""
+    """The client that waits for the answer to what the leader has logged; None: it was refused."""
     asked = threading.Thread(target=ask, args=(servers, leader, lines))
     asked.start()
     until(lambda: has_logged_more(servers, leader) or not asked.is_alive(), "it is proposed, or refused")

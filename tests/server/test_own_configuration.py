@@ -151,7 +151,7 @@ async def test_who_is_in_it_no_more_stays_where_it_is_and_can_be_started_again(t
 
 
 async def test_an_open_server_moves_to_no_address_that_others_reach(tmp_path: Path) -> None:
-    """Who believes members without proof listens on addresses of this machine alone."""
+    """A server that accepts members without proof listens only on addresses of this machine."""
     quorum, election, client, new_client = free_ports(4)
     async with running(tmp_path, [quorum, election, client]) as server:
         own = server.own

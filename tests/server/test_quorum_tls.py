@@ -264,7 +264,7 @@ def test_member_that_is_revoked_itself_does_not_start(certificates: Certificates
 
 
 def test_other_authorities_and_lists_have_another_name(certificates: Certificates, tmp_path: Path) -> None:
-    """Whoever was told the key of sessions under the one before is told no further one."""
+    """Anyone who was told the key of sessions under the one before is told no further one."""
     one, two, three = (certificates.directory / host for host in HOSTS)
     name = quorum_tls(one).trusted_name
     assert len(name) == 8

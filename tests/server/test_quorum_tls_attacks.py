@@ -46,14 +46,14 @@ class Running:
 
     @property
     def ports(self) -> list[Port]:
-        """Of the first member: for links, and for votes."""
+        """The ports of the first member: for links, and for votes."""
         member = self.ensemble.members[0]
         [line] = [each for each in member.config.read_text().splitlines() if each.startswith("server.1=")]
         host, quorum, election = line.partition("=")[2].split(":")
         return [Port(member, host, int(quorum), Purpose.QUORUM), Port(member, host, int(election), Purpose.ELECTION)]
 
     def roles(self) -> list[tuple[str, int]]:
-        """Of each member, with its epoch."""
+        """The state of each member, with its epoch."""
         said = [
             dict(line.partition(": ")[::2] for line in word(member.client_port, "srvr").splitlines())
             for member in self.ensemble.members
@@ -95,7 +95,7 @@ def nobody_notices(running: Running) -> Iterator[None]:
 
 
 def context_of(store: Path | None) -> ssl.SSLContext:
-    """Of somebody who believes whoever answers."""
+    """The context of an attacker that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -105,7 +105,7 @@ def context_of(store: Path | None) -> ssl.SSLContext:
 
 
 def is_answered(port: Port, store: Path | None, sid: int) -> bool:
-    """Whether somebody with this certificate, who says that he is this server, hears a Welcome."""
+    """Whether a process with this certificate that claims to be this server gets a Welcome."""
     shake = Dialling(party(sid, [], is_open=True), 1, port.purpose, os.urandom(NONCE_BYTES), is_certified=True)
     with port.connect() as sock:
         try:
@@ -148,7 +148,7 @@ def test_only_the_certificate_of_a_member_speaks_for_it(running: Running, which:
 
             port.member.wait_until(is_audited)
             port.member.wait_until(lambda count=before: refused(port.member) > count)
-        # And the same stranger with the right one is believed, so that nothing else has kept him out.
+        # And the same stranger with the right one is believed, so that nothing else has kept it out.
         if port.purpose is Purpose.ELECTION:
             assert is_answered(port, certificates.directory / HOSTS[1], 2)
 

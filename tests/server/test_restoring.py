@@ -138,7 +138,7 @@ async def test_who_trickles_is_given_up(begun: bytes) -> None:
 
 
 async def test_after_one_that_was_taken_there_is_no_other() -> None:
-    """Its sender was told what the member begins anew with."""
+    """Its sender was told what the member starts again with."""
     used = restorer(lived(Author()))
     await used.receive(pieces([SNAPSHOT]))
     assert used.is_busy

@@ -30,7 +30,7 @@ def two_states(ensemble: Running) -> list[bytes]:
 
 
 def given(ensemble: Running, each: list[tuple[int, bytes]]) -> list[str]:
-    """All at once; the lineages that were told. Others are refused, or find a server that begins anew."""
+    """All at once; the lineages that were told. Others are refused, or find a server that starts again."""
 
     def give(to: tuple[int, bytes]) -> str | None:
         try:

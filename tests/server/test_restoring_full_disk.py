@@ -43,7 +43,7 @@ def on_a_small_disk(directory: Path, **lines: int) -> Iterator[tuple[Running, Sm
 
 
 def fill(alone: Running, count: int) -> bytes:
-    """The snapshot of a state with so much in it, which the member then leaves behind."""
+    """The snapshot of a state with so much in it, which the member then leaves."""
     with kazoo_at(alone) as client:
         for number in range(count):
             client.create(f"/w{number}", DATA)
@@ -103,7 +103,7 @@ def test_where_nothing_is_kept_free_the_member_goes_on_nevertheless(tmp_path: Pa
 
 
 def stage_and_fill(alone: Running, disks: SmallDisks, directory: Path, snapshot: bytes) -> Path:
-    """The member is ended, what it begins anew with is staged, and a file has all that was free; that file."""
+    """The member is ended, what it starts again with is staged, and a file has all that was free; that file."""
     [member] = alone.servers.members
     member.kill()
     (directory / "sent").write_bytes(snapshot)

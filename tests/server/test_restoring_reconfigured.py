@@ -37,12 +37,12 @@ class Asked:
         return answer.content
 
     def restore(self, sid: int, snapshot: bytes) -> httpx.Response:
-        """Its answer, once it has begun anew where it does."""
+        """Its answer, once it has started again where it does."""
         log = self._servers.members[sid].log_text
         begun = log().count("listening ")
         answer = httpx.post(self._url(sid, "restore"), content=snapshot, headers=HEADERS, timeout=60)
         if answer.status_code == 200:
-            until(lambda: log().count("listening ") > begun, f"server {sid} begins anew")
+            until(lambda: log().count("listening ") > begun, f"server {sid} starts again")
         return answer
 
     def _url(self, sid: int, command: str) -> str:

@@ -62,14 +62,14 @@ def test_of_three_a_majority_is_the_ensemble_at_any_time() -> None:
             seen = client.exists("/lost").czxid
         assert modes(three)[0] == ""
         assert restore(three, 2, snapshot)["lineage"] == lineage
-        # Now these two are the majority, and the third one serves nothing any more.
+        # Now these two are the majority, and the third one no longer serves.
         with kazoo_at(three, 1, 2) as client:
             assert client.get("/kept")[0] == b"old"
             assert client.exists("/lost") is None
         until(lambda: modes(three)[2] == "")
         assert restore(three, 3, snapshot)["lineage"] == lineage
         three.servers.wait()
-        # Who has seen what is gone may go on, with whomever.
+        # A client that has seen what is gone may go on, with any of them.
         for member in three.servers.members:
             wire = Wire(member.client_port, last_zxid=seen)
             assert wire.session != 0

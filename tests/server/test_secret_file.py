@@ -118,7 +118,7 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 def test_file_that_is_of_no_use_any_more_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", OLD)
     file = WatchedFile(path, read_secrets)
-    written(tmp_path / "aside", "nothing of use")
+    written(tmp_path / "aside", "nothing useful")
     os.replace(tmp_path / "aside", path)
     with pytest.raises(PrivateFileError, match=":1: a secret has"):
         file.read_again()

@@ -196,7 +196,7 @@ def test_a_server_with_too_few_descriptors_does_not_start(tmp_path):
 
 
 def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
-    """C1: a failed write is final; nothing is acknowledged behind it."""
+    """C1: a failed write is final; nothing is acknowledged after it."""
     with servers(tmp_path, 1, "preAllocSize=1024") as ensemble:
         [server] = ensemble.members
         server.stop()

@@ -1,4 +1,4 @@
-"""A whole server inside the test's own trio: how long its steps take, and what a stop leaves behind."""
+"""A whole server inside the test's own trio: how long its steps take, and what a stop leaves."""
 
 import contextlib
 import resource

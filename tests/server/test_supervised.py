@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PATIENCE_SECONDS = 120
 SILENCE_SECONDS = 1.5
-"""As the members are told."""
+"""The environment of the members."""
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_certificates_change_while_the_server_runs(certificates: Certificates, t
             with pytest.raises(TlsError):
                 async with connect(hosts, tls=tls(alice)):
                     pass
-            (here / "keystore.pem").write_text("nothing of use")
+            (here / "keystore.pem").write_text("nothing useful")
             await until_async(lambda: "the certificates cannot be read again -> those before stay" in server.journal)
             async with connect(hosts, tls=tls(bob)) as other:
                 assert await other.exists("/still") is not None

@@ -32,7 +32,7 @@ from zab.tls.stores import StoreError
 __all__ = ["certificates", "holder", "member"]
 
 SLICE_NS = 20_000_000
-"""Of the loop's thread, at most."""
+"""The longest delay of the loop's thread."""
 
 
 def context(keys: Path | str, trusted: Path | str | None, *more: str) -> ssl.SSLContext:
@@ -220,7 +220,7 @@ def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path,
     before = stores.content
     assert not stores.read_again()
     content = (here / changed).read_bytes()
-    (here / "aside").write_bytes(b"nothing of use")
+    (here / "aside").write_bytes(b"nothing useful")
     (here / "aside").chmod(0o600)
     os.replace(here / "aside", here / changed)
     for _ in range(2):

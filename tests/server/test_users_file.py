@@ -127,7 +127,7 @@ REQUIRING = (
 def test_a_jaas_file_without_a_login_of_the_server_is_refused_only_where_somebody_has_to_log_in(
     tmp_path: Path, content: str, mode: int
 ) -> None:
-    """As in ZooKeeper, which then has no SASL; kazoo's test harness writes an empty one."""
+    """Accepted, like in ZooKeeper, which then has no SASL; kazoo's test harness writes an empty file."""
     path = tmp_path / "jaas"
     path.write_text(content)
     path.chmod(mode)

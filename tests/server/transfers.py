@@ -19,7 +19,7 @@ from zab.wire.handshake import Party
 
 
 def greeting(sid: int, me: Party | None = None, others: Collection[int] = (1, 2, 3)) -> Greeting:
-    """Of one of servers 1 to 3, as it is or as it pretends to be. It hands nothing over."""
+    """The greeting of one of servers 1 to 3, real or pretended. It hands nothing over."""
     me = me or party(sid, [SECRET], is_open=False)
     return Greeting(PURPOSES, lambda: [other for other in others if other != sid], lambda: me, lambda *_: None)  # type: ignore[arg-type]
 

@@ -154,7 +154,7 @@ def test_a_multi_needs_room_if_one_of_its_parts_does() -> None:
 
 
 def look(ensemble: Ensemble) -> None:
-    """A tick: everybody looks at his disk, and says what he saw."""
+    """A tick: every member checks its disk, and reports the level."""
     ensemble.advance(2 * TICK_MS)
 
 

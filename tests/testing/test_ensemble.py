@@ -41,7 +41,7 @@ def kazoo(hosts: str) -> Iterator[KazooClient]:
 
 
 async def get_at_last(zk: Client, path: str) -> bytes | None:
-    """What is there, by whoever can tell."""
+    """How much is left, from a member that knows."""
     while True:
         with contextlib.suppress(ConnectionLossError, NotConnectedError):
             return (await zk.get(path))[0]

@@ -26,7 +26,7 @@ PLAIN = """
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """In a process of its own: nothing of this run is in its way."""
+    """In a process of its own, undisturbed by this run."""
     given = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", *arguments)
     return pytester.runpytest_subprocess(*given, timeout=120)
 
@@ -124,7 +124,7 @@ def test_a_scope_says_who_shares_an_ensemble(pytester: pytest.Pytester, scope: s
     result = run(pytester, "-s")
     result.assert_outcomes(passed=4)
     found = set(re.findall(r"port (\d+)", result.stdout.str()))
-    # Who is in no class has an ensemble of his own there.
+    # A test in no class has an ensemble of its own there.
     assert len(found) == ports
 
 

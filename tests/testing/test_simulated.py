@@ -35,7 +35,7 @@ LOST = (ConnectionLossError, NotConnectedError)
 
 
 async def read(zk: Client, path: str) -> bytes | None:
-    """What is there, by whoever can tell."""
+    """How much is left, from a member that knows."""
     while True:
         try:
             await zk.sync()
@@ -66,7 +66,7 @@ async def count(e: SimulatedEnsemble) -> list[str]:
         async with trio.open_nursery() as nursery:
             for name in "abc":
                 nursery.start_soon(one, name)
-        assert int(await read(zk, "/count") or b"") >= 12, "who lost his answer counts twice"
+        assert int(await read(zk, "/count") or b"") >= 12, "a worker that lost an answer counts twice"
     return order
 
 

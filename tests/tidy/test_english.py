@@ -54,7 +54,7 @@ LEFT: Final = {
     "datatree/": 0,
     "docs/": 15,
     "session/": 0,
-    "tests/": 440,
+    "tests/": 3,
     "zab/": 0,
     "zab/cli/": 1,
     "zab/cli/pipeline/": 0,

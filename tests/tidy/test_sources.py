@@ -107,7 +107,7 @@ def test_no_test_imports_another() -> None:
     for path in TESTS:
         for line, name in imports(parsed(path)):
             if re.search(r"^tests\..*\btest_", name):
-                found.append(f"{at(path, line)}: {name} is of a test, move it to a file of its own")
+                found.append(f"{at(path, line)}: {name} belongs to a test, move it to a file of its own")
     report(found)
 
 

@@ -19,7 +19,7 @@ from zab.tls.stores import ROUNDS_MAX, Store, StoreError, StoreKeys
 KEYS = StoreKeys.beginning("ssl.keyStore")
 KEYTOOL = (KEPT / "named-only.jks").read_bytes()
 KEYTOOL_ROUNDS_MAX = 200_000
-"""Of a key with its chain: 100,000 for the digest, 50,000 for each of the two."""
+"""The iterations of a key with its chain: 100,000 for the digest, 50,000 for each of the two."""
 SALT = der(0x04, b"salt")
 
 
@@ -28,7 +28,7 @@ def number(value: int) -> bytes:
 
 
 def identifier(last: str) -> bytes:
-    """Of RSA's, which all begin alike."""
+    """An OID of RSA's, which all begin alike."""
     return der(0x06, bytes.fromhex("2a864886f70d01" + last))
 
 
@@ -70,7 +70,7 @@ def mac(*rounds: bytes, algorithm: bytes = sequence(identifier("0000"))) -> byte
 
 
 def open_ended(element: bytes, *, is_deep: bool = True) -> bytes:
-    """The same in BER: whatever has parts has an open end, and strings of octets come in pieces; so is what is in
+    """The structure in BER: whatever has parts has an open end, and strings of octets come in pieces; so is what is in
     these, where it `is_deep`, which a digest of them does not agree with."""
     made = b""
     while element:

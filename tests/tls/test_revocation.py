@@ -43,7 +43,7 @@ def test_each_authority_has_a_list_of_its_own(authority: Authority) -> None:
     assert current_lists(both, lists[::-1], NOW) == lists
     with pytest.raises(RevocationError, match=rf"signed by {other.certificate.subject.rfc4514_string()}$"):
         current_lists(both, lists[:1], NOW)
-    # Somebody else's, which only says that it is of this one.
+    # Another authority's, which only claims to belong to this one.
     forged = Authority(other.key, authority.certificate).revoked({}, 1, NOW)
     assert forged.issuer == authority.certificate.subject
     with pytest.raises(RevocationError, match=r"signed by "):

@@ -73,7 +73,7 @@ def test_store_without_a_temporary_file_is_no_store(tmp_path: Path, monkeypatch:
     ids=["version 8", "no text"],
 )
 def test_store_with_an_odd_certificate_is_no_store(alice: Path, tmp_path: Path, said: bytes, odd: bytes) -> None:
-    """Of both libraries that read it the one or the other has something against it."""
+    """One of the two libraries that read it rejects it."""
     pem = (alice / "keystore.pem").read_text()
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     der = ssl.PEM_cert_to_DER_cert(pem[pem.index(begin) : pem.index(end) + len(end)])

@@ -74,7 +74,7 @@ def test_subject_is_what_java_says(
 
 
 def test_one_name_is_not_made_of_two() -> None:
-    """Whoever may choose a part of a name chooses no other part."""
+    """Anyone who may choose a part of a name chooses no other part."""
     one = subject_of(certificate((NameOID.ORGANIZATION_NAME, "o"), (NameOID.COMMON_NAME, "a,O=p")))
     assert one == r"CN=a\,O\=p,O=o"
 

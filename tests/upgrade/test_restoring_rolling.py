@@ -23,7 +23,7 @@ HEADERS = {"Authorization": "digest super:wire"}
 
 
 class Given:
-    """Members 2 and 3 are of this version, and have admin ports."""
+    """Members 2 and 3 run this version, and have admin ports."""
 
     def __init__(self, rolling: Rolling) -> None:
         self.rolling = rolling

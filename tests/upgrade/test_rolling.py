@@ -82,7 +82,7 @@ def test_what_the_version_before_does_not_know_begins_when_all_know_it(
 
 
 def version_at(member: Any) -> int:
-    """Of the configuration that it shows."""
+    """The version of the configuration that it shows."""
     with connect(f"127.0.0.1:{member.client_port}") as zk:
         data, _ = zk.get_config()
         return ensemble_of(data or b"").version

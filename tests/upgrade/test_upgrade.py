@@ -118,7 +118,7 @@ def formats(directory: Path) -> dict[str, set[bytes]]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_version_before_can_read_what_this_one_writes(tmp_path: Path, version: str, kind: str) -> None:
-    """All files but the new one are of the format that they had: taking the version before again takes no
+    """All files but the new one have their former format: taking the version before again takes no
     conversion."""
     with upgraded(tmp_path, version, kind, *([secure(tmp_path)] if kind == "ensemble" else [])) as ensemble:
         client = Client(ensemble.members[0].client_port)

@@ -38,7 +38,7 @@ def rare(tmp_path: Path) -> Path:
 
 
 def java_lines(output: bytes) -> list[str]:
-    # Newer Java writes the half of the day behind a narrow no-break space.
+    # Newer Java writes the half of the day after a narrow no-break space.
     return output.decode().replace("\u202f", " ").splitlines()
 
 
@@ -87,7 +87,7 @@ def test_rare_transactions_are_printed_as_by_zookeepers_own_tool(run: Run, rare:
 
 
 def blocks(lines: list[str]) -> tuple[str, list[str], list[str]]:
-    """First line, the blocks of the znodes, and all behind them; each sorted, since ours come in the file's order."""
+    """First line, the blocks of the znodes, and all after them; each sorted, since ours come in the file's order."""
     text = "\n".join(lines)
     head, *znodes, sessions, last = text.split("\n----\n")
     title, *each = sessions.split("\n")

@@ -54,7 +54,7 @@ class Member:
         return self
 
     def cut(self, last: int) -> Member:
-        """As `FileTxnLog.truncate`: the file is shortened, those behind it go; what comes begins a file."""
+        """As `FileTxnLog.truncate`: the file is shortened, those after it go; what comes begins a file."""
         paths = sorted(self.directory.glob("log.*"), key=lambda path: int(path.name[4:], 16))
         found = max((path for path in paths if int(path.name[4:], 16) <= last), key=paths.index, default=paths[0])
         for later in paths[paths.index(found) + 1 :]:
@@ -438,7 +438,7 @@ def test_a_real_ensemble_is_followed_while_leaders_change(tmp_path: Path) -> Non
     assert shown == sorted(set(shown))
     paths = [event.txn.path for event in events if isinstance(event, Entry)]
     assert sorted(path.decode()[5:] for path in paths if path.startswith(b"/app/")) == sorted(children)
-    # All members were there at the end, so each has what was shown, but for what a snapshot brought it.
+    # All members were there at the end, so each has what was shown, except for what a snapshot brought it.
     for member in ensemble.members:
         has = set(zxids(list(open_members([member.data_directory]).dump())))
         assert has <= set(shown) | {zxid for zxid in has if zxid > last}

@@ -78,7 +78,7 @@ def test_the_whole_history_begins_a_new_one_and_the_old_files_stay(
 
 
 def test_the_old_files_can_be_restored_from(zab: Callable[..., Result], tmp_path: Path) -> None:
-    """As the operations page says: also without what may not have been committed."""
+    """Recovery as on the operations page: also without what may not have been committed."""
     member = tmp_path / "member"
     member.mkdir()
     author = lived(member, clean=False)

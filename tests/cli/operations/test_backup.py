@@ -136,7 +136,7 @@ def test_a_member_that_gives_none_is_passed_over(running: Running, tmp_path: Pat
     assert run(*words) == 0
     assert f"127.0.0.1:{closed}: Connection refused" in run.err
     assert run("backup", "take", tmp_path, "--admin", f"127.0.0.1:{closed}") == 3
-    # Who does not say who he is.
+    # A client without an identity.
     assert run("backup", "take", tmp_path / "x", "--admin", f"127.0.0.1:{running.admin[0]}") == 3
     assert "--auth" in run.err
 

@@ -46,7 +46,7 @@ def test_a_whole_ensemble_and_one_without_a_member(tmp_path: Path, run: Run) -> 
             (name, "ok")
             for name in ("configuration", "names", "ports", "members", "clocks", "limits", "disk", "versions")
         }
-        assert set((tmp_path / "server1" / "data").iterdir()) == before, "nothing is left behind"
+        assert set((tmp_path / "server1" / "data").iterdir()) == before, "nothing is left"
         lost = servers.leader().server_id
         # One that is not the one whose file it is.
         gone = servers.members[2 if lost != 3 else 1]

@@ -1,4 +1,4 @@
-"""`zab restore`: which directories it makes, what it refuses, and that a failure leaves nothing behind.
+"""`zab restore`: which directories it makes, what it refuses, and that a failure leaves nothing.
 
 That members start from what it makes is in `tests/pipeline/state/test_restored.py`.
 """

@@ -17,7 +17,7 @@ from zab.testing.kit.ports import free_ports
 __all__ = ["run"]
 
 HASH = "VWtk8RlLl86/uVG5FIHgpHieL2Q="
-"""Of super:wire, in superDigest."""
+"""The superDigest of super:wire."""
 KEY_PASSWORD = "the-password-of-a-key"
 SASL_PASSWORD = "the-password-of-alice"
 

@@ -118,7 +118,7 @@ def member(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Path:
-    """The same as ZooKeeper would have it."""
+    """The directory in ZooKeeper's format."""
     root = tmp_path / "zookeeper"
     (root / "version-2").mkdir(parents=True)
     content = LOG_HEADER + b"".join(encode_record(txn) for txn in txns(story()))
@@ -531,7 +531,7 @@ def test_no_progress_off_a_terminal() -> None:
 
 
 def test_off_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the log of a scheduler, for what takes minutes."""
+    """Output as in the log of a scheduler, for jobs of minutes."""
 
     class Tracker:
         @staticmethod

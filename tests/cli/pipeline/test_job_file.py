@@ -161,7 +161,7 @@ def test_spark_starts_with_the_first_job_that_needs_it(no_spark: list[str]) -> N
 
 
 def test_an_interrupt_ends_all(no_spark: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where the job makes nothing of it, and however the others end."""
+    """Also where the job makes none of it, and however the others end."""
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), Driver(SparkOptions()) as driver:
         jobs(refused, interrupted, lambda _run: print("third"), keep_going=True).run_in(driver)

@@ -267,7 +267,7 @@ def test_all_that_a_client_ever_got_is_revoked(run: Run, tmp_path: Path) -> None
             enters(holder)
     enters(bob)
     assert (one / "quorum.truststore.pem").read_bytes() == before
-    # Whoever goes on gets another, and the list is as long as before.
+    # Anyone who goes on gets another, and the list is as long as before.
     shutil.rmtree(alice)
     assert run("certs", directory, "--add-client", "alice", "--add-member", "zab3") == 0
     enters(alice)

@@ -189,7 +189,7 @@ def test_when_the_lock_is_lost_the_command_is_ended(servers: ZooKeeperEnsemble, 
     until(lambda: not processes_of(mark))
 
 
-# Its child, which it leaves behind, has standard output, too.
+# Its child, which it leaves, has standard output, too.
 LEAVING = """
 import os, signal, sys, time
 def clean_up(*_):
@@ -219,7 +219,7 @@ def test_what_the_command_started_has_the_same_time_to_end(servers: ZooKeeperEns
 
 
 def test_a_signal_that_was_ignored_is_not_passed_on(servers: ZooKeeperEnsemble, path: str) -> None:
-    """As of nohup."""
+    """Started like by nohup."""
     command = shlex.join([*ZAB, "-s", servers.hosts, "lock", path, "--", "sh", "-c", "echo ready; read line"])
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(["sh", "-c", f"trap '' HUP; exec {command}"], text=True, **pipes) as process:

@@ -86,7 +86,7 @@ def test_a_refusal_names_its_line_and_nothing_is_done(hosts: str, run: Run, text
 
 
 def said_by(run: Run) -> str:
-    """What stands in the frame of a wrong usage."""
+    """What is in the frame of a wrong usage."""
     return " ".join(run.err.replace("│", " ").split())
 
 

@@ -33,7 +33,7 @@ class Screen(io.StringIO):
         return count
 
     async def until(self, text: str, start: int = 0) -> int:
-        """Where `text` stands, at `start` or behind it."""
+        """Where `text` stands, at `start` or after it."""
         self._token = trio.lowlevel.current_trio_token()
         with trio.fail_after(60):
             while (found := self.getvalue().find(text, start)) < 0:

@@ -239,7 +239,7 @@ def test_where_it_is_switched_off(run: Run) -> None:
 
 
 DIGEST = "super:VlEP1YpIxNQhza4pO3pp/dAbHPI="
-"""Of the password `known`, as docs/how-to/secure.md makes it."""
+"""The digest of the password `known`, as docs/how-to/secure.md makes it."""
 
 
 def test_who_may_not_is_told_who_may_and_how(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a plan of `zab reconfig` says of an ensemble that stands in a certain way; without servers."""
+"""What a plan of `zab reconfig` says of an ensemble that is in a certain way; without servers."""
 
 from __future__ import annotations
 

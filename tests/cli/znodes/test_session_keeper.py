@@ -14,7 +14,7 @@ from zab.client import Client, ConnectionLossError
 
 
 class Sessions:
-    """Those that are there, by name. What is told of them is in `said`."""
+    """The keepers, by name. Their messages are in `said`."""
 
     def __init__(self) -> None:
         self.open: list[str] = []

@@ -51,7 +51,7 @@ def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
 
 
 def piped(hosts: str, *lines: str) -> subprocess.CompletedProcess[str]:
-    """The same of a shell in a process of its own."""
+    """The output of a shell in a process of its own."""
     script = "".join(f"{line}\n" for line in lines)
     return subprocess.run([*ZAB, "-s", hosts, "shell"], input=script, capture_output=True, text=True, check=False)
 
@@ -368,7 +368,7 @@ def test_an_event_is_printed_above_the_prompt(hosts: str, tmp_path: Path) -> Non
     terminal.read_until(b"half a li")
     assert piped(hosts, "create /above").returncode == 0
     terminal.read_until(b"path:/above")
-    # The line that was begun stands there again.
+    # The line that was begun is there again.
     terminal.read_until(b"zab:/ 1> half a li")
     terminal.type(b"\x03\x04")
     assert terminal.end() == 0

@@ -15,7 +15,7 @@ class Resource:
 
     @property
     def holders(self) -> dict[str, Held]:
-        """Those who are inside, and may believe that they hold it."""
+        """The clients inside, which may believe that they hold it."""
         return {name: held for name, held in self._inside.items() if held.is_held}
 
     def enter(self, name: str, held: Held) -> None:

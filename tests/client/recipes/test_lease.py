@@ -60,7 +60,7 @@ def test_a_lease_ends_though_its_holder_lives_and_is_stuck() -> None:
                     assert not held.is_held
                     assert "its znode is gone" in repr(held)
                     assert next_one.token > held.token
-                    # The first one was measured anew by the second who waited.
+                    # The first one was measured again by the second who waited.
                     assert began + SECONDS < trio.current_time() < began + 2 * SECONDS * (1 + CLOCK_DRIFT) + 0.1
             with pytest.raises(LostError, match="its znode is gone"):
                 await held.renew()

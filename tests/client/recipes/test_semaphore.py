@@ -93,7 +93,7 @@ def test_of_those_who_wait_one_looks_at_the_permits() -> None:
                 await semaphore.release()
                 await trio.sleep(0.5)
                 woken = {name for name, opcode in world.requests[asked:] if opcode is OpCode.GET_CHILDREN}
-                # One of them got it, and the next one took his place.
+                # One of them got it, and the next one took its place.
                 assert len(woken) == 2
                 nursery.cancel_scope.cancel()
 

@@ -35,7 +35,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def again_and_again(world: World, name: str, work: Callable[[Client], Awaitable[None]]) -> None:
-    """The work, begun anew with another session where one was lost."""
+    """The work, started again with another session where one was lost."""
     while True:
         try:
             async with world.connect(name) as zk:

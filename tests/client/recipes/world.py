@@ -58,13 +58,13 @@ class Loss:
     step: int
     happened: bool = False
     names: tuple[str, ...] = ()
-    """Of the only clients whose requests count; none: all of them."""
+    """The clients whose requests count; none: all of them."""
     opcode: OpCode | None = None
     """The only one that counts."""
 
 
 class World:
-    """See the module. is_old: it knows what ZooKeeper 3.5 knows: no persistent watches, and no feed of changes. It
+    """A world of clients. is_old: it knows what ZooKeeper 3.5 knows: no persistent watches, and no feed of changes. It
     says so when it is asked for them, and ends the connection; or it is "silent" about it."""
 
     def __init__(self, loss: Loss | None = None, *, seed: int = 0, is_old: bool | str = False) -> None:
@@ -75,11 +75,11 @@ class World:
         self.is_old = is_old
         self.random = Random(seed)
         self.requests: list[tuple[str, OpCode]] = []
-        """Of whom, and of which kind, in their order."""
+        """The client and kind of each request, in order."""
         self._streams: list[_Stream] = []
         self._cut_until: dict[str, float] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
-        """Of each client, what is cancelled."""
+        """For each client, the scope that is cancelled."""
 
     def __repr__(self) -> str:
         return f"<World: {self.loss}, {len(self.requests)} requests>"

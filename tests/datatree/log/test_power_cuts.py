@@ -17,7 +17,7 @@ from zab.simulator.world.disk import FaultyDisk, FaultyFile, PowerLossError
 def live(disk: FaultyDisk, seed: int, promised: list[tuple[int, bytes]]) -> None:
     """A member's life, to its end or to the fault: appends, idle frames, rolls, marks, snapshots, cuts, restarts.
 
-    `promised` is what it may acknowledge: the position behind every append that returned, and behind every recovery."""
+    `promised` is what it may acknowledge: the position after every append that returned, and after every recovery."""
     author, rng = Author(seed=seed), Random(seed)
     log = fresh_log(disk, segment_bytes=1500)
     log.append(author.write(1))

@@ -212,7 +212,7 @@ def test_roll_gives_preallocated_space_back():
 @pytest.mark.parametrize("segment_bytes", [700, 1 << 20])
 @pytest.mark.parametrize("kept", range(13))
 def test_truncate_cuts_exactly_behind_the_batch_and_appends_read_back(segment_bytes, kept):
-    """ZOOKEEPER-1156, -1489: cut right behind the record, go on, and read it all again."""
+    """ZOOKEEPER-1156, -1489: cut right after the record, go on, and read it all again."""
     disk, author = FaultyDisk(), Author()
     log = fresh_log(disk, segment_bytes=segment_bytes)
     batches = author.write(12)
@@ -351,7 +351,7 @@ def test_power_cut_anywhere_in_a_truncation_leaves_the_old_or_a_prefix_never_les
     raise AssertionError("the truncation never came to its end")
 
 
-# Starting over behind a snapshot.
+# Starting over after a snapshot.
 
 
 def test_reset_sets_everything_aside_and_goes_on_from_the_position():
@@ -529,7 +529,8 @@ def test_file_released_while_it_is_read_is_not_held():
 @pytest.mark.parametrize("behind", [3, 9])
 @pytest.mark.parametrize("seed", range(3))
 def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, behind):
-    """A snapshot is installed at, or below, where the log ends; who may hold less than he acknowledged is amnesiac."""
+    """A snapshot is installed at, or below, where the log ends; a member that may hold less than it acknowledged is
+    amnesiac."""
     for point in range(1, 80):
         disk, author = FaultyDisk(), Author()
         synchronized(disk)

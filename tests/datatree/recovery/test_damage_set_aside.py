@@ -1,4 +1,4 @@
-"""What cannot be read goes into a directory beside when its history is given up, and nothing of it is ever removed."""
+"""What cannot be read goes into a directory beside when its history is given up, and none of it is ever removed."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def seam(whole: FaultyDisk, author: Author, place: int = 1) -> FaultyDisk:
 def test_a_seam_whose_both_sides_and_header_are_gone(place: int) -> None:
     whole, author = lived(segment_bytes=2100)
     disk = seam(whole, author, place)
-    assert recover(disk).proven_zxid == author.last[0], "something intact is behind it"
+    assert recover(disk).proven_zxid == author.last[0], "something intact is after it"
     assert_whole(disk, filled(disk, whole), author)
 
 
@@ -210,7 +210,7 @@ def wanted(hole: Hole, whole: FaultyDisk) -> list[Batch]:
 
 
 def damaged(segment_bytes: int = 900) -> tuple[FaultyDisk, FaultyDisk, Hole]:
-    """With a header behind the hole, or, in a large file, with batches."""
+    """With a header after the hole, or, in a large file, with batches."""
     whole, author = lived(segment_bytes=segment_bytes)
     disk = lost(twin(whole), *author.batches[4:6])
     hole = hole_of(disk)
@@ -235,9 +235,9 @@ def test_only_what_goes_on_is_taken() -> None:
         hole.take(first)
 
 
-@pytest.mark.parametrize("segment_bytes", [900, 1 << 20], ids=["a header is behind", "a batch is behind"])
+@pytest.mark.parametrize("segment_bytes", [900, 1 << 20], ids=["a header is after it", "a batch is after it"])
 def test_a_history_that_does_not_lead_to_what_is_behind_is_not_taken(segment_bytes: int) -> None:
-    """Whoever makes one up has the numbers and a chain that goes on, but not the one that is behind."""
+    """A made-up batch has the numbers and a chain that goes on, but not the chain of the next batch."""
     _, whole, hole = damaged(segment_bytes)
     assert bool(hole.kept) is (segment_bytes > 900)
     [*real] = wanted(hole, whole)

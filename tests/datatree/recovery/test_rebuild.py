@@ -1,4 +1,4 @@
-"""A tree made anew from a member's own files: from the snapshot that leads to the digest, whatever else lies there."""
+"""A tree made again from a member's own files: from the snapshot that leads to the digest, whatever else lies there."""
 
 import pytest
 
@@ -38,7 +38,7 @@ class Lived:
                 snapshot(self.disk, self._wrong(), made.chain)
 
     def _wrong(self) -> DataTree:
-        """The tree as it is, but for one stat."""
+        """The tree as it is, except for one stat."""
         path = snapshot(self.disk, self.tree, bytes(16))
         _, tree = load_snapshot(self.disk, path)
         self.disk.remove(path)

@@ -33,7 +33,7 @@ from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 
 def lived(appends: int = 6, **options: int) -> tuple[FaultyDisk, Author, TransactionLog]:
-    """A member with that many appends of a few batches each, of which the last is behind the last sync mark."""
+    """A member with that many appends of a few batches each, of which the last is after the last sync mark."""
     disk, author = FaultyDisk(), Author(seed=appends)
     synchronized(disk)
     log = fresh_log(disk, **options)
@@ -291,7 +291,7 @@ def test_every_cut_of_the_tail_behind_the_sync_mark_is_torn():
 
 
 def test_every_cut_before_the_sync_mark_is_noticed_by_the_mark_that_was_known():
-    """Without a frame behind it nothing in the file says that the lost part was durable; the known mark does."""
+    """Without a frame after it nothing in the file says that the lost part was durable; the known mark does."""
     disk, author, log = lived()
     log.set_mark(author.last[0])
     path = log_path(author.batches[0].first)
@@ -640,7 +640,7 @@ def test_damaged_snapshot_without_the_log_before_it_is_damage():
 
 
 def test_damaged_snapshot_above_the_end_of_the_log_is_damage():
-    """The history must not fall back behind what the snapshot's existence proves."""
+    """The history must not fall below what the snapshot's existence proves."""
     disk, author, _ = with_snapshot(24)
     path = snapshot_path(author.last[0])
     disk.flip(path, 8 * 100)
@@ -733,7 +733,7 @@ def test_leftovers_of_a_crash_are_removed():
 
 
 def test_without_the_sync_mark_a_lost_sector_would_be_a_torn_tail(monkeypatch):
-    """A reader that stops at the first bad frame, as if everything behind it had never been there."""
+    """A reader that stops at the first bad frame, as if everything after it had never been there."""
     original = found_file.scan
 
     def first_bad_ends_it(data: bytes, first: int, start: int) -> Scan:

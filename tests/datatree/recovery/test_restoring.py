@@ -52,7 +52,7 @@ def test_a_member_goes_on_with_what_it_is_given() -> None:
     assert recovered.last == (header.zxid, staged.chain)
     assert recovered.beginning == recovered.mark == header.zxid
     assert recovered.lineage == taken.lineage == staged.lineage != LINEAGE
-    assert not recovered.founder, "whoever holds all of its history is a member like any other"
+    assert not recovered.founder, "one that holds all of its history is a member like any other"
     assert recovered.session_keys == []
 
 
@@ -234,7 +234,7 @@ def test_a_snapshot_of_the_same_zxid_that_is_being_written_meanwhile_stays_what_
 
 
 def test_what_the_disk_does_not_keep_is_not_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is told that nothing is changed does not go on with it at some later start."""
+    """A member that says that nothing is changed does not continue with it at a later start."""
     disk, path = given(Author())
 
     def fails(directory: str) -> None:
@@ -249,7 +249,7 @@ def test_what_the_disk_does_not_keep_is_not_staged(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_staged_is_for_the_history_that_is_here() -> None:
-    """Who was emptied, to be filled by the others, has promised nothing any more; and what forced recovery has made is
+    """A member that was emptied, to be filled by the others, has no promises left; and what forced recovery has made is
     what somebody wanted."""
     disk, path = given(Author())
     stage(disk, path, lineage_of(disk))

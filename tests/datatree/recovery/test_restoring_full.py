@@ -17,7 +17,7 @@ from zab.simulator.world.disk import FaultyDisk
 
 
 def members_files(disk: FaultyDisk) -> set[str]:
-    """Of it: what a start has removed is not among them."""
+    """Its bytes, without what a start has removed."""
     recover(disk, 1)
     return {path for path in disk.image() if not path.startswith(BEFORE)}
 

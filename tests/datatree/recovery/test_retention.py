@@ -102,7 +102,7 @@ def test_what_stays_can_always_be_recovered(valid, invalid, logs, keep_count, us
     for zxid in sorted(valid)[-keep_count:]:
         assert snapshot_path(zxid) not in gone
     for zxid in [*sorted(valid)[-keep_count:], *([] if pinned is None else [pinned])]:
-        # The batch behind the snapshot is in the newest file that begins at or below it.
+        # The batch after the snapshot is in the newest file that begins at or below it.
         holding = [first for first in logs if first <= zxid]
         assert not holding or max(holding) in kept_logs
     assert not gone & {log_path(zxid) for zxid in used}

@@ -148,7 +148,7 @@ def test_other_files_are_refused(header: bytes, offset: int, reason: str) -> Non
 
 
 def test_every_flipped_bit_of_an_inner_record_is_noticed() -> None:
-    """The length and the trailer of a record are under no checksum: there the record behind gives it away."""
+    """The length and the trailer of a record are under no checksum: there the record after gives it away."""
     inner = read(FILE)[0][4]
     end = inner.offset + len(encode_record(inner.txn))
     for at in range(inner.offset, end):

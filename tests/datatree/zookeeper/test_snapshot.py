@@ -90,7 +90,7 @@ def test_stretches_see_the_damage_that_the_reader_sees(size_bytes: int) -> None:
 
 
 def test_what_is_written_is_canonical() -> None:
-    """The same state in another order of its maps gives the same bytes."""
+    """A state with its maps in another order gives the same bytes."""
     turned = ZooKeeperState.build(
         (
             STATE.znodes[path]

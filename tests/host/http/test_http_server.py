@@ -1,4 +1,4 @@
-"""The bounds of HTTP: whoever connects, and whatever he sends or does not read, others are answered."""
+"""The bounds of HTTP: whatever a client sends or does not read, others are answered."""
 
 import socket
 import ssl

@@ -14,7 +14,7 @@ SECRET = Secret(bytes(range(32)))
 
 
 class Other:
-    """It has one socket, with a timeout. Whoever owns the other end has to take its turns in between."""
+    """It has one socket, with a timeout. Anyone who owns the other end has to take its turns in between."""
 
     def __init__(self, sock: socket.socket, me: Party) -> None:
         self.socket = sock
@@ -81,7 +81,7 @@ class Other:
         return decode(payload if self.agreed.receiving is None else self.agreed.receiving.take(payload))
 
     def payload(self) -> bytes:
-        """Of the next frame."""
+        """The payload of the next frame."""
         return self.raw(int.from_bytes(self.raw(4), "big"))
 
     def raw(self, count: int) -> bytes:

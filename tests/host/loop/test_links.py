@@ -239,7 +239,7 @@ def test_each_stranger_is_lost_at_its_own_deadline(server, monkeypatch):
 
 
 def test_strangers_are_limited(server, monkeypatch):
-    """Who came first is closed; who is in is not touched."""
+    """The one that came first is closed; established ones are not touched."""
     monkeypatch.setattr(server.links._strangers, "count_max", 3)
     known, link = server.linked()
     strangers = [server.dialled_by(2) for _ in range(4)]
@@ -466,7 +466,7 @@ def test_everything_of_a_turn_is_one_send(server, monkeypatch):
 
 
 def test_acknowledgements_pings_and_confirmations_overtake_data_and_keep_their_order(server):
-    """H2: behind 100 KB of forwarded requests an acknowledgement would come too late."""
+    """H2: after 100 KB of forwarded requests an acknowledgement would come too late."""
     other, link = server.linked()
     ping = Ping(1, 1, 1, [], False)
     sent = [Request([[[], [bytes(100_000)]]]), Ack(1, 5), ping, Commit(5), Confirm(1), Confirmed(1), Ack(1, 6)]

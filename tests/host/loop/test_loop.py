@@ -230,7 +230,7 @@ def test_whoever_left_before_it_was_told_is_not_told(loop):
             super().on_ready(mask)
             if log:
                 return
-            # Both are ready in this turn. Whoever comes first discards the other one.
+            # Both are ready in this turn. Anyone who comes first discards the other one.
             other = watched[1 - watched.index(self)]
             loop.discard(other)
             assert other.socket.fileno() >= 0, "closed within the turn"

@@ -60,7 +60,7 @@ def test_what_the_socket_does_not_take_is_left_to_the_next_turn(server):
     assert server.links.has_unsent
     assert server.loop._woken
     elsewhere(server.links.send_now, link, Ack(1, 6))
-    assert len(taken) == 1, "the second one waits behind the rest of the first"
+    assert len(taken) == 1, "the second one waits after the rest of the first"
     send(taken[0])
     found.send = send
     server.turns(0)

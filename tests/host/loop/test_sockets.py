@@ -35,7 +35,7 @@ def server():
 
 
 def test_ends_are_noticed_while_nobody_is_read_from(server):
-    """Of those who left nothing to be read, a few in a turn; the others keep what they said."""
+    """A few ended connections with nothing to read are noticed in a turn; the others keep their input."""
     clients = [server.client() for _ in range(4)]
     clients[0][0].sendall(b"last words")
     for sock, _ in (clients[0], clients[1], clients[2]):
@@ -142,7 +142,7 @@ def ready(server, *connections):
 
 @pytest.mark.parametrize("size", [100, RECEIVE_BYTES], ids=["little", "much"])
 def test_budget_is_shared_round_robin(server, size):
-    """Who was not served in this turn is first in the next one, however much the others have."""
+    """A connection that was not served in this turn is first in the next one, however much the others have."""
     clients = [server.client() for _ in range(4)]
     server.clients._budget_bytes = size
     for sock, connection in clients:
@@ -152,7 +152,7 @@ def test_budget_is_shared_round_robin(server, size):
     for _ in range(4):
         first, *_ = server.turn()
         served.append(first.connection)
-        # Whoever was served has more at once.
+        # Anyone who was served has more at once.
         [sock] = [sock for sock, connection in clients if connection is first.connection]
         sock.sendall(b"more")
         ready(server, first.connection)

@@ -341,7 +341,7 @@ def test_who_comes_for_a_snapshot_is_handed_over_with_its_tls(server):
 
 
 def test_dialled_server_that_refuses_the_certificate_is_one_that_cannot_be_reached(server):
-    """In TLS 1.3 the one who has dialled is done before his certificate is judged: the alert comes later."""
+    """In TLS 1.3 the dialling side is done before its certificate is judged: the alert comes later."""
     listening = socket.create_server(("127.0.0.1", 0))
     ours = socket.create_connection(listening.getsockname())
     theirs, _ = listening.accept()

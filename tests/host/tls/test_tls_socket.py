@@ -73,7 +73,7 @@ def test_what_follows_a_frame_of_several_records_begins_another(member, holder):
 
 @pytest.mark.parametrize("before", range(5))
 def test_so_does_what_is_cut_where_one_call_ends(member, holder, before):
-    """Before, within and behind the length of a frame."""
+    """Before, within and after the length of a frame."""
     sent = frames(SEAL_BYTES_MAX - 4 - before, 16, SEAL_BYTES_MAX, 16)
     found = found_in_records(member, holder, b"".join(sent), 1 << 30)
     assert b"".join(found) == b"".join(sent)

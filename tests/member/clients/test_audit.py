@@ -236,7 +236,7 @@ def test_container_that_goes_by_itself_is_the_leaders_own_doing() -> None:
 
 
 def test_client_that_goes_at_once_is_audited_all_the_same(served: tuple[Ensemble, Client]) -> None:
-    """What it asked for is done; whoever wants to leave no trace would do it like this."""
+    """What it asked for is done; anyone who wants to leave no trace would do it like this."""
     ensemble, client = served
     client.say(client.create(b"/a") + client.set(b"/a", b"1"))
     client.close()
@@ -305,7 +305,7 @@ def test_users_of_several_schemes_are_joined_by_commas_and_never_with_a_hash() -
 
 
 def test_the_same_name_by_two_schemes_is_two_users() -> None:
-    """Whoever takes a name by a digest that he made up is not taken for who logged in."""
+    """A user who made up a digest for a name is not taken for the user who logged in."""
     login, made_up = (b"sasl", b"bob"), digest_identity(b"bob:made-up")
     assert audit.users((login,)) == "sasl:bob"
     assert audit.users((made_up,)) == "digest:bob"

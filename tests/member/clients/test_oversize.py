@@ -73,7 +73,7 @@ def test_an_opcode_that_looks_like_the_mark_is_unknown() -> None:
 
 
 def test_watches_of_a_connection_before_are_set_again_however_many_they_are() -> None:
-    """As the C client and others send them: all in one setWatches, which may be far above jute.maxbuffer."""
+    """Watches as the C client and others send them: all in one setWatches, which may be far above jute.maxbuffer."""
     ensemble = Ensemble(1, jute__maxbuffer=900)
     client = ensemble.session()
     ensemble.do(client, client.create(b"/there"), client.create(b"/late"))

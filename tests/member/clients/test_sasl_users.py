@@ -1,4 +1,4 @@
-"""Who may log in by SASL, out of a file of users and out of a JAAS file; no error shows a password or a key."""
+"""The users of SASL, from a file of users and from a JAAS file; no error shows a password or a key."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def state_of(server: Server) -> tuple[bytes, int]:
 
 
 def restore(ensemble: Ensemble, sid: int, state: tuple[bytes, int]) -> None:
-    """As a server does it: the member ends, and begins anew."""
+    """As a server does it: the member ends, and starts again."""
     data, zxid = state
     server = ensemble.servers[ServerId(sid)]
     path = f"{snapshot_path(zxid)}.restore.tmp"

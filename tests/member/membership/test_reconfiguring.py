@@ -243,7 +243,7 @@ def test_a_restart_finds_it_in_the_log(ensemble: Ensemble) -> None:
 
 
 def test_a_server_that_was_removed_comes_back_with_nothing(ensemble: Ensemble) -> None:
-    """Those who decide came as it does: what they say of themselves is what they are now."""
+    """The voters joined like this one: what they say about themselves is current."""
     ensemble.add(4, 5)
     client = ensemble.session(ensemble.leader)
     leader = ensemble.leader.sid
@@ -260,7 +260,7 @@ def test_a_server_that_was_removed_comes_back_with_nothing(ensemble: Ensemble) -
 
 
 def test_who_was_away_hears_of_it_when_it_comes_back(ensemble: Ensemble) -> None:
-    """Of the servers of its file, one is there, and that is no quorum."""
+    """One of the servers in its file is up, and that is no quorum."""
     ensemble.add(4, 5)
     leader = ensemble.leader.sid
     away, gone = sorted({1, 2, 3} - {leader})

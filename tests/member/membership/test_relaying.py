@@ -105,7 +105,7 @@ def test_sessions_of_an_observer_are_touched_through_its_master() -> None:
 
 
 class Held(deque[tuple[ServerId, msg.Message]]):
-    """What is on a link, but for what this server says of observers: that is kept for later."""
+    """What is on a link, except for what this server says of observers: that is kept for later."""
 
     def __init__(self, sid: ServerId) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from zab.quorum.ids import ServerId
 
 @pytest.fixture
 def lived() -> tuple[Ensemble, tuple[bytes, int], int]:
-    """Three members, a state that they have left behind, and the last zxid that a client has seen."""
+    """Three members, a state that they have left, and the last zxid that a client has seen."""
     ensemble = Ensemble(3)
     client = ensemble.session(ensemble.leader)
     ensemble.do(client, client.create(b"/kept"))
@@ -35,7 +35,7 @@ def test_who_serves_nobody_says_whose_history_is_another_one(lived: tuple[Ensemb
     restore(ensemble, 2, state)
     ensemble.advance(20_000)
     assert said(3) == f"no service: there is no quorum; servers 1, 2 have {reason}"
-    # Who is not there any more is said to be missing, and no more.
+    # Who is gone is said to be missing, and no more.
     ensemble.servers[ServerId(3)].member.peer.election.on_link_down(ensemble.now, ServerId(2))
     assert said(3) == f"no service: there is no quorum; server 2 was not heard; server 1 has {reason}"
 

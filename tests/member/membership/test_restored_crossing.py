@@ -18,7 +18,7 @@ State = tuple[bytes, int]
 
 
 def lived(size: int = 3, **options: object) -> tuple[Ensemble, State, State]:
-    """Two states that they have left behind, with /a, and with /a and /b; they stand at /c."""
+    """Two states that they have left, with /a, and with /a and /b; they are at /c."""
     ensemble = Ensemble(size, **options)  # type: ignore[arg-type]
     client = ensemble.session(ensemble.leader)
     states = []
@@ -34,7 +34,7 @@ def names(server: Server) -> str:
 
 
 def lineages(ensemble: Ensemble) -> set[bytes]:
-    """Of those that serve."""
+    """The ids of members that serve."""
     return {server.member.peer.lineage for server in ensemble.servers.values() if server.member.serving}
 
 
@@ -111,7 +111,8 @@ def test_an_observer_alone_serves_nobody_until_the_voters_have_it() -> None:
 
 
 def test_who_reads_only_is_not_taken_back_by_one_that_was_restored() -> None:
-    """The others serve what he has seen, and more: not before a quorum has gone on with it is that gone."""
+    """The others serve what the client has seen, and more: it is gone only after a quorum has continued with the
+    snapshot."""
     ensemble, first, _ = lived(**LINES)
     seen = ensemble.leader.member.tree.applied
     restore(ensemble, 1, first)
@@ -125,7 +126,7 @@ def test_who_reads_only_is_not_taken_back_by_one_that_was_restored() -> None:
 
 
 def test_who_has_not_heard_that_it_is_in_force_has_a_reconfiguration_outstanding() -> None:
-    """So it is not restored (`zab.server.restoring`): if it were, with one that knows nothing of it, they would be a
+    """So it is not restored (`zab.server.restoring`): if it were, with one that knows nothing about it, they would be a
     quorum of the configuration before, and would serve beside the others."""
     ensemble = reconfigurable()
     ensemble.add(4, 5)

@@ -235,7 +235,7 @@ def turns_until(ensemble: Ensemble, server: Server, client: Client) -> int:
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_write_waits_for_no_pipelines_of_multis(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four clients have ten multis of a thousand parts each under way: 40,000 parts. Whoever asks for one waits for
+    """Four clients have ten multis of a thousand parts each under way: 40,000 parts. Anyone who asks for one waits for
     those that have begun."""
     monkeypatch.setattr("zab.member.requests.forwarding.FORWARDED_BYTES_MAX", 100_000)
     ensemble = Ensemble(3)

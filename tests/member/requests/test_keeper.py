@@ -29,7 +29,7 @@ def ensemble() -> Ensemble:
 
 @pytest.fixture
 def client(ensemble: Ensemble) -> Client:
-    """Of a follower: /d with two persistent children and an ephemeral one."""
+    """A follower's client: /d has two persistent children and an ephemeral one."""
     client = ensemble.session(ensemble.follower)
     ensemble.do(
         client,

@@ -13,7 +13,7 @@ from zab.wire.frames import LENGTH
 SIZE = 400_000
 BEGUN_BYTES = 100_000
 TICK_MS = 2_000
-"""Of these ensembles, unless they are told otherwise."""
+"""The limit of these ensembles, unless they are told otherwise."""
 
 
 def ensemble_of_one(**settings: object) -> Ensemble:
@@ -137,7 +137,7 @@ def test_who_is_gone_gives_its_room_back(who: int) -> None:
 
 
 def test_who_does_not_end_its_request_loses_its_connection_while_others_wait() -> None:
-    """Half requests that stop keep nobody waiting for long; whoever waits keeps its session."""
+    """Half requests that stop keep nobody waiting for long; anyone who waits keeps its session."""
     ensemble = ensemble_of_one()
     found = writers(ensemble, 4)
     pass_time(ensemble, PATIENCE_MS - TICK_MS)

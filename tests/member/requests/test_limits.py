@@ -82,7 +82,7 @@ def test_a_sixteenth_is_made_free_so_that_not_every_turn_looks_at_everybody() ->
 
 @pytest.mark.parametrize(("length", "count"), [(1, 1_600), (3_000, 100)], ids=["many", "long ones"])
 def test_requests_that_wait_count_with_unfinished_frames(length: int, count: int) -> None:
-    """Reads behind a write that is not durable yet: each keeps what it says, and more than that if it is short."""
+    """Reads after a write that is not durable yet: each keeps what it says, and more than that if it is short."""
     ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20)
     server = ensemble.servers[1]
     clients = [ensemble.session() for _ in range(12)]
@@ -108,7 +108,7 @@ def test_requests_that_wait_count_with_unfinished_frames(length: int, count: int
 
 
 def test_requests_that_were_answered_meanwhile_end_nobody() -> None:
-    """One that always waits for an answer is counted anew only when all together seem to be too much."""
+    """One that always waits for an answer is counted again only when all together seem to be too much."""
     ensemble = Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20)
     server, client = ensemble.servers[1], ensemble.session()
     for number in range(20):

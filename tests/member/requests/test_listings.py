@@ -88,7 +88,7 @@ def test_it_is_made_once_for_all_who_ask(ensemble: Ensemble, monkeypatch: pytest
 
 
 def test_another_tree_has_other_lists(ensemble: Ensemble) -> None:
-    """Of two trees at the same zxid one is wrong, or they would be equal; its list must not outlive it."""
+    """If two trees at the same zxid differ, one is wrong; its list must not outlive it."""
     client = ensemble.session()
     ensemble.do(client, client.create(b"/p"), *(client.create(b"/p/%d" % number) for number in range(ROOM)))
     server = client.server

@@ -13,7 +13,7 @@ def test_members_with_and_without_the_key_have_one_tree(leader_has_it: bool) -> 
     ensemble.do(client, client.create(b"/q"))
     for server in ensemble.servers.values():
         tree = server.member.tree
-        # As after so many creations; an own transaction would take as many.
+        # As after so many creations; a transaction would take as many.
         zxid = tree.applied
         tree.applied -= 1
         txn: Fields = (zxid, 0, 0, 0, 1, (1 << 31) - 1, b"/q/last", b"", (None, 0))

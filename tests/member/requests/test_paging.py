@@ -1,4 +1,4 @@
-"""Pages of children: sorted, complete, bounded, and cheap for whoever else waits."""
+"""Pages of children: sorted, complete, bounded, and cheap for others that wait."""
 
 from random import Random
 from typing import Any
@@ -142,7 +142,7 @@ def test_an_order_is_made_in_slices_and_once() -> None:
     assert sort(crowd) == 0, "one change is looked at, and sorts nothing"
     for number in range(50_000):
         crowd[b"/p/y%07d" % number] = None
-    assert 16 <= sort(crowd) <= 20, "after many it is made anew"
+    assert 16 <= sort(crowd) <= 20, "after many it is made again"
 
 
 def test_names_that_are_all_of_one_part_are_sorted_in_slices_too() -> None:

@@ -548,7 +548,7 @@ def test_load_limit_pauses_whoever_waits_and_sends_more() -> None:
 
 
 def test_learners_share_the_load_limit() -> None:
-    """Of three, each follower has one half of it."""
+    """With three members, each follower has one half of it."""
     ensemble = Ensemble(3, globalOutstandingLimit=20)
     busy = ensemble.session(ensemble.follower)
     ensemble.leader.durable_held = True

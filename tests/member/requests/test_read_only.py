@@ -70,7 +70,7 @@ def test_it_begins_when_a_member_has_looked_for_two_seconds_and_ends_with_the_el
     assert client.is_closed
     assert not server.member.read_only.is_on
     assert server.member.sessions.local.timeouts == {}
-    # Its session was of that time alone.
+    # Its session existed only at that time.
     again = ensemble.reattach(client, server)
     ensemble.settle()
     assert again.response is not None
@@ -187,7 +187,7 @@ def test_a_session_of_the_ensemble_is_never_said_to_be_over_and_lives_on_under_t
     assert owner.response is not None
     session, right = owner.response.session_id, owner.response.password
     refused = asking(ensemble, server, session_id=session, password=right)
-    # One that this member does not know of may live all the same: its tree may be behind.
+    # One that this member does not know of may live all the same: its tree may lag.
     key = keys_of(server.member.peer)[0]
     unknown = asking(ensemble, server, session_id=session + 7, password=password(key, SessionId(session + 7)))
     pretended = asking(ensemble, server, session_id=session, password=password(local_key(key), SessionId(session)))

@@ -1,4 +1,4 @@
-"""removeRecursive in whole members: a subtree goes in one transaction, or nothing of it does."""
+"""removeRecursive in whole members: a subtree goes in one transaction, or none of it does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ensemble() -> Ensemble:
 
 @pytest.fixture
 def client(ensemble: Ensemble) -> Client:
-    """Of a follower; `SUBTREE` is there, and /e beside it."""
+    """A follower's client; `SUBTREE` exists, and /e beside it."""
     client = ensemble.session(ensemble.follower)
     ensemble.do(client, *(client.create(path, path) for path in (*SUBTREE, b"/e")))
     return client

@@ -113,7 +113,7 @@ def test_what_comes_behind_it_is_proposed_behind_it() -> None:
     clients = [ensemble.session(server) for server in (ensemble.leader, ensemble.follower)]
     for client in clients:
         client.replies()
-    clients[0].say(multi(clients[0], *creates()) + clients[0].create(b"/behind"))
+    clients[0].say(multi(clients[0], *creates()) + clients[0].create(b"/after"))
     clients[1].say(clients[1].create(b"/m00007"))
     ensemble.settle()
     assert [error for _, error, _ in clients[0].replies()] == [0, 0]
@@ -317,7 +317,7 @@ def backlog(ensemble: Ensemble, writes: list[bytes], client: Client) -> Server:
 
 
 def test_clients_are_served_between_any_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower is behind with batches that take several turns each. Whoever asks something meanwhile is answered
+    """A follower lags by batches that take several turns each. Anyone who asks something meanwhile is answered
     after each of them, of the state at its end."""
     monkeypatch.setattr("zab.member.requests.watch_events.TOLD", 10)
     ensemble = Ensemble(3)
@@ -717,7 +717,7 @@ def test_quotas_made_and_removed_over_many_znodes_cost_nothing_to_apply(monkeypa
 def test_connections_that_end_at_once_are_closed_and_forgotten_over_several_turns(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """They say nothing, and have no session; or their member serves nobody any more."""
+    """They say nothing, and have no session; or their member no longer serves."""
     monkeypatch.setattr("zab.member.requests.limits.ENDED", 7)
     monkeypatch.setattr("zab.member.requests.limits.NAMES", 20)
     monkeypatch.setattr("zab.member.clients.connection.ENDED", 7)

@@ -34,7 +34,7 @@ def session_of(client: Client) -> int:
 
 
 def known(ensemble: Ensemble) -> list[bool]:
-    """Of each member: whether its tree has any session."""
+    """For each member, whether its tree has any session."""
     return [bool(server.member.tree.sessions) for server in ensemble.servers.values()]
 
 

@@ -139,7 +139,7 @@ COMPANIONS = {
     "admin.needClientAuth": QUORUM_TLS + "sslQuorum=true\nadmin.forceHttps=true\n",
     "ensembleAuthName": "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider\n",
 }
-"""What has to stand beside a key."""
+"""What has to be beside a key."""
 
 
 def test_every_key_sets_its_field_and_no_other() -> None:
@@ -603,7 +603,7 @@ def test_what_is_required_of_clients(lines: str, required: set[str]) -> None:
 
 
 def test_a_provider_of_sasl_without_users_is_a_warning_and_lists_may_name_its_users() -> None:
-    """As in ZooKeeper. Where somebody has to log in by it, the start is refused."""
+    """Accepted, like in ZooKeeper. If a login is required, the start is refused."""
     config = parse(f"{STANDALONE}authProvider.1={ZOOKEEPERS}SASLAuthenticationProvider", "zoo.cfg")
     [warning] = config.warnings
     assert str(warning).startswith("zoo.cfg:3: authProvider.*: nobody can log in by SASL: add sasl.usersFile=FILE")
@@ -777,7 +777,7 @@ def test_what_protects_nobody_is_refused(line: str, reason: str) -> None:
     ],
 )
 def test_what_is_off_or_has_something_to_protect_starts(lines: str) -> None:
-    """As the steps of docs/how-to/secure.md need it, while an ensemble changes."""
+    """The steps of docs/how-to/secure.md need this while an ensemble changes."""
     parse(STANDALONE + lines, "zoo.cfg")
 
 

@@ -29,7 +29,7 @@ NAMED_LIKE_SECURITY = re.compile(
 
 A_KEY = re.compile(r"zookeeper(\.[\w-]+)+|java\.security\.auth\.login\.config")
 A_PART = re.compile(r"(?!zookeeper|java|com\.|jdk)[a-z]\w+(\.[a-z]\w+)*")
-"""What ZooKeeper puts behind `ssl.` and `ssl.quorum.`, or has in its file without a prefix."""
+"""What ZooKeeper puts after `ssl.` and `ssl.quorum.`, or has in its file without a prefix."""
 
 WITHOUT_EFFECT = {
     "admin.httpVersion": "which HTTP is spoken, not with whom",

@@ -46,7 +46,7 @@ def test_each_parent_is_told_of_and_one_that_is_made_again_begins_anew() -> None
 
 
 def create_late(ensemble: Ensemble, number: int) -> None:
-    """As after so many creations below /q; an own transaction would take as many."""
+    """As after so many creations below /q; a transaction would take as many."""
     for server in ensemble.servers.values():
         tree = server.member.tree
         zxid = tree.applied

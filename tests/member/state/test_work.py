@@ -86,7 +86,7 @@ def test_reads_with_small_answers_come_over_turns_and_nobody_waits_for_them(
 
 
 def test_whoever_waits_has_a_share_of_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with long pipelines do not keep another waiting until each has had a turn for itself."""
+    """Clients with long pipelines do not keep another one waiting until each has had a turn."""
     for module in ("processor", "waiting_requests"):
         monkeypatch.setattr(f"zab.member.requests.{module}.ANSWERED_BYTES", 5_000)
     ensemble = Ensemble(1)

@@ -18,7 +18,7 @@ from zab.simulator.world.disk import FaultyDisk
 
 
 def damaged() -> tuple[FaultyDisk, FaultyDisk, Hole]:
-    """Of a member with two holes: its disk, that of a whole one, and the first hole."""
+    """A member with two holes: its disk, an intact disk, and the first hole."""
     whole, _ = lived()
     first, second, *_ = files(whole)
     disk = damage(damage(twin(whole), first, 200), second, 200)
@@ -92,7 +92,7 @@ def test_what_others_have_filled_meanwhile_is_left_alone() -> None:
 def test_who_was_stopped_while_its_files_went_aside_counts_for_nothing_whatever_is_filled() -> None:
     """The newest files go first. What is left of its history is shorter than what it has acknowledged."""
     disk, whole, hole = damaged()
-    forget_member(disk)  # as a log does that is begun anew
+    forget_member(disk)  # as a log does that is started again
     set_aside(disk, files(disk)[-1], DAMAGED)
     fill_from(hole, whole)
     assert put(disk, hole)
@@ -107,7 +107,7 @@ def test_who_was_stopped_while_its_files_went_aside_counts_for_nothing_whatever_
 
 
 def test_a_hole_that_is_still_there_after_it_was_filled_is_not_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a member would begin anew, again and again."""
+    """Else a member would start again, again and again."""
     disk, whole, hole = damaged()
     fill_from(hole, whole)
     monkeypatch.setattr(hole_fill, "fill", lambda _disk, _hole: False)

@@ -44,7 +44,7 @@ def fetch_on(disk: FaultyDisk, *, now: int = 0) -> Fetch:
 
 
 def offset_of(fetch: Fetch) -> int:
-    """From which byte on it asks for the file."""
+    """The first byte that it asks for."""
     return REQUESTS.decode(fetch.request()).offset
 
 

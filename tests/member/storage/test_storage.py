@@ -417,7 +417,7 @@ def test_newest_valid_snapshot_above_a_zxid_is_chosen(storage):
     assert len(ends) == 4
 
     def chosen(above):
-        """The same for both uses."""
+        """Works in the same way for both uses."""
         answer = storage.choose_snapshot(ChooseSnapshot(9, above))
         offered = storage.offer_snapshot(OfferSnapshot(9, above))
         if answer.position is None:
@@ -593,7 +593,7 @@ def test_looking_back_goes_on_slice_by_slice(told, monkeypatch):
     assert told.read_for_changes(LookBackSlice(upto, 10)) == LookedBack(None)
     past = look_back(told, upto)
     assert (past.complete_from, past.count_max) == (0, 10)
-    # Another question begins anew.
+    # Another question starts again.
     assert told.read_for_changes(LookBackSlice(upto, 10)) == LookedBack(None)
     assert look_back(told, upto - 1).complete_from == 0
 

@@ -1,4 +1,4 @@
-"""E6 wrong trees, on whole members: who finds out, who goes on serving, and how a tree is made anew."""
+"""E6 wrong trees, on whole members: who finds out, who goes on serving, and how a tree is made again."""
 
 import pytest
 
@@ -142,7 +142,8 @@ def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> N
 
 @pytest.mark.parametrize("wrong_count", [1, 2])
 def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(wrong_count: int) -> None:
-    """Without a quorum for any digest. Whoever joins it would take over its tree, and then be one more that has it."""
+    """Without a quorum for any digest. A member that joins it would take over its tree, and then be one more that has
+    it."""
     ensemble, client = ensemble_of(5)
     leader = ensemble.leader
     late, gone, *others = ensemble.others(leader)
@@ -155,7 +156,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     write(ensemble, client, 2)
 
     def replay() -> None:
-        """Those that are wrong have files that say the same as their memory."""
+        """The wrong ones have files with the same content as their memory."""
         for server in wrong:
             for rebuilt in server.rebuilt_held:
                 assert isinstance(rebuilt, TreeRebuilt)
@@ -171,7 +172,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
         ensemble.advance(TICK_MS)
         assert ensemble.leader in others
         return
-    # One more comes: all make their trees anew once more, and it is two against two. That is not asked again.
+    # One more comes: all make their trees again once more, and it is two against two. That is not asked again.
     bring_back(ensemble, late)
     for _ in range(100):
         ensemble.advance(50)
@@ -184,7 +185,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
 
 
 def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
-    """Whoever has not answered leaves; with the next ping it is known that nobody else is to be waited for."""
+    """A member that has not answered leaves; with the next ping it is known that nobody else is to be waited for."""
     ensemble, client = ensemble_of(5)
     leader = ensemble.leader
     gone, silent, *others = ensemble.others(leader)
@@ -208,7 +209,7 @@ def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
 
 
 def held_back(ensemble: Ensemble, client: Client, server: Server) -> TreeRebuilt:
-    """A difference is seen, and this member makes its tree anew: that tree, which it does not get, nor any later."""
+    """A difference is seen, and this member makes its tree again: that tree, which it does not get, nor any later."""
     server.keeps_rebuilt = True
     write(ensemble, client, 2)
     (rebuilt,) = server.rebuilt_held
@@ -284,7 +285,7 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
 
 
 def finish_snapshots(ensemble: Ensemble, server: Server) -> int:
-    """Those that are under way: how many."""
+    """How many are under way."""
     count = 0
     while server.snapshots:
         ensemble.finish_snapshot(server)
@@ -361,7 +362,7 @@ def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.Monk
 
 
 def ensemble_with_dropped_batches(patch: pytest.MonkeyPatch) -> tuple[Ensemble, Client, Server]:
-    """A learner with a wrong tree that is made anew for long, while more is written than may wait: `/0` to `/59`.
+    """A learner with a wrong tree that is made again for long, while more is written than may wait: `/0` to `/59`.
     Besides the ensemble and a client of its leader: that learner, whose trees are kept back."""
     patch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
     ensemble, client = ensemble_of(3)
@@ -391,7 +392,7 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     assert wrong.member.serving
     assert len(digests(ensemble)) == 1
     assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
-    assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
+    assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "none of it was lost"
 
 
 def test_verdict_on_a_tree_that_catches_up_loses_nothing_of_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,7 +445,7 @@ def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pyte
     wrong.answers.append(TreeInstalled(DataTree()))
     wrong.answers += wrong.rebuilt_held
     ensemble.settle()
-    assert wrong.member.applied == 0, "the tree that was made is of the old one"
+    assert wrong.member.applied == 0, "the tree that was made belongs to the old one"
     wrong.member.trees.repair.replay(Zxid(0))
     ensemble.step(wrong)
     wrong.answers += wrong.rebuilt_held[1:]
@@ -456,7 +457,7 @@ def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pyte
 def test_one_repair_for_a_zxid_and_one_at_a_time() -> None:
     check = TreeCheck(Majority(frozenset({ServerId(1)})))
     assert check.judge(Zxid(5), 1, 2) is Finding.WRONG
-    assert check.judge(Zxid(6), 3, 4) is Finding.UNKNOWN, "it is being made anew"
+    assert check.judge(Zxid(6), 3, 4) is Finding.UNKNOWN, "it is being made again"
     check.rebuilt()
     assert check.judge(Zxid(6), 4, 4) is Finding.RIGHT
     assert check.judge(Zxid(5), 1, 2) is Finding.WRONG_AGAIN
@@ -480,7 +481,7 @@ def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
 
 
 def test_whoever_comes_decides_though_nobody_asks() -> None:
-    """The one that is wrong was started again, and does not suspect itself; the one that comes knows nothing of it."""
+    """The one that is wrong was started again, and does not suspect itself; the new one does not know it."""
     ensemble, client, gone, other = ensemble_without_a_quorum()
     leader = ensemble.leader
     other.member.trees.check.suspicion = None

@@ -1,4 +1,4 @@
-"""E6 wrong trees: a tree that the own files do not lead to comes from the leader, and the log stays."""
+"""E6 wrong trees: a tree that a member's files do not lead to comes from the leader, and the log stays."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from zab.simulator.ensemble.members.spoiled import spoil as spoil_znode
 
 
 def write_snapshots(server: Server) -> None:
-    """Those that are due, to its disk."""
+    """Write the due snapshots to its disk."""
     while server.snapshots:
         taken = server.snapshots.pop(0)
         SnapshotWriter(server.disk, taken.cursor, server.storage.log.lineage, taken.chain).write()

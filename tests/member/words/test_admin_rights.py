@@ -1,4 +1,4 @@
-"""Who may have the commands of the admin server that show data or change something, and from where they may ask."""
+"""Permissions on admin commands that show data or change something, and on the origin of requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG = Config(storage=StorageSettings(data_dir="/data"), access=AccessSettings
     ],
 )
 def test_only_an_entry_that_names_somebody_lets_him_in(root: AclList, may: bool) -> None:
-    """And only in a list that nobody can change who has proven nothing: he would name himself."""
+    """And only in an ACL that unauthenticated clients cannot change: they would add themselves."""
     assert may_have_all(root, (BOB,), skip_acl=False) is may
     assert may_have_all(root, (BOB, SUPER), skip_acl=False)
     assert not may_have_all(root, (BOB,), skip_acl=True), "everybody may change every list"

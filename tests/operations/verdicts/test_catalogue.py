@@ -42,7 +42,7 @@ def names(catalogue: Catalogue, at: int) -> list[str]:
 def test_what_a_backup_is_made_of() -> None:
     assert names(CATALOGUE, 0) == ["snapshot.a"]
     assert names(CATALOGUE, 2) == ["snapshot.a", "log.b", "log.15"]
-    assert names(CATALOGUE, 3) == ["snapshot.23", "log.1f"], "it begins below the snapshot, and goes on behind it"
+    assert names(CATALOGUE, 3) == ["snapshot.23", "log.1f"], "it begins below the snapshot, and goes on after it"
 
 
 def test_it_is_read_as_it_was_written_and_no_other_way() -> None:

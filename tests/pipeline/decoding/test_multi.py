@@ -43,7 +43,7 @@ def test_a_part_has_the_columns_of_its_type() -> None:
     "parts",
     [
         ((-1, 0, b"", None, None), (-1, -101, b"", None, None), (-1, -2, b"", None, None)),
-        # ZooKeeper logs what stood before the refused part as if it had been done,
+        # ZooKeeper logs what came before the refused part as if it had been done,
         (SET, (-1, -101, b"", None, None), (-1, -2, b"", None, None)),
         # or as an error, with the first bytes of what it was for its code.
         ((-1, 6, b"", None, None), (-1, -101, b"", None, None), (-1, -2, b"", None, None)),

@@ -50,7 +50,7 @@ def by_frames(data: bytes, *, newest: bool = False, window: int = 1 << 20, previ
 
 
 def expected(data: bytes, *, newest: bool = False) -> Found:
-    """The same by datatree's own reader, and the rules for torn and damaged said a second time."""
+    """The expected rows by datatree's own reader, and a second implementation of the rules for torn and damaged."""
     found = scan(data, FIRST, SEGMENT_HEADER_BYTES)
     batches: list[Batch] = []
     damage: list[tuple[int, int | None, str]] = []

@@ -59,7 +59,7 @@ def read(file: NativeFile, columns: Sequence[str] = COLUMNS) -> tuple[list[dict[
 
 
 def rows_of(file: NativeFile, batches: Sequence[Batch] | None = None) -> list[dict[str, Any]]:
-    """The same one by one."""
+    """The expected rows, one by one."""
     rows: list[dict[str, Any]] = []
     for batch, offset in zip(file.batches, file.offsets, strict=True):
         if batches is not None and batch not in batches:

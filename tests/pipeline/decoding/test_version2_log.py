@@ -45,7 +45,7 @@ def read(data: bytes, window: int = 1 << 20, previous: int | None = FIRST - 1) -
 
 
 def expected(data: bytes) -> Found:
-    """The same by datatree's reader, which stops at damage: it is begun again after it."""
+    """The expected rows by datatree's reader, which stops at damage and is started again after it."""
     places: list[int] = []
     damage: list[tuple[int, int | None, str]] = []
     at = len(LOG_HEADER)

@@ -19,7 +19,7 @@ from zab.simulator.ensemble.simulation import run
 
 
 def records_of(operations: Sequence[Operation]) -> list[Record]:
-    """The same operations, by the names of their fields."""
+    """The operations, by the names of their fields."""
     names = [field.name for field in fields(Record)]
     return [Record(**{name: getattr(one, name) for name in names}) for one in operations]
 

@@ -187,7 +187,7 @@ def test_what_is_older_than_the_log_comes_from_a_snapshot(spark: SparkSession) -
 
 
 def twin(history: History) -> list[tuple[Any, ...]]:
-    """The same by a plain replay: (zxid, part, change, path, old, new, old_zxid)."""
+    """The expected rows by a plain replay: (zxid, part, change, path, old, new, old_zxid)."""
     state: dict[str, tuple[bytes | None, int]] = {}
     found: list[tuple[Any, ...]] = []
     for row in history.rows:

@@ -39,7 +39,7 @@ def files(out: Path) -> list[Path]:
 
 
 def zxids(out: Path) -> list[int]:
-    """Of all rows, file by file."""
+    """All rows, file by file."""
     return sorted(zxid for path in files(out) for zxid in pq.ParquetFile(path).read().column("zxid").to_pylist())
 
 

@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 300
 
 
 def rows_in(out: Path) -> list[tuple[int, int | None, int]]:
-    """What another reader than Spark sees: every file of the directory."""
+    """What a different reader from Spark sees: every file of the directory."""
     files = sorted(out.glob("part-*.parquet"))
     rows = [row for file in files for row in pyarrow.parquet.read_table(file, columns=COLUMNS).to_pylist()]
     return sorted(((row["zxid"], row["part"], row["checksum"]) for row in rows), key=lambda row: (row[0], row[1] or 0))
@@ -248,7 +248,7 @@ def driver(dirs: list[Path], out: Path, checkpoint: Path) -> Iterator["subproces
 
 
 def numbers(directory: Path) -> set[int]:
-    """Of the batches that have a file there."""
+    """The numbers of the batches that have a file there."""
     if not directory.exists():
         return set()
     names = (name.removesuffix(".compact") for name in os.listdir(directory))

@@ -1,4 +1,4 @@
-"""Who held which lock when, on histories whose answer is known.
+"""The holders of locks over time, on histories whose answer is known.
 
 Each story is the history of an ensemble of its own, so that one run of the job serves most of these tests.
 """
@@ -111,7 +111,7 @@ def whole(history: History) -> None:
 
 @told
 def bare(history: History) -> None:
-    """The same, in a log that does not say which ephemerals went with their sessions."""
+    """A log that does not say which ephemerals went with their sessions gives the same answer."""
     whole(history)
     for row in history.rows:
         row["paths"] = None
@@ -258,7 +258,7 @@ def anew(history: History) -> None:
 
 
 def test_a_path_may_be_used_twice(found: Found) -> None:
-    """The parent was deleted and made again, so the numbers begin anew."""
+    """The parent was deleted and made again, so the numbers start again."""
     assert [pick(row, "name", "acquired", "left", "free_ms") for row in found.queue("anew")] == [
         ("lock-0000000000", moment(0), moment(4), None),
         ("lock-0000000000", moment(10), moment(14), 6000),
@@ -285,7 +285,7 @@ def old_holder(history: History) -> None:
 
 @told
 def late(history: History) -> None:
-    """The same, in a log that begins at 2."""
+    """A log that begins at 2 gives the same answer."""
     old_holder(history)
     del history.rows[:3]
 

@@ -1,4 +1,4 @@
-"""The jobs on what running ensembles left behind, ours and the real ZooKeeper's, against what their clients saw."""
+"""The jobs on what running ensembles left, ours and the real ZooKeeper's, against what their clients saw."""
 
 from __future__ import annotations
 

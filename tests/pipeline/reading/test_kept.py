@@ -29,7 +29,7 @@ def log(place: Path, name: str, times: dict[int, int]) -> Path:
 
 @pytest.fixture
 def member(tmp_path: Path) -> Path:
-    """Its second leader's clock is 90 s behind that of its first."""
+    """The clock of its second leader is 90 s slow compared with that of the first."""
     epoch_1 = {FIRST + index: LATE_MS + index for index in range(4)}
     epoch_2 = {LAST - 2 + index: EARLY_MS + index for index in range(3)}
     return log(tmp_path, "member", epoch_1 | epoch_2)

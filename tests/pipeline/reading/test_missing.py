@@ -1,4 +1,4 @@
-"""What no member given has any more, though a snapshot proves it: all that read logs say so, or refuse."""
+"""Batches that no given member has, though a snapshot proves them: all that read logs say so, or refuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE = random_txns(random.Random(1), 20, native=False)
 TWO = random_txns(random.Random(2), 10, SECOND, native=False)
 THREE = random_txns(random.Random(3), 10, THIRD, native=False)
 PROVEN = ONE[17].zxid
-"""Of a snapshot of one member; the logs end at ONE[14]."""
+"""The zxid of a snapshot of one member; the logs end at ONE[14]."""
 
 
 def end_of_an_epoch(root: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_mark_is_the_larger_of_log_and_file(tmp_path: Path, closed: bool) ->
     write_mark(tmp_path, FIRST + 49)
     assert survey(member(tmp_path)).mark == FIRST + 49
     write_mark(tmp_path, FIRST + 60, bytes(16))
-    assert survey(member(tmp_path)).mark == FIRST + 44, "it is of another lineage"
+    assert survey(member(tmp_path)).mark == FIRST + 44, "it belongs to another lineage"
 
 
 @pytest.mark.parametrize("closed", [True, False])

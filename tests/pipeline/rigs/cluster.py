@@ -121,7 +121,7 @@ class Cluster:
         return self.status().get("aliveworkers") == count
 
     def work_directories(self) -> list[Path]:
-        """Of the executors there have been, each with their stderr and the files that were shipped to them."""
+        """The directories of all executors so far, each with its stderr and the files that were shipped to it."""
         return sorted(path for path in self.directory.glob("worker*/work/*/*") if path.is_dir())
 
     def log_text(self) -> str:

@@ -94,7 +94,7 @@ def shared_zxids(directories: Directories) -> set[int]:
 
 
 def middle_file(directories: Directories, member: int) -> Path:
-    """A log file from the middle of what all members hold, not the newest; one that its epoch goes on behind, if there
+    """A log file from the middle of what all members hold, not the newest; one that its epoch goes on after, if there
     is one: what is missing at the end of an epoch is named where the next one begins."""
     shared = shared_zxids(directories)
     files = directories.logs(member)

@@ -1,4 +1,4 @@
-"""Data directories that ensembles of three left behind, ours and the real ZooKeeper's, with what their clients know.
+"""Data directories that ensembles of three left, ours and the real ZooKeeper's, with what their clients know.
 
     zab_run(directory), zookeeper_run(…)       make them; `tests.fixtures` does so once in a run of the suite
 
@@ -91,7 +91,7 @@ class Directories:
         return version_of(self.kind)
 
     def copy(self, to: Path) -> Directories:
-        """The same with the members below `to`, where a test may change them; `killed` stays as it is. Left out is the
+        """A copy with the members below `to`, where a test may change them; `killed` stays as it is. Left out is the
         disk's reserve, 32 MiB of nothing a member."""
         members = tuple(to / f"server{number}" for number, _ in enumerate(self.members, 1))
         for source, target in zip(self.members, members, strict=True):
@@ -265,7 +265,7 @@ def _kill_the_leader(ensemble: ZooKeeperEnsemble, version: str) -> None:
 
 
 def _kill_all(ensemble: ZooKeeperEnsemble, version: str, directory: Path) -> tuple[Path, ...]:
-    """As if the power went, but for the page cache; the directories are copied as they are."""
+    """As if the power went, except for the page cache; the directories are copied as they are."""
     for member in ensemble.members:
         assert member.process is not None
         member.process.kill()

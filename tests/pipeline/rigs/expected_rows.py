@@ -57,7 +57,7 @@ def read_rows(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bo
 
 @functools.cache
 def whole_rows(dirs: tuple[Path, ...]) -> list[Row]:
-    """Of directories that nobody changes; nor may the rows be."""
+    """The rows of directories that nobody changes; the rows must not be changed, either."""
     return read_rows(dirs)
 
 

@@ -179,7 +179,7 @@ def counts(one: Operation) -> bool:
 
 
 def orders(operations: list[Operation]) -> Iterator[list[Operation]]:
-    """All orders in which nothing stands before what was over when it began, or before what its session sent first."""
+    """All orders in which nothing comes before what was over when it began, or before what its session sent first."""
 
     def before(one: Operation, other: Operation) -> bool:
         start = other.invoked if other.kind in WRITES else other.since

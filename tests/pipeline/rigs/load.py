@@ -51,7 +51,7 @@ _QUIET.setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a multi, as the client was answered: error 0 also stands before the part that was refused."""
+    """One part of a multi, as the client was answered: error 0 also comes before the part that was refused."""
 
     operation: str
     path: str

@@ -184,7 +184,7 @@ def queue_up(ports: Sequence[int], client: KazooClient, lock: str) -> list[Hold]
 
 
 def outlive(hosts: str, port: int, lock: str) -> tuple[list[Hold], Life]:
-    """A holder dies; the one behind it gets the lock when the session expires."""
+    """A holder dies; the one after it gets the lock when the session expires."""
     client = connect(hosts)
     client.create(lock, b"")
     dying = RawSession(port, DYING_TIMEOUT_MS)

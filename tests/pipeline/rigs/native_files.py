@@ -1,7 +1,7 @@
 """A native log file taken apart into frames and batches, and put together again with all checksums of the file right.
 
 What a test changes in between is up to it: `NativeLog.write` packs whatever batches are there, moves frames and their
-sync marks to where they come to lie, and makes the sidecar index anew where there was one.
+sync marks to where they come to lie, and makes the sidecar index again where there was one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _frames_in(data: bytes, first: int) -> Scan:
 
 @dataclass
 class LogFrame:
-    """`synced` is the number of the frame up to which the file was durable; None: nothing of it was."""
+    """`synced` is the number of the frame up to which the file was durable; None: none of it was."""
 
     batches: list[Batch]
     synced: int | None

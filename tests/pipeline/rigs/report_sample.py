@@ -139,7 +139,11 @@ def sample_facts(ensemble: str = "prod-eu") -> EnsembleFacts:
                     at[50],
                 ),
                 Problem(
-                    "2", "differs", f"another value than on members 1 and 3 at {HOSTILE}", zxid=0x900000123, time=at[73]
+                    "2",
+                    "differs",
+                    f"a different value from members 1 and 3 at {HOSTILE}",
+                    zxid=0x900000123,
+                    time=at[73],
                 ),
             ),
             problem_count=2,

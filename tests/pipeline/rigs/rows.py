@@ -4,7 +4,7 @@
     history.open(A, timeout=4000)                       at second 0
     lock = history.create(A, "/lock/n_", ephemeral=True, sequential=True)
     history.wait(1.5)                                   everything that follows is 1.5 s later
-    with history.multi(A):                              what stands in the block is one transaction
+    with history.multi(A):                              what is in the block is one transaction
         history.set(A, "/x", b"2")
         history.delete(A, "/y")
     history.expire(A)

@@ -52,7 +52,7 @@ class Version2Log:
 
     @classmethod
     def read(cls, path: Path) -> Version2Log:
-        """The file must be intact but for its end."""
+        """The file must be intact except for its end."""
         data = path.read_bytes()
         log = cls(path, [Record(*found) for found in _records_in(data)])
         log.padding = len(data) - log.end

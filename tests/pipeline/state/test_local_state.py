@@ -71,7 +71,7 @@ def everything(state: ZooKeeperState) -> tuple[int, dict[bytes, object], dict[in
 def changing_sessions(members: tuple[MemberFiles, ...], zxid: int) -> set[int]:
     """Sessions that are created or closed at just that moment; none in a snapshot of ours.
 
-    ZooKeeper copies the sessions before it looks which zxid the snapshot is of, in another thread than the one that
+    ZooKeeper copies the sessions before it looks which zxid the snapshot is of, in a different thread from the one that
     changes them."""
     if members[0].kind == "native":
         return set()

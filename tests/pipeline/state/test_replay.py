@@ -94,7 +94,7 @@ def test_from_an_exact_snapshot_to_any_zxid(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20, 24))
 def test_from_the_beginning_it_is_the_tree_that_a_member_has(seed: int) -> None:
-    """Against `datatree.apply`, which knows nothing of ZooKeeper's rules."""
+    """Against `datatree.apply`, which knows nothing about ZooKeeper's rules."""
     txns, tree = history(seed, 400)
     found = columns_after(first_znodes(is_native=True), txns, EXACT_OURS)
     (batch,) = [pa.RecordBatch.from_pylist(found, arrow_schema(ZNODES))]
@@ -129,7 +129,7 @@ def test_a_fuzzy_snapshot_that_is_taken_for_exact_is_noticed() -> None:
 @pytest.mark.usefixtures("windows")
 @pytest.mark.parametrize("seed", [1, 2, 3, 5])
 def test_sessions_that_closed_without_a_list_take_their_ephemerals(seed: int) -> None:
-    """As in logs of ZooKeeper before 3.6."""
+    """Transactions as in logs of ZooKeeper before 3.6."""
     txns, _ = history(seed, 300)
     moments = states(txns)
     for kind in (EXACT_THEIRS, FUZZY):

@@ -36,7 +36,7 @@ def begun(reader: LogStreamReader) -> dict[str, Any]:
 
 
 def read(reader: LogStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    """As Spark does: offsets and partitions travel, and readers are made anew."""
+    """As Spark does: offsets and partitions travel, and readers are made again."""
     start, end = json.loads(json.dumps(start)), json.loads(json.dumps(end))
     batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
     return [zxid for batch in batches for zxid in batch.column("zxid").to_pylist()]

@@ -140,7 +140,7 @@ class Server:
 
     @property
     def lineage(self) -> bytes:
-        """Of the log and the snapshots; empty before there is one."""
+        """The lineage of the log and the snapshots; empty before there is one."""
         return examine(self.disk).lineage
 
     @property

@@ -95,7 +95,7 @@ class Server(DirectClients):
         self.looked_back: list[PastAcls | None] = []
         """Answers to slices of looking back, in place of what the log says."""
         self.keeps_rebuilt = False
-        """Trees that are made anew are not handed over, but kept in `rebuilt_held`."""
+        """Trees that are made again are not handed over, but kept in `rebuilt_held`."""
         self.rebuilt_held: list[Answer] = []
         self.disk = disk or FaultyDisk()
         recovered = recover(self.disk, self.sid)
@@ -333,7 +333,7 @@ class Ensemble:
         self.start()
 
     def restart(self, sid: int) -> None:
-        """With what is on its disk, and nothing else; whoever was connected to it is not."""
+        """With what is on its disk, and nothing else; it has no connections."""
         before = self.servers[ServerId(sid)]
         for link in [link for link, ends in self.links.items() if sid in ends]:
             self.break_link(link, ServerId(sid))

@@ -219,7 +219,7 @@ class Ensemble:
         raise AssertionError("the ensemble does not come to rest")
 
     def run(self, ms: int) -> None:
-        """Let time pass: deliver everything, then step whoever has a deadline, in its order."""
+        """Let time pass: deliver everything, then step the peers with a deadline, in order."""
         end = self.now + ms
         self.settle()
         while True:

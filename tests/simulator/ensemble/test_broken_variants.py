@@ -185,7 +185,7 @@ def fire_a_watch_twice(patch: Patch) -> None:
 
 
 def tell_of_events_late(patch: Patch) -> None:
-    """A1: the events of a transaction come behind its replies."""
+    """A1: the events of a transaction come after its replies."""
     notify, deliver = processor_module.notify, Processor.deliver
 
     def postponed(state: ReadState, triggers: Iterable[Any], zxid: int) -> Generator[None, None, int]:
@@ -257,7 +257,7 @@ def read_before_own_write(patch: Patch) -> None:
 
 
 def let_moved_sessions_write(patch: Patch) -> None:
-    """Who owns a session is not looked at: what its client left behind elsewhere is done after what it asks now."""
+    """The owner of a session is not checked: what its client left elsewhere is done after what it asks now."""
     patch.setattr(Sessions, "refusal", lambda sessions, session, owner, *, is_local=False: 0)
 
 

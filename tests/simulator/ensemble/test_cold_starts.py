@@ -1,6 +1,6 @@
 """Ensembles whose members start one after the other, with nothing wrong: all serve long before anybody gives up.
 
-Whoever is elected in vain, or elects on while others have a leader, would hold that up for the whole initLimit: a
+A member that is elected in vain, or elects on while others have a leader, would hold that up for the whole initLimit: a
 moment in what is virtual time here, and twenty seconds of an operator's.
 """
 

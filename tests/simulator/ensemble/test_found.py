@@ -30,7 +30,7 @@ def test_what_comes_late_through_a_server_that_a_session_left_is_refused_though_
     assert back.response is not None
     assert back.response.timeout_ms > 0
     assert leader.member.tree.get(b"/done") is not None
-    assert leader.member.tree.get(b"/late") is None, "it was asked before /done, and would be done behind it"
+    assert leader.member.tree.get(b"/late") is None, "it was asked before /done, and would be done after it"
 
 
 def test_a_deposed_leader_does_not_say_that_a_session_is_over() -> None:

@@ -82,7 +82,7 @@ def cut_what_is_not_known_here(patch: Patch) -> None:
 
 
 def serve_before_the_leader_knows(patch: Patch) -> None:
-    """An observer serves clients as soon as it is synchronized, whoever the leader hears it through."""
+    """An observer serves clients as soon as it is synchronized, no matter who the leader hears it through."""
     on_ack = observer_master._on_ack
 
     def hasty(

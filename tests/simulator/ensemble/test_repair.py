@@ -77,7 +77,7 @@ class LivedEnsemble:
 
 
 def batch_ends(machine: MemberMachine) -> list[tuple[int, int]]:
-    """For each batch the file, and the offset behind it."""
+    """For each batch the file, and the offset after it."""
     found = []
     for first in log_files(machine.disk):
         for part in scan(machine.disk.read(log_path(first)), first, SEGMENT_HEADER_BYTES).parts:
@@ -150,7 +150,7 @@ def test_where_all_are_damaged_in_one_place_nobody_founds_anything(seed: int) ->
 
 
 def test_without_the_rule_that_a_damaged_history_is_held_they_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second ensemble, which knows nothing of the first: what the test before this one notices."""
+    """A second ensemble, which knows nothing about the first: what the test before this one notices."""
 
     def forgetful(recovered: Recovered) -> Holds:
         return NOTHING if recovered.damage else BATCHES

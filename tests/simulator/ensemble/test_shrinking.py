@@ -1,4 +1,4 @@
-"""Failing runs made short: the part that is left fails as the whole run did, and nothing of it can be left out."""
+"""Failing runs made short: the part that is left fails as the whole run did, and none of it can be left out."""
 
 from collections.abc import Callable
 

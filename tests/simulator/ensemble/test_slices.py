@@ -13,7 +13,7 @@ SEEDS, SEEDS_OF_TURNS = 60, 20
 
 @pytest.mark.long
 def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one part, one watcher: so members stand between two states all the time."""
+    """Slices of one part, one watcher: so members are between two states all the time."""
     for place in ("datatree.slices", "datatree.prepare", "zab.member.requests.write_replies"):
         monkeypatch.setattr(f"{place}.PARTS", 1)
     monkeypatch.setattr("zab.member.requests.processor.RECORD_BYTES", 0)

@@ -44,7 +44,7 @@ class Both:
         self.site.write()
 
     def restart(self) -> None:
-        """What recovery finds is the same, but for what only the real one can have."""
+        """What recovery finds is the same, except for what only the real one can have."""
         self.real.kill()
         found = restored_of(recover(self.real, SID))
         explored = self.site.disk.restored()

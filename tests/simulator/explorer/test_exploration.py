@@ -227,7 +227,7 @@ def test_a_step_changes_nothing_of_the_state_that_it_leaves() -> None:
 
 @pytest.mark.slow
 def test_an_ensemble_with_its_servers_renamed_is_the_same_state() -> None:
-    """The same walk, by other servers: each state has the digest of its image."""
+    """The walk with renamed servers: each state has the digest of its image."""
     bounds = Bounds(epochs=2, writes=1, crashes=1, wipes=1, breaks=1, silences=1)
     ensemble = Ensemble(bounds)
     assert len(ensemble.sites.renamings) in (6, 1)
@@ -319,13 +319,13 @@ def commit_without_a_quorum(patch: Patch) -> None:
 
 
 def count_an_amnesiac(patch: Patch) -> None:
-    """B2: whoever lost its data is counted as if it had never held any."""
+    """B2: a member that lost its data is counted as if it had never held any."""
     followerinfo = discovery.leader_on_followerinfo
 
     def trusting(
         peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.FollowerInfo
     ) -> None:
-        # What a member without data says of itself is not believed.
+        # What a member without data says about itself is not believed.
         plain = msg.FollowerInfo(
             message.accepted_epoch,
             message.lineage or peer.lineage,
@@ -342,7 +342,7 @@ def count_an_amnesiac(patch: Patch) -> None:
 
 
 def count_an_amnesiac_that_is_not_confirmed(patch: Patch) -> None:
-    """B2: a leader that was overtaken believes whoever has lost what it promised there."""
+    """B2: a leader that was overtaken believes a member that has lost what it promised there."""
     acknowledge = synchronization.leader_on_ackld
 
     def hasty(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
@@ -353,7 +353,7 @@ def count_an_amnesiac_that_is_not_confirmed(patch: Patch) -> None:
 
 
 def cut_the_history_in_memory_alone(patch: Patch) -> None:
-    """The log goes on behind what was cut."""
+    """The log goes on after what was cut."""
 
     def cut(peer: PeerState, position: Position) -> None:
         peer.history.truncate(position)
@@ -396,14 +396,14 @@ def believe_a_member_that_was_rolled_back(patch: Patch) -> None:
 
 
 def write_no_member_record(patch: Patch) -> None:
-    """B1: whoever founds an ensemble acknowledges NEWLEADER, and is an amnesiac after its next start."""
+    """B1: a member that founds an ensemble acknowledges NEWLEADER, and is an amnesiac after its next start."""
     patch.setattr(
         learner_synchronization, "learner_on_current_epoch_saved", learner_synchronization.learner_ack_newleader
     )
 
 
 def begin_a_lineage_at_any_time(patch: Patch) -> None:
-    """B3: a leader without a lineage begins one, whoever follows it."""
+    """B3: a leader without a lineage begins one, no matter who follows it."""
     is_first_start = discovery._is_first_start
     patch.setattr(discovery, "_is_first_start", lambda peer, leading: is_first_start(peer, leading) or not peer.lineage)
 
@@ -589,7 +589,7 @@ def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[...,
     ],
 )
 def test_the_worlds_of_the_page_that_begin_with_steps_are_right(name: str, bounds: Bounds, given: str) -> None:
-    """Of five voters there are too many states: there is the beginning."""
+    """Five voters have too many states: only the beginning is explored."""
     steps = given.removeprefix(A_WRITE_OF_ITS_OWN + "; ") if "tail" in name else given
     assert f"{name}`{steps}`" in " ".join(PAGE.split())
     report = explore(bounds, steps_of(given), states_max=50 if bounds.voters == 5 else 5000)

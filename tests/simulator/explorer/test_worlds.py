@@ -105,7 +105,7 @@ def test_configurations_come_into_force_and_servers_learn_of_them() -> None:
 
 
 def test_whose_file_does_not_name_those_who_decide_hears_of_them_and_follows() -> None:
-    """Of {2, 3, 4} only 4 is there when 3 comes back, a stranger to it."""
+    """Only 4 of {2, 3, 4} is up when 3 comes back, a stranger to it."""
     ensemble = Ensemble(REPLACE)
     state = after(ensemble, REPLACED)
     assert set(ensemble.sites.facts[state.sites[2]].quorum.voters) == {1, 2, 3}
@@ -206,7 +206,7 @@ def test_a_world_with_its_servers_renamed_is_the_same_state() -> None:
 
 
 def begin_a_lineage_beside_what_was_heard(patch: Patch) -> None:
-    """B3: whoever decides by what it heard begins a lineage, as if nobody had lived."""
+    """B3: a member that decides by what it heard begins a lineage, as if nobody had lived."""
     weigh = PeerState._weigh_founding
 
     def forgetful(peer: PeerState) -> None:
@@ -234,7 +234,7 @@ def believe_a_stranger_without_proof(patch: Patch) -> None:
 
 
 def follow_a_leader_that_is_behind(patch: Patch) -> None:
-    """Whoever knows by what it heard who decides may lack what they decided."""
+    """A member that knows by what it heard who decides may lack what they decided."""
     patch.setattr(discovery, "_is_ahead", lambda peer, handler, message: False)
 
 
@@ -269,7 +269,7 @@ def follow_without_looking_at_reconfigurations(patch: Patch) -> None:
 
 
 def decide_by_the_old_configuration_for_ever(patch: Patch) -> None:
-    """Whoever was taken out goes on to commit with those who decided before."""
+    """A member that was taken out goes on to commit with those who decided before."""
 
     def committed(memberships: Memberships, mark: int) -> bool:
         outstanding = memberships.outstanding

@@ -1,4 +1,4 @@
-"""A process of the simulated world stands still and goes on: nothing of it moves meanwhile, nothing is forgotten."""
+"""A process of the simulated world stands still and goes on: nothing moves meanwhile, and nothing is forgotten."""
 
 from __future__ import annotations
 

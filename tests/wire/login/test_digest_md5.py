@@ -51,7 +51,7 @@ def response_of(user: str = "bob", password: str = "secret", nonce: bytes = NONC
 
 
 def proof(key: bytes, *authzid: bytes) -> bytes:
-    """That of whoever has the key, and says perhaps for whom he acts."""
+    """A response by the holder of a key, perhaps with an authorization id."""
     a1 = md5(b":".join((key, NONCE, CNONCE, *authzid))).hexdigest()
     a2 = md5(b"AUTHENTICATE:" + ZOOKEEPER_URI).hexdigest()
     return md5(f"{a1}:{NONCE.decode()}:00000001:{CNONCE.decode()}:auth:{a2}".encode()).hexdigest().encode()
@@ -222,7 +222,7 @@ def test_nobody_acts_for_another_user_even_with_his_own_password() -> None:
 
 
 def test_users_that_are_not_there_take_as_much_work_as_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is there, nobody finds out by the time that a refusal takes."""
+    """The time of a refusal does not reveal which users exist."""
     counts = []
     hashed = []
     from zab.wire.login import digest_md5

@@ -1,6 +1,6 @@
 """The feed of changes in simulated ensembles: through crashes, elections, purged logs and lost data, each change once.
 
-Followers join a run as clients do. They ask any server for what is behind their place, move when a connection ends, and
+Followers join a run as clients do. They ask any server for what is after their place, move when a connection ends, and
 note where a server could not go back far enough. At the end what they were told is compared with what was committed.
 """
 
@@ -51,7 +51,7 @@ class Follower:
         self._rng = rng
         self._link = None
         self._sid = 0
-        """Of the server that it is connected to."""
+        """The tree of the server that it is connected to."""
         self._frames = FrameReader(1 << 26)
         self._is_connected = False
         self._session, self._password = 0, NO_PASSWORD
@@ -180,7 +180,7 @@ class FollowedSimulation(Simulation):
 
 
 def committed(simulation: FollowedSimulation, follower: Follower) -> list[tuple]:
-    """What there was to be told, but for the gaps."""
+    """What there was to be told, except for the gaps."""
     rows = []
     for zxid, txn in sorted(simulation.observer.history.txns.items()):
         if zxid <= follower.place[0] and not any(low < zxid <= high for low, high in follower.gaps):

@@ -30,7 +30,7 @@ def three() -> tuple[Losses, list[MemberProcess]]:
 
 
 def may(losses: Losses, processes: list[MemberProcess]) -> tuple[list[bool], list[bool]]:
-    """Of each member: whether the others can do without it; whether they would find out that its tree is wrong."""
+    """For each member: whether the others can do without it; whether they would notice that its tree is wrong."""
     machines = [process.machine for process in processes]
     return [losses.may_do_without(each) for each in machines], [losses.may_be_wrong(each) for each in machines]
 
@@ -49,7 +49,7 @@ def test_of_three_any_one_may_be_lost_or_wrong() -> None:
 
 
 def test_while_one_is_wrong_only_that_one_may_be_lost() -> None:
-    """Who lost its copy could be given a copy of the wrong one."""
+    """A member that lost its copy could get a copy of the wrong one."""
     losses, processes = three()
     make_wrong(processes[0])
     assert may(losses, processes) == ([True, False, False], [True, False, False])

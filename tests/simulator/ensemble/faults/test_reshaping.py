@@ -54,7 +54,7 @@ def test_an_unknown_focus_is_refused() -> None:
 
 
 def decide_by_what_is_in_force_alone(patch: Patch) -> None:
-    """A reconfiguration is proposed whoever follows."""
+    """A reconfiguration is proposed no matter who follows."""
     patch.setattr(reconfiguration, "has_quorum_of", lambda _peer, _membership: True)
 
 

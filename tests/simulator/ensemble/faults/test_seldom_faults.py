@@ -89,7 +89,7 @@ def wait_for_a_disk_that_hangs(patch: Patch) -> None:
 
 
 def believe_any_proof(patch: Patch) -> None:
-    """Who greets as a member greeted before, and ends as some member did, is believed to be that member."""
+    """A stranger that repeats the greeting and the proof of a member is believed to be that member."""
     patch.setattr(handshake, "compare_digest", lambda expected, said: len(expected) == len(said))
 
 

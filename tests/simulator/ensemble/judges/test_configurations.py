@@ -18,7 +18,7 @@ OF_FILES, LOST, KEPT = membership(0, 1, 2, 3), membership(5, 4, 5), membership(9
 
 
 def test_a_lost_outstanding_configuration_governs_nothing() -> None:
-    """Leader 1 proposes LOST, and ends; the next leader has never seen it and commits other batches behind its zxid."""
+    """Leader 1 proposes LOST, and ends; the next leader has never seen it and commits other batches after its zxid."""
     configurations = Configurations(OF_FILES)
     configurations.appended(Memberships(OF_FILES, LOST))
     assert configurations.deciding == [OF_FILES.quorum, LOST.quorum], "it may come back"

@@ -18,7 +18,7 @@ P1, P2 = (1, 1), (2, 1)
 
 
 def batch_behind(previous: tuple[int, bytes], epoch: int, text: bytes = b"") -> Batch:
-    """The next batch of an epoch behind a position: one refused write."""
+    """The next batch of an epoch after a position: one refused write."""
     last = previous[0]
     first = last + 1 if last >> 32 == epoch else make_zxid(epoch, 1)
     body = encode(Txn(first, 1, 0, 0, -1, -101, b"/" + text, None, (1,)))
@@ -148,7 +148,7 @@ def test_a_start_may_deliver_what_nobody_else_has(history: History, batches: lis
 
 
 class TestSyncs:
-    """Nothing that a client asked for before a sync is done behind it."""
+    """Nothing that a client asked for before a sync is done after it."""
 
     def ask(self, history: History, number: int, xid: int, opcode: OpCode, version: int = -1) -> Asked:
         body = PathOnly(b"/") if opcode == OpCode.SYNC else PathVersion(b"/x", version)

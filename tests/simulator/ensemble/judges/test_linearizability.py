@@ -1,4 +1,4 @@
-"""The judge of client histories: broken ones are refused. Beside the other judge it stands in `tests/pipeline`."""
+"""The judge of client histories: broken ones are refused. Beside the other judge it is in `tests/pipeline`."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def hopeless() -> list[Record]:
 
 
 def with_many_unknown(*, version: int) -> list[Record]:
-    """An ensemble that answers seldom: of many writes nobody knows whether they happened, but for the version of the
+    """An ensemble that answers seldom: of many writes nobody knows whether they happened, except for the version of the
     value of one of them, and that of the write that was answered next."""
     unknown = {"status": "unknown", "returned": None}
     writes = [asked(100 + number, 1, "set", 2 + number, b"%d" % number, **unknown) for number in range(30)]

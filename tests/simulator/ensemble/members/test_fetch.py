@@ -1,4 +1,4 @@
-"""The sync of a fetched file fails, once in every member, and whoever has installed a snapshot loses its power at
+"""The sync of a fetched file fails, once in every member, and a member that has installed a snapshot loses its power at
 once: a member that trusts such a file finds out then.
 """
 
