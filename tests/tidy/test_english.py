@@ -52,7 +52,7 @@ LEFT: Final = {
     "CONTRIBUTING.md": 0,
     "README.md": 0,
     "datatree/": 0,
-    "docs/": 15,
+    "docs/": 7,
     "session/": 0,
     "tests/": 3,
     "zab/": 0,
