@@ -81,6 +81,13 @@ def test_the_programs_of_the_first_client(hosts: str, tmp_path: Path) -> None:
         assert run([sys.executable, "-c", program.replace(HOSTS, hosts)], hosts, tmp_path) == expected
 
 
+def test_the_first_test_is_outside_of_the_clone_whose_settings_pytest_would_read() -> None:
+    [moved] = re.findall(r"^\$ cd (.*)$", TEST, re.M)
+    assert f"$ mkdir {moved}\n" in TEST
+    assert ROOT not in (ROOT / moved).resolve().parents
+    assert TEST.index(f"$ cd {moved}") < TEST.index("$ pytest ")
+
+
 def test_the_tests_of_the_first_test_pass(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_first="\n\n".join(re.findall(r"```python\n(.*?)```", TEST, re.S)))
     arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", "error")

@@ -15,8 +15,9 @@ from tests.cli.files.damaged_files import damaged
 from tests.cli.servers.journal_lines import client_port
 from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.processes import is_open
-from zab.cli.servers.local_ensemble import LocalEnsemble
+from zab.cli.servers.local_ensemble import EnsembleError, LocalEnsemble
 from zab.client.sync import connect
+from zab.host.storage.disk import RealDisk
 from zab.server.config_file import load
 
 pytestmark = pytest.mark.slow
@@ -208,6 +209,20 @@ def test_configuration_that_cannot_be_meant_is_2(tmp_path: Path) -> None:
     code, _, err = end(command("server", str(tmp_path / "zoo.cfg")))
     assert code == 2
     assert "dataDir" in err
+
+
+def test_a_second_ensemble_leaves_the_files_of_a_running_one_alone(tmp_path: Path) -> None:
+    first = LocalEnsemble(3, tmp_path, client_port(3))
+    for member in first.members:
+        first._write_files(member, "super:x")
+    before = first.members[0].config_path.read_text()
+    disk = RealDisk(str(first.members[2].directory))
+    try:
+        with pytest.raises(EnsembleError, match=r"3: another process uses this data directory: .* --data DIRECTORY"):
+            LocalEnsemble(3, tmp_path, client_port(3)).start()
+    finally:
+        disk.close()
+    assert first.members[0].config_path.read_text() == before
 
 
 def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:

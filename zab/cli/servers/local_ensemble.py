@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 from zab.configuration.properties import escaped
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import make_secret_file
+from zab.host.storage.disk import LOCK_FILE, RealDisk
 from zab.server.superuser_file import make_superuser_file, read_super_digest
 from zab.service.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
 
@@ -172,6 +173,8 @@ class LocalEnsemble:
 
     def start(self) -> None:
         """Write the files and start all processes. Raises EnsembleError."""
+        for member in self.members:
+            _refuse_in_use(member.directory)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -299,6 +302,17 @@ class LocalEnsemble:
             assert member.process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 member.process.stdin.close()
+
+
+def _refuse_in_use(directory: Path) -> None:
+    """Raise EnsembleError if a running server holds this data directory: its files must not be written again."""
+    if not (directory / LOCK_FILE).exists():
+        return
+    try:
+        RealDisk(str(directory)).close()
+    except OSError as error:
+        reason = f"{directory}: {error.strerror}: stop it, or have another directory: zab ensemble --data DIRECTORY"
+        raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from error
 
 
 def _is_free(port: int) -> bool:
