@@ -1,6 +1,6 @@
 """One member that counts its calls: `python -m bench.counted_member OUTPUT FILE`, else as `python -m zab.server FILE`.
 
-SIGUSR1 begins to count in the loop's thread. SIGUSR2 ends it and writes OUTPUT, a JSON array of
+SIGUSR1 begins to count in the loop's thread. SIGUSR2 ends it and writes OUTPUT, beside FILE: a JSON array of
 `[function, calls, is_python]`. The counts are exact: the interpreter calls its own hook for each call.
 """
 
@@ -48,4 +48,4 @@ def run(output: Path, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(run(Path(sys.argv[-1]).parent / sys.argv[1], sys.argv[2:]))
