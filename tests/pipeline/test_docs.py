@@ -101,7 +101,7 @@ def test_the_versions_of_spark_are_those_that_may_be_installed() -> None:
     assert minor(newest) < minor(beyond)
     assert minor(newest)[1] == minor(beyond)[1] - 1
     assert f"PySpark {low} and {newest.rpartition('.')[0]} work" in TEXT
-    assert f"With {oldest} and with {newest}" in TEXT
+    assert f"with PySpark {oldest} and with {newest}" in TEXT
 
 
 def minor(version: str) -> list[int]:

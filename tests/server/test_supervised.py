@@ -103,7 +103,7 @@ def test_supervisor_that_is_not_there_refuses_the_start(tmp_path: Path, monkeypa
         [member] = ensemble.members
         member.start()
         assert member.wait() == 2
-        assert "cannot be told how it is" in member.log_text()
+        assert "the supervisor cannot be reached" in member.log_text()
 
 
 # -------------------------------------------------------------------------------------------------- the journal's file
@@ -119,12 +119,12 @@ def journaling(tmp_path: Path) -> Iterator[tuple[ZooKeeperMember, Path]]:
         yield member, path
 
 
-def test_journal_that_was_moved_away_is_opened_anew_on_sighup(journaling: tuple[ZooKeeperMember, Path]) -> None:
+def test_journal_that_was_moved_away_is_reopened_on_sighup(journaling: tuple[ZooKeeperMember, Path]) -> None:
     member, path = journaling
     path.rename(path.with_suffix(".old"))
     member.process.send_signal(signal.SIGHUP)
-    member.wait_until(lambda: path.exists() and "x" in path.read_text())
-    assert "x" not in path.with_suffix(".old").read_text()
+    member.wait_until(lambda: path.exists() and "reopened" in path.read_text())
+    assert "reopened" not in path.with_suffix(".old").read_text()
     assert member.stop() == 0
 
 
@@ -132,6 +132,6 @@ def test_journal_that_was_copied_and_emptied_goes_on_at_its_beginning(journaling
     member, path = journaling
     os.truncate(path, 0)
     member.process.send_signal(signal.SIGHUP)
-    member.wait_until(lambda: "x" in path.read_text())
+    member.wait_until(lambda: "reopened" in path.read_text())
     assert path.read_bytes()[:2] == b"20"
     assert member.stop() == 0
