@@ -1,4 +1,4 @@
-"""The trio kernel of a service: loop, sockets, links, log thread, job thread, disk, journal.
+"""The trio kernel of a service: loop, sockets, links, threads, disk, files, TLS, HTTP, journal, process.
 
-It knows no service: the meaning of bytes, effects and answers is handed in. Imports `zab.wire`, attrs and trio.
+It knows no service: the meaning of bytes, effects and answers is handed in.
 """

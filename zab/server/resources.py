@@ -78,9 +78,9 @@ async def open_resources(config: Config, filled: Hole | None) -> Resources:
         audit = open_audit_log(
             config.audit, config.audit_file, wall_ms, metrics.count_lost_audit_records, config_file=config.file
         )
-        tracing = open_tracing(config.tracing, str(config.server_id), now_ms, config_file=config.file)
         if audit is not None:
             undo.callback(audit.start_failed)
+        tracing = open_tracing(config.tracing, str(config.server_id), now_ms, config_file=config.file)
         if tracing is not None:
             undo.callback(tracing.stop)
         began_ms = now_ms()

@@ -105,7 +105,7 @@ def _no() -> bool:
 
 
 @attrs.frozen(kw_only=True)
-class Observers:
+class Callbacks:
     """Callbacks for the life of a server."""
 
     opened: Callable[[Server], None] = _nothing
@@ -126,10 +126,10 @@ async def serve(
     is called once its ports listen.
 
     Raises ServerFailedError, with an exit code of ZooKeeper's, when it cannot start or go on."""
-    observers = Observers(opened=lambda server: opened(server.loop), started=started, role_changed=role_changed)
+    callbacks = Callbacks(opened=lambda server: opened(server.loop), started=started, role_changed=role_changed)
     filled: Hole | None = None
     while True:
-        filled, config = await run_once(config, filled, observers)
+        filled, config = await run_once(config, filled, callbacks)
         # Collect the objects that `tune_interpreter` exempted, including a whole tree, before the next server.
         gc.unfreeze()
         gc.collect()
@@ -138,7 +138,7 @@ async def serve(
 async def run_once(
     config: Config,
     filled: Hole | None,
-    observers: Observers,
+    callbacks: Callbacks,
     *,
     dial: Dial = dial,
     drops: Callable[[], bool] = _no,
@@ -152,10 +152,10 @@ async def run_once(
     server: Server | None = None
     try:
         async with trio.open_nursery() as nursery:
-            server = Server(resources, nursery, observers, dial)
-            observers.opened(server)
+            server = Server(resources, nursery, callbacks, dial)
+            callbacks.opened(server)
             await server.start()
-            observers.started()
+            callbacks.started()
     finally:
         if server is not None:
             server.loop.close()
@@ -177,7 +177,7 @@ def _close(server: Server | None, resources: Resources, drops: bool) -> None:
 class Server:
     """The parts of one server, wired. `run_once` runs one."""
 
-    def __init__(self, resources: Resources, nursery: trio.Nursery, observers: Observers, dial: Dial) -> None:
+    def __init__(self, resources: Resources, nursery: trio.Nursery, callbacks: Callbacks, dial: Dial) -> None:
         self.config = config = resources.config
         self.failure: ServerFailedError | None = None
         """Why it ended, if it failed."""
@@ -185,7 +185,7 @@ class Server:
         """The filled hole, for which the server has ended: the next start writes it."""
         self._resources = resources
         self._nursery = nursery
-        self._observers = observers
+        self._callbacks = callbacks
         self._trio = trio.lowlevel.current_trio_token()
         self._credentials = Credentials(config, resources.files)
         self.loop = Loop()
@@ -451,7 +451,7 @@ class Server:
     def _role_changed(self, role: RoleChanged) -> None:
         state = STATE_NAMES[role.state]
         journal.info("role", state=state, phase=role.phase, leader=role.leader, serving=role.serving)
-        self._observers.role_changed(role)
+        self._callbacks.role_changed(role)
 
     def _fsynced(self, took_ms: int) -> None:
         metrics = self._resources.metrics

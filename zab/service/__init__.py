@@ -1,1 +1,1 @@
-"""What every service reports about itself: its version, tracing spans, the environment of its process."""
+"""What every service has: ports of its turns, figures, audit records, spans, disk space, exit codes, version. Pure."""

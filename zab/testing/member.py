@@ -8,7 +8,7 @@ from zab.host.loop.dial import Dial
 from zab.member.settings.config import Config
 from zab.protocol.effects import RoleChanged
 from zab.protocol.states import LEADING
-from zab.server.server import Observers, Server, run_once
+from zab.server.server import Callbacks, Server, run_once
 from zab.service.failure import ServerFailedError
 from zab.testing.errors import EnsembleError, MemberFailedError
 from zab.testing.kit.journals import Lines
@@ -106,10 +106,10 @@ class Member:
 
     async def _serve(self, life: Life[Server]) -> None:
         config, filled = self._config, None
-        observers = Observers(opened=life.opened, started=life.started, role_changed=self._role_changed)
+        callbacks = Callbacks(opened=life.opened, started=life.started, role_changed=self._role_changed)
         while True:
             try:
-                filled, config = await run_once(config, filled, observers, dial=self._dial, drops=lambda: life.drops)
+                filled, config = await run_once(config, filled, callbacks, dial=self._dial, drops=lambda: life.drops)
             finally:
                 life.closed()
 

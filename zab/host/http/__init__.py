@@ -1,1 +1,1 @@
-"""HTTP for an ASGI application."""
+"""HTTP: ports, answers of an ASGI application, figures for Prometheus."""

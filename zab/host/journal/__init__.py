@@ -1,1 +1,1 @@
-"""The journal, and writers of records that never delay the loop."""
+"""The journal, the audit log and spans, and writers that never delay the loop."""

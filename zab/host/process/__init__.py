@@ -1,1 +1,1 @@
-"""The process of a service: its limits, its memory, its supervisor, its exit code."""
+"""The process of a service: its signals, ports, limits, memory, supervisor and exit code."""

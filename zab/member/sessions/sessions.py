@@ -10,7 +10,9 @@ The handshake, in the order of its checks; "close" means without an answer:
     no session id: a new one is wanted                      createSession; answered when it is applied. In read-only
                                                             mode, and with localSessionsEnabled: a local session
                                                             (`local_sessions`), at once
-    the password is wrong                                   the invalid answer, then close; nothing else happens
+    the password fits no key of this member                 the invalid answer, then close, once a quorum has confirmed
+                                                            that these are the newest keys, as below; nothing else
+                                                            happens. In read-only mode: close
     read-only mode, and the session is global, or may       close: its client may get it back from a quorum, and this
     have become global                                      member cannot know whether it is over
     an older connection here has the session                that connection is closed
