@@ -20,9 +20,26 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 .PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api docs wheels clean
 .DEFAULT_GOAL := test
 
+# The environment is made again if its Python is gone, is too old, or is not the PYTHON that was asked for.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+ifneq ($(wildcard $(VENV)),)
+ifneq ($(shell $(BIN)/python -c '$(IS_NEW_ENOUGH)' 2>/dev/null && echo yes),yes)
+AGAIN := again
+else ifneq ($(origin PYTHON),file)
+ifneq ($(call version,$(BIN)/python),$(call version,$(PYTHON)))
+AGAIN := again
+endif
+endif
+endif
+.PHONY: again
+again:
+	@echo "$(VENV) has Python $(or $(call version,$(BIN)/python),of no version): it is made again, with $(PYTHON)"
+
 # The service alone: no Java, no Spark.
-$(VENV)/run.stamp: pyproject.toml zab/service/version.py
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/run.stamp: pyproject.toml zab/service/version.py $(AGAIN)
+	@$(PYTHON) -c '$(IS_NEW_ENOUGH)' || { echo "zab needs Python 3.11 or newer, $(PYTHON) is $(call version,$(PYTHON)): name another, make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(if $(AGAIN),--clear) $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 

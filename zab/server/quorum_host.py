@@ -6,7 +6,7 @@ import attrs
 
 from zab.configuration.dynamic import MemberAddress
 from zab.host.journal.journal import Journal
-from zab.host.loop.dial import local_addresses
+from zab.host.loop.dial import BeyondThisMachineError, local_addresses
 from zab.member.settings.config import Config
 from zab.service.failure import CONFIG_ERROR, ServerFailedError
 
@@ -56,9 +56,11 @@ async def refuse_strangers(config: Config) -> None:
     if config.membership.quorum_listen_on_all_ips:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
     for sid, line in config.ensemble.servers.items():
-        try:
-            for host in line.hosts:
+        for host in line.hosts:
+            try:
                 await local_addresses(host)
-        except OSError as error:
-            said = f"{config.file}: server.{sid}: {error.strerror or error}"
-            raise ServerFailedError(CONFIG_ERROR, f"{said}; {_BEYOND}") from error
+            except OSError as error:
+                said = f"{host} is not this machine alone"
+                if not isinstance(error, BeyondThisMachineError):
+                    said = f"{host} has no address ({error.strerror}), so it counts as another machine"
+                raise ServerFailedError(CONFIG_ERROR, f"{config.file}: server.{sid}: {said}: {_BEYOND}") from error

@@ -211,6 +211,34 @@ def test_configuration_that_cannot_be_meant_is_2(tmp_path: Path) -> None:
     assert "dataDir" in err
 
 
+@pytest.mark.process
+def test_of_two_ensembles_that_start_in_one_directory_at_once_one_writes_its_files(tmp_path: Path) -> None:
+    """Both have free ports, so nothing but the directory tells them of each other."""
+    ports = client_port(1), client_port(1)
+    words = ("ensemble", "--size", "1", "--data", str(tmp_path / "data"), "--client-port")
+    both = [command(*words, str(port)) for port in ports]
+    ends, served = [], []
+    for process in both:
+        assert process.stdout is not None
+        if process.stdout.readline().startswith("serving at "):
+            served.append(process)
+        else:
+            ends.append(end(process))
+    assert len(served) == 1
+    [(code, _, err)] = ends
+    assert code == 3
+    assert f"process {served[0].pid} runs an ensemble there: stop it, or have another directory and other ports" in err
+    port = ports[both.index(served[0])]
+    assert f";127.0.0.1:{port}\n" in (tmp_path / "data" / "1" / "zoo.cfg").read_text()
+    served[0].send_signal(signal.SIGINT)
+    assert end(served[0])[0] == 0
+    again = command(*words, str(port))
+    assert again.stdout is not None
+    assert again.stdout.readline().startswith("serving at ")
+    again.send_signal(signal.SIGINT)
+    assert end(again)[0] == 0
+
+
 def test_a_second_ensemble_leaves_the_files_of_a_running_one_alone(tmp_path: Path) -> None:
     first = LocalEnsemble(3, tmp_path, client_port(3))
     for member in first.members:
@@ -218,7 +246,7 @@ def test_a_second_ensemble_leaves_the_files_of_a_running_one_alone(tmp_path: Pat
     before = first.members[0].config_path.read_text()
     disk = RealDisk(str(first.members[2].directory))
     try:
-        with pytest.raises(EnsembleError, match=r"3: another process uses this data directory: .* --data DIRECTORY"):
+        with pytest.raises(EnsembleError, match=r"3: another process uses this data directory: .* --data DIRECTORY --client-port P"):
             LocalEnsemble(3, tmp_path, client_port(3)).start()
     finally:
         disk.close()

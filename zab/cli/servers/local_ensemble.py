@@ -1,5 +1,6 @@
 """A local ensemble: one process per member on the loopback interface, its files below one directory.
 
+    DIR/lock                        locked while the ensemble runs (`ensemble_lock`)
     DIR/secret                      the secret by which members authenticate each other; made at the first start
     DIR/superuser                   the identity that passes every ACL and may use every admin command: a file for
                                     `zab --auth @FILE`; made at the first start
@@ -34,6 +35,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zab.cli.servers.ensemble_lock import EnsembleInUseError, EnsembleLock
 from zab.configuration.properties import escaped
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import make_secret_file
@@ -56,6 +58,8 @@ STOP_SECONDS = 10.0
 LOG_TAIL_LINES = 5
 
 USAGE_ERROR = 2
+
+_OTHERS = "stop it, or have another directory and other ports: zab ensemble --data DIRECTORY --client-port P"
 
 Say = Callable[[str, Mapping[str, Any]], None]
 """Takes a sentence, and the same for programs."""
@@ -139,6 +143,7 @@ class LocalEnsemble:
         self._refuse_taken(range(client_port, client_port + size))
         taken = set(range(client_port, client_port + size))
         self._directory = directory.absolute()
+        self._lock: EnsembleLock | None = None
         self.members = [
             LocalMember(
                 number,
@@ -173,10 +178,11 @@ class LocalEnsemble:
 
     def start(self) -> None:
         """Write the files and start all processes. Raises EnsembleError."""
-        for member in self.members:
-            _refuse_in_use(member.directory)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = EnsembleLock(self._directory)
+            for member in self.members:
+                _refuse_in_use(member.directory)
             with contextlib.suppress(FileExistsError):
                 make_secret_file(str(self._secret_path))
             with contextlib.suppress(FileExistsError):
@@ -184,6 +190,9 @@ class LocalEnsemble:
             super_digest = read_super_digest(str(self.superuser_path))
             for member in self.members:
                 self._write_files(member, super_digest)
+        except EnsembleInUseError as error:
+            reason = f"{self._directory}: {error} runs an ensemble there: {_OTHERS}"
+            raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from None
         except PrivateFileError as error:
             raise EnsembleError(USAGE_ERROR, str(error)) from None
         except OSError as error:
@@ -302,6 +311,9 @@ class LocalEnsemble:
             assert member.process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 member.process.stdin.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def _refuse_in_use(directory: Path) -> None:
@@ -311,7 +323,7 @@ def _refuse_in_use(directory: Path) -> None:
     try:
         RealDisk(str(directory)).close()
     except OSError as error:
-        reason = f"{directory}: {error.strerror}: stop it, or have another directory: zab ensemble --data DIRECTORY"
+        reason = f"{directory}: {error.strerror}: {_OTHERS}"
         raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from error
 
 
