@@ -94,7 +94,9 @@ def test_no_server_is_3(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
         main(["--wait", "2", "ls", "/", "--server", "127.0.0.1:1"])
     assert ending.value.code == 3
-    assert "] Connection refused\n" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "] Connection refused\nthe servers tried are 127.0.0.1:" in told
+    assert told.endswith("; -s HOST:PORT, or ZAB_HOSTS, names others\n")
 
 
 def test_malformed_hosts_are_2(capsys: pytest.CaptureFixture[str]) -> None:

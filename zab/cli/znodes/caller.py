@@ -170,12 +170,15 @@ def perform(context: typer.Context, work: Work) -> None:
 
 
 def _with_reason(error: Exception, options: ConnectionOptions) -> str:
-    """The text of the error; if no server was found, with what reachable servers say."""
-    if not isinstance(error, NotConnectedError) or isinstance(error, TlsError) or options.wants_tls:
+    """The text of the error; if no server was found, with what reachable servers say, or how to name others."""
+    if not isinstance(error, NotConnectedError):
         return str(error)
+    others = f"{error}\nthe servers tried are {options.hosts}; -s HOST:PORT, or ZAB_HOSTS, names others"
+    if isinstance(error, TlsError) or options.wants_tls:
+        return others
     reason = why_unserved(options.hosts)
     if reason is None:
-        return str(error)
+        return others
     help_ = "; it is in read-only mode, and zab --read-only reads from it" if READ_ONLY in reason else ""
     return f"{error}\n{reason}{help_}"
 
