@@ -49,12 +49,20 @@ class Property:
     line: int
 
 
-def parse_properties(text: str) -> list[Property]:
-    """All entries of `text` in their order, repeated keys included (in Java the last one wins)."""
+def parse_properties(text: str, refuse: Callable[[PropertiesError], object] | None = None) -> list[Property]:
+    """All entries of `text` in their order, repeated keys included (in Java the last one wins). Raises PropertiesError.
+
+    refuse: takes the errors in place of that; entries that cannot be read are left out.
+    """
     entries = []
     for number, line in _logical_lines(text):
         key, value = _split(line)
-        entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
+        try:
+            entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
+        except PropertiesError as error:
+            if refuse is None:
+                raise
+            refuse(error)
     return entries
 
 
