@@ -526,9 +526,9 @@ def test_file_released_while_it_is_read_is_not_held():
     assert log.read_from(author.batches[0].zxid, 100) == (None, [])
 
 
-@pytest.mark.parametrize("behind", [3, 9])
+@pytest.mark.parametrize("installed_at", [3, 9])
 @pytest.mark.parametrize("seed", range(3))
-def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, behind):
+def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, installed_at):
     """A snapshot is installed at, or below, where the log ends; a member that may hold less than it acknowledged is
     amnesiac."""
     for point in range(1, 80):
@@ -538,7 +538,7 @@ def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, be
         for _ in range(9):
             log.append(author.write(1))
         upto = Author()
-        for batch in author.batches[:behind]:
+        for batch in author.batches[:installed_at]:
             upto.apply(batch)
         disk.crash_after(point)
         done = True

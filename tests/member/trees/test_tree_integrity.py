@@ -220,8 +220,8 @@ def held_back(ensemble: Ensemble, client: Client, server: Server) -> TreeRebuilt
 def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() -> None:
     ensemble, client = ensemble_of(3)
     leader = ensemble.leader
-    behind, other = ensemble.others(leader)
-    stop(ensemble, behind)
+    lagging, other = ensemble.others(leader)
+    stop(ensemble, lagging)
     spoil(other)
     rebuilt = held_back(ensemble, client, leader)
     leader.answers.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
@@ -229,14 +229,14 @@ def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() 
     assert said(leader, "the files of more voters give a different digest")
     assert leader.member.peer.yields
     stop(ensemble, other)
-    bring_back(ensemble, behind)
+    bring_back(ensemble, lagging)
     for _ in range(20):
         ensemble.advance(TICK_MS)
-    assert said(leader, f"server {behind.sid}, which is to lead, lacks history that this member has")
+    assert said(leader, f"server {lagging.sid}, which is to lead, lacks history that this member has")
     assert ensemble.leader is leader
     assert not leader.member.trees.check.is_doubtful, "two of three have the digest of its tree"
     assert write(ensemble, ensemble.session(leader), 2) == [0, 0]
-    assert behind.member.tree.digest == leader.member.tree.digest
+    assert lagging.member.tree.digest == leader.member.tree.digest
 
 
 def ensemble_without_a_quorum(**lines: object) -> tuple[Ensemble, Client, Server, Server]:

@@ -248,7 +248,7 @@ def test_a_session_that_ends_takes_its_waiting_contender_along(found: Found) -> 
 
 
 @told
-def anew(history: History) -> None:
+def again(history: History) -> None:
     for at in (0, 10):
         history.at(at)
         path = contend(history, A)
@@ -259,7 +259,7 @@ def anew(history: History) -> None:
 
 def test_a_path_may_be_used_twice(found: Found) -> None:
     """The parent was deleted and made again, so the numbers start again."""
-    assert [pick(row, "name", "acquired", "left", "free_ms") for row in found.queue("anew")] == [
+    assert [pick(row, "name", "acquired", "left", "free_ms") for row in found.queue("again")] == [
         ("lock-0000000000", moment(0), moment(4), None),
         ("lock-0000000000", moment(10), moment(14), 6000),
     ]

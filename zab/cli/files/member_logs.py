@@ -76,9 +76,9 @@ def open_members(directories: Sequence[Path]) -> "MemberLogs":
     for place in places:
         if not any(place is logs[log] for log in joined.values()):
             members.append(_Member(place.name, place.directory, logs_of.get(id(place), place.directory)))
-    behind = next((place for place in places if place.has_history), None)
-    if behind is not None and not any(member.has_logs for member in members):
-        raise UnreadableError(f"{behind.name}: there are snapshots, but no logs; {LOG_DIRECTORY}")
+    with_history = next((place for place in places if place.has_history), None)
+    if with_history is not None and not any(member.has_logs for member in members):
+        raise UnreadableError(f"{with_history.name}: there are snapshots, but no logs; {LOG_DIRECTORY}")
     count = member_count((place.has_logs, place.has_state) for place in places)
     return MemberLogs(members, count)
 
