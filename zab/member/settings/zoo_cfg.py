@@ -1,7 +1,6 @@
 """The configuration of one member: ZooKeeper's `zoo.cfg` and `myid`, read once into one frozen `Config`.
 
-    parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason), the first
-    parse(…, refuse=faults.append)          goes on: what is refused is left out of the Config
+    parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason)
 
 Every key may have the prefix `zookeeper.`, since it is a Java property in ZooKeeper. A key set twice has its last
 value, as in Java. Invalid files are refused (a value of the wrong kind or out of bounds, fields that contradict each
@@ -18,8 +17,7 @@ Not here: reading files (`config_file`); directories, name resolution and ports 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
@@ -30,13 +28,11 @@ from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, Property, parse_properties
 from zab.member.settings.config import Config
 from zab.member.settings.quorum import HOSTS_ARE_CHECKED
-from zab.member.settings.rules import NO_USERS, broken_rules
+from zab.member.settings.rules import NO_USERS, RuleError, validate
 from zab.member.settings.schemes import IP, SASL
 
-__all__ = ["Config", "ConfigError", "ConfigWarning", "Refuse", "at_once", "entries_of", "parse", "plain_key"]
+__all__ = ["Config", "ConfigError", "ConfigWarning", "entries_of", "parse", "plain_key"]
 
-_DATA_DIR = next(setting for setting in settings_of(Config) if setting.key == "dataDir")
-_REFUSED = object()
 STANDALONE_SERVER_ID = 1
 UNKNOWN_KEY = "the key is unknown and has no effect"
 OPENING = (
@@ -59,30 +55,13 @@ class ConfigError(Exception):
         self.reason = reason
 
 
-Refuse: TypeAlias = Callable[[ConfigError], object]
-"""Takes what is wrong. If it does not raise, reading goes on without that."""
-
-
-def at_once(error: ConfigError) -> None:
-    """Refuse the configuration with the first thing that is wrong."""
-    raise error
-
-
-def parse(
-    text: str,
-    filename: str,
-    *,
-    my_id: int | None = None,
-    dynamic_text: str | None = None,
-    refuse: Refuse = at_once,
-) -> Config:
+def parse(text: str, filename: str, *, my_id: int | None = None, dynamic_text: str | None = None) -> Config:
     """The configuration that `text` describes. Raises ConfigError.
 
     my_id: from `myid`; without it a member of an ensemble has server id SERVER_ID_UNKNOWN. dynamic_text: content of the
-    file that `dynamicConfigFile` names; where there is none, `refuse` was told. With a `refuse` that does not raise,
-    the configuration lacks what is wrong, and may lack what it needs.
+    file that `dynamicConfigFile` names.
     """
-    return _Parser(filename, refuse).parse(text, my_id, dynamic_text)
+    return _Parser(filename).parse(text, my_id, dynamic_text)
 
 
 def _is_relied_on(key: str, value: str) -> bool:
@@ -107,13 +86,8 @@ def _why_idle(key: str, config: Config) -> str | None:
 class _Parser:
     """Parses one file: remembers where each key was, and collects warnings."""
 
-    def __init__(self, filename: str, refuse: Refuse) -> None:
+    def __init__(self, filename: str) -> None:
         self.filename = filename
-        self._take_refusal = refuse
-        self._left_out: set[str] = set()
-        """The keys whose lines were left out: what follows from that is no fault of its own."""
-        self._refused: set[tuple[str, int | None]] = set()
-        """The file and line of what was refused."""
         # The file and line of each key.
         self.places: dict[str, tuple[str, int]] = {}
         self.warnings: list[ConfigWarning] = []
@@ -122,11 +96,10 @@ class _Parser:
 
     def parse(self, text: str, my_id: int | None, dynamic_text: str | None) -> Config:
         entries: dict[str, Property] = {}
-        for entry in entries_of(text, self.filename, self._take_refusal):
+        for entry in entries_of(text, self.filename):
             key = plain_key(entry.key)
             if key != entry.key and key.startswith(OPENING):
-                self._refuse(self.filename, entry.line, f"{entry.key}: in a file it is written {key}", key)
-                continue
+                raise ConfigError(self.filename, entry.line, f"{entry.key}: in a file it is written {key}")
             if key in entries:
                 self._warn(entries[key].line, key, f"it is set again in line {entry.line}, which counts")
             entries[key] = attrs.evolve(entry, key=key)
@@ -141,9 +114,7 @@ class _Parser:
                 self._read_value(setting, entry_of_setting, values)
         by_key = {setting.key: value for setting, value in values.items()}
         if "dataDir" not in by_key:
-            if "dataDir" not in self._left_out:
-                self._refuse(self.filename, None, "dataDir is not set", "dataDir")
-            values[_DATA_DIR] = ""
+            raise ConfigError(self.filename, None, "dataDir is not set")
         self.takes_several = by_key.get("multiAddress.enabled", False)
         server_lines = [entry for key, entry in entries.items() if is_dynamic(key)]
         for key, entry in entries.items():
@@ -154,17 +125,14 @@ class _Parser:
             version = entries["version"].value if "version" in entries else "0"
             ensemble = self._ensemble(server_lines, self.filename, version)
         else:
-            for entry in server_lines:
-                reason = f"{entry.key} belongs into the file that dynamicConfigFile names"
-                self._refuse(self.filename, entry.line, reason, entry.key)
-            ensemble = Ensemble() if dynamic_text is None else self._ensemble_of_file(dynamic_file, dynamic_text)
+            self._refuse_both(server_lines)
+            ensemble = self._ensemble_of_file(dynamic_file, dynamic_text)
         return self._finish(built(Config, values, ensemble=ensemble, file=self.filename), my_id)
 
     def _read_family(self, setting: Setting, entries: dict[str, Property], values: dict[Setting, Any]) -> None:
         """Read and remove all keys of a family, which begin like the setting's key."""
         keys = [key for key in entries if key.startswith(setting.key.removesuffix("*"))]
-        read = [self._read(setting, entries.pop(key)) for key in keys]
-        values[setting] = tuple([value for value in read if value is not _REFUSED])
+        values[setting] = tuple([self._read(setting, entries.pop(key)) for key in keys])
         if keys:
             self.places[setting.key] = self.places[keys[0]]
 
@@ -172,12 +140,11 @@ class _Parser:
         try:
             return setting.read(entry.value)
         except ValueError as error:
-            self._refuse(self.filename, entry.line, f"{entry.key}: {error}", plain_key(entry.key))
-            return _REFUSED
+            raise ConfigError(self.filename, entry.line, f"{entry.key}: {error}") from None
 
     def _read_value(self, setting: Setting, entry: Property, values: dict[Setting, Any]) -> None:
         value = self._read(setting, entry)
-        if value is _REFUSED or (setting.key in _DEFAULT_AT_MINUS_ONE and value == -1):
+        if setting.key in _DEFAULT_AT_MINUS_ONE and value == -1:
             return
         if setting.raised_to is not None and value < setting.raised_to:
             self._warn(entry.line, entry.key, f"{value} is too small; {setting.raised_to} is used")
@@ -185,18 +152,25 @@ class _Parser:
         # Port 0 is ZooKeeper's way to say that there is none.
         values[setting] = None if setting.key == "clientPort" and value == 0 else value
 
-    def _ensemble_of_file(self, path: str, text: str) -> Ensemble:
+    def _refuse_both(self, server_lines: list[Property]) -> None:
+        for entry in server_lines:
+            reason = f"{entry.key} belongs into the file that dynamicConfigFile names"
+            raise ConfigError(self.filename, entry.line, reason)
+
+    def _ensemble_of_file(self, path: str, text: str | None) -> Ensemble:
         """The ensemble in a dynamic file, whose version is in its name (`zoo.cfg.dynamic.100000004`), never in its
         text."""
+        if text is None:
+            raise ConfigError(path, None, "the dynamic configuration was not read")
         server_lines = {}
-        for entry in entries_of(text, path, self._take_refusal):
+        for entry in entries_of(text, path):
             if entry.key == "version":
-                self._refuse(path, entry.line, "a dynamic file has its version in its name, not inside", entry.key)
-            elif is_dynamic(entry.key):
+                raise ConfigError(path, entry.line, "a dynamic file has its version in its name, not inside")
+            if is_dynamic(entry.key):
                 server_lines[entry.key] = entry
             elif _is_relied_on(plain_key(entry.key), entry.value):
                 reason = f"it has no effect in a dynamic file: write it into {self.filename}, or remove the line"
-                self._refuse(path, entry.line, f"{entry.key}: {reason}", entry.key)
+                raise ConfigError(path, entry.line, f"{entry.key}: {reason}")
             else:
                 self._warn(entry.line, entry.key, "the key has no place in a dynamic file and is ignored", path)
         suffix = _VERSION_SUFFIX.search(path)
@@ -205,40 +179,36 @@ class _Parser:
     def _ensemble(self, server_lines: list[Property], path: str, version: str) -> Ensemble:
         if not re.fullmatch(r"[0-9a-fA-F]{1,16}", version, re.ASCII):
             line_of_version = self.places["version"][1] if "version" in self.places else None
-            self._refuse(path, line_of_version, f"version {version!r} is not a hexadecimal number", "version")
-            version = "0"
-        ensemble = self._parse_dynamic(server_lines, path, int(version, 16))
+            raise ConfigError(path, line_of_version, f"version {version!r} is not a hexadecimal number")
+        try:
+            ensemble = parse_dynamic(server_lines, int(version, 16))
+        except LineError as error:
+            raise ConfigError(path, error.line or None, error.reason) from None
         for entry in server_lines:
             self.places[entry.key] = (path, entry.line)
             line = ensemble.servers.get(int(entry.key.partition(".")[2])) if entry.key.startswith("server.") else None
             if line is not None and line.others and not self.takes_several:
                 reason = f"{entry.key} has several addresses: add multiAddress.enabled=true to {self.filename}"
-                self._refuse(path, entry.line, reason, entry.key)
+                raise ConfigError(path, entry.line, reason)
             if line is not None and line.has_secure_part:
-                reason = f"{entry.key} has a secure client port: write secureClientPort in the file of that member"
-                self._refuse(path, entry.line, reason, entry.key)
+                raise ConfigError(
+                    path,
+                    entry.line,
+                    f"{entry.key} has a secure client port: write secureClientPort in the file of that member",
+                )
         return ensemble
-
-    def _parse_dynamic(self, server_lines: list[Property], path: str, version: int) -> Ensemble:
-        """What the lines about members say together, without those that are wrong."""
-        while True:
-            try:
-                return parse_dynamic(server_lines, version)
-            except LineError as error:
-                wrong = [entry for entry in server_lines if entry.line == error.line] or server_lines
-                self._refuse(path, error.line or None, error.reason, *(entry.key for entry in wrong))
-                server_lines = [entry for entry in server_lines if entry not in wrong]
 
     def _finish(self, config: Config, my_id: int | None) -> Config:
         if config.is_standalone:
             config = attrs.evolve(config, server_id=STANDALONE_SERVER_ID)
         elif my_id is not None:
             config = attrs.evolve(config, server_id=my_id)
-        for broken in broken_rules(config):
-            if not self._follows(broken.reason, broken.keys):
-                places = [self.places[key] for key in broken.keys if key in self.places]
-                file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
-                self._refuse(file, line, broken.reason)
+        try:
+            validate(config)
+        except RuleError as error:
+            places = [self.places[key] for key in error.keys if key in self.places]
+            file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
+            raise ConfigError(file, line, error.reason) from None
         self._refuse_idle_protection(config)
         self._look_at_unverified_hosts(config)
         self._warn_members(config)
@@ -258,10 +228,9 @@ class _Parser:
             key = setting.key
             is_on = key in self.places and setting.of(config) not in _OFF
             reason = _why_idle(key, config) if is_on else None
-            # A rule between keys may have said the same.
-            if reason is not None and self.places[key] not in self._refused and not self._follows(reason):
+            if reason is not None:
                 file, line = self.places[key]
-                self._refuse(file, line, f"{key}: {reason}: set that, or remove the line")
+                raise ConfigError(file, line, f"{key}: {reason}: set that, or remove the line")
 
     def _look_at_unverified_hosts(self, config: Config) -> None:
         """Refuse or warn about unverified host names: members always check them. Without TLS there are no names, so
@@ -273,8 +242,7 @@ class _Parser:
                 continue
             file, line = self.places[key]
             if config.quorum.has_tls:
-                self._refuse(file, line, f"{key}: 'false' is not supported: {HOSTS_ARE_CHECKED}. Only true is")
-                continue
+                raise ConfigError(file, line, f"{key}: 'false' is not supported: {HOSTS_ARE_CHECKED}. Only true is")
             self._warn(line, key, "members speak no TLS, so there are no names to be checked", file)
 
     def _warn_members(self, config: Config) -> None:
@@ -299,40 +267,22 @@ class _Parser:
         meant = f". Did you mean {near}?" if why is None and (near := nearest(entry.key, known_keys())) else ""
         if refusal is not None:
             said = f"{entry.key}: {refusal}{meant or '.'} Remove the line to go on without it"
-            self._refuse(self.filename, entry.line, said, entry.key)
-        elif why is None:
+            raise ConfigError(self.filename, entry.line, said)
+        if why is None:
             self._warn(entry.line, entry.key, f"{UNKNOWN_KEY}{meant}")
         elif why:
             self._warn(entry.line, entry.key, f"the key has no effect: {why}")
-
-    def _refuse(self, file: str, line: int | None, reason: str, *left_out: str) -> None:
-        """Refuse something. What follows is done only if reading goes on, without the lines of these keys."""
-        self._take_refusal(ConfigError(file, line, reason))
-        self._refused.add((file, line))
-        self._left_out.update(left_out)
-
-    def _follows(self, reason: str, keys: tuple[str, ...] = ()) -> bool:
-        """Whether something is only wrong because of a line that was left out: it is about that key, or names it."""
-        return any(key in keys or _names(reason, key) for key in self._left_out)
 
     def _warn(self, line: int, key: str, reason: str, path: str | None = None) -> None:
         self.warnings.append(ConfigWarning(path or self.filename, line, key, reason))
 
 
-def _names(reason: str, key: str) -> bool:
-    """Whether the reason has the key as a word; for a line about a member, also any such key, or the participants."""
-    if is_dynamic(key):
-        return re.search(r"\b(server|group|weight)\.|\bparticipants?\b", reason) is not None
-    return re.search(rf"(?<![\w.]){re.escape(key)}\b", reason) is not None
-
-
-def entries_of(text: str, filename: str, refuse: Refuse = at_once) -> list[Property]:
+def entries_of(text: str, filename: str) -> list[Property]:
     """The lines of a file that set something. Raises ConfigError."""
-
-    def take(error: PropertiesError) -> None:
-        refuse(ConfigError(filename, error.line, error.reason))
-
-    return parse_properties(text, take)
+    try:
+        return parse_properties(text)
+    except PropertiesError as error:
+        raise ConfigError(filename, error.line, error.reason) from None
 
 
 def known_keys() -> list[str]:
