@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from tests.cli.commands import Run, run
 from tests.cli.json_page import table
-from zab.member.settings.zoo_cfg import ConfigError
+from zab.member.settings.zoo_cfg import Config, ConfigError
 from zab.server.config_check import check
 from zab.server.config_file import load
 from zab.server.start import open_disk
@@ -55,7 +56,18 @@ def test_a_good_one_is_good(tmp_path: Path) -> None:
         ((*ENSEMBLE, "server.4=nowhere"), [8]),
         (("a=\\u00", "tickTime=x", *ENSEMBLE), [2, 3]),
         (("ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
-        (MEMBERS[:2], [None]),
+        (MEMBERS[:2], [None, None]),
+        # The value of one is the key of the other.
+        (("tickTime=x", "maxCnxns=tickTime", *ENSEMBLE), [2, 3]),
+        # Among the lines of members.
+        ((*ENSEMBLE, "server.4=nowhere", "server.x=127.0.0.1:1:2", "server.5=127.0.0.1:2888:3888"), [8, 9, 10, 10]),
+        ((*ENSEMBLE[1:], "server.4=nowhere"), [7, None]),
+        ((*ENSEMBLE, "server.4=nowhere", "group.1=1:2:9", "weight.8=1"), [8, None, None, None]),
+        ((*ENSEMBLE, "group.1=1:1", "group.2=x"), [8, 9]),
+        # A rule is broken with each port that may be meant.
+        (("secureClientPort=x", *ENSEMBLE), [2, 2, 2]),
+        (("sslQuorum=true", *ENSEMBLE), [2, 2]),
+        (("tickTime=\\u00", "maxCnxns=\\u", *ENSEMBLE), [2, 3]),
     ],
 )
 def test_every_error_has_its_line(tmp_path: Path, lines: tuple[str, ...], wrong: list[int | None]) -> None:
@@ -95,7 +107,20 @@ def test_a_jaas_file_that_says_nothing_is_a_warning(tmp_path: Path) -> None:
     ("lines", "wrong"),
     [
         # Without the port there is no TLS, and the store would be idle: that is no second error.
-        (("secureClientPort=x", "ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
+        (("client.portUnification=x", "ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
+        # A secret, a store and a directory without a value are not looked for elsewhere.
+        (
+            ("quorum.secretFile=", "sslQuorum=x", "ssl.quorum.keyStore.location=", "dataLogDir=", *ENSEMBLE),
+            [2, 3, 4, 5],
+        ),
+        # It may be large enough.
+        (("outputLimitBytes=x", "totalInputLimitBytes=x", *ENSEMBLE), [2, 3]),
+        # Without the port, nobody could reach the server.
+        (("clientPort=\\u00",), [2]),
+        (("version=\\u", "authProvider.1=x", "ensembleAuthName=y", *ENSEMBLE), [2, 3]),
+        # One line of a member may be the second participant, or an observer.
+        (("standaloneEnabled=false", "clientPort=1", "server.1=127.0.0.1"), [4]),
+        (("clientPort=1", *MEMBERS[:1], "server.2=127.0.0.1"), [4]),
         # Without its line, this member is in none.
         (("initLimit=10", "syncLimit=5", "clientPort=2181", "server.1=127.0.0.1", *MEMBERS[1:]), [5]),
         (("initLimit=x", "syncLimit=5", "clientPort=2181", *MEMBERS), [2]),
@@ -103,6 +128,74 @@ def test_a_jaas_file_that_says_nothing_is_a_warning(tmp_path: Path) -> None:
 )
 def test_what_follows_from_an_error_is_none(tmp_path: Path, lines: tuple[str, ...], wrong: list[int]) -> None:
     assert [line for _, line in found(written(tmp_path, *lines))] == wrong
+
+
+INDEPENDENT = (
+    *("tickTime=2s", "maxCnxns=lots", "sslquorum=true", "\\u00=1", "secureClientPort=2181", "server.7=nowhere"),
+    *("minSessionTimeout=9\nmaxSessionTimeout=8", "outputLimitBytes=1", "peerType=boss", "zookeeper.skipACL=yes"),
+    *("sessionRequireClientSASLAuth=true", "enforce.auth.enabled=true", "quorum.secretFile=/nowhere", "version=x"),
+    *("admin.needClientAuth=true", "dataLogDir=/dev/null/log", "server.8=127.0.0.1:2888:9:observer", "weight.1=x"),
+    *("sasl.serverconfig=x", "kerberos.removeHostFromPrincipal=true"),
+)
+FORM = "host:quorumPort:electionPort[:participant|observer] (an IPv6 address is written in brackets)"
+ORACLE = "an oracle may tell both of two members to go on alone: add a third voter"
+SUSPICIOUS = ("initLimitt=3", "forceSync=no", "globalOutstandingLimitt=1", "preAllocSize=64", "preAllocSize=65")
+
+
+def test_no_error_hides_another_one(tmp_path: Path) -> None:
+    def told(*lines: str) -> set[str]:
+        checked = check(written(tmp_path, *ENSEMBLE, *lines))
+        return {fault.reason for fault in checked.faults} | {each.reason for each in checked.warnings}
+
+    alone = {line: told(line) for line in INDEPENDENT}
+    assert all(alone.values())
+    for one, other in itertools.combinations(INDEPENDENT, 2):
+        missing = (alone[one] | alone[other]) - told(one, other)
+        assert not missing, (one, other)
+
+
+@pytest.mark.parametrize("wrong", ["", *INDEPENDENT, "dynamicConfigFile=/nowhere", "dataDir="])
+def test_no_error_hides_a_warning(tmp_path: Path, wrong: str) -> None:
+    members = () if wrong.startswith("dynamicConfigFile") else MEMBERS
+    checked = check(written(tmp_path, *ENSEMBLE[:3], wrong, *SUSPICIOUS, *members))
+    keys = ["initLimitt", "forceSync", "globalOutstandingLimitt", "preAllocSize"]
+    assert [each.key for each in checked.warnings if each.key in keys] == keys
+    assert len(set(checked.warnings)) == len(checked.warnings)
+
+
+def test_all_that_is_wrong_in_the_order_of_the_lines(tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "zoo.cfg"
+    wrong = (
+        "dataLogDir=/dev/null",
+        "initLimitt=3",
+        "tickTime=2s",
+        "server.1=a",
+        "server.2=127.0.0.1:1:2",
+        "oraclePath=/o",
+    )
+    file.write_text("\n".join(wrong))
+    assert run("server", "--check", file) == 2
+    assert [line.partition(f" {file}:")[::2] for line in run.out.splitlines()] == [
+        ("error:", "1: dataLogDir: /dev/null is no directory"),
+        ("error:", "3: tickTime: '2s' is not a whole number"),
+        ("error:", f"4: 'a' does not have the form {FORM}"),
+        ("error:", " dataDir is not set"),
+        ("warning:", "2: initLimitt: the key is unknown and has no effect. Did you mean initLimit?"),
+        ("warning:", f"6: oraclePath: the key has no effect: {ORACLE}"),
+    ]
+
+
+def test_each_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "tickTime=x", "dynamicConfigFile=/nowhere", "sslquorum=true", my_id="x")
+    assert found(path) == [("zoo.cfg", 2), ("zoo.cfg", 4), ("nowhere", None), ("myid", 1)]
+
+
+def test_stores_are_read_without_an_id_and_without_each_other(tmp_path: Path) -> None:
+    lines = ("sslQuorum=true", "ssl.quorum.keyStore.location=/no.pem", "secureClientPort=1", *ENSEMBLE)
+    faults = check(written(tmp_path, *lines, my_id=None)).faults
+    assert [(Path(fault.file).name, fault.line) for fault in faults] == [
+        *[("zoo.cfg", 2), ("zoo.cfg", 3), ("zoo.cfg", 4), ("zoo.cfg", 4), ("myid", None)],
+    ]
 
 
 BEYOND = ("initLimit=10", "syncLimit=5", "clientPort=2181", *MEMBERS[:2], "server.3=192.0.2.7:2890:3890")
@@ -160,8 +253,22 @@ def test_without_a_usable_id_the_rest_is_checked(tmp_path: Path, my_id: str | No
 def test_a_directory_that_cannot_be_used_is_exit_code_3(tmp_path: Path) -> None:
     path = written(tmp_path, "clientPort=1", "datadir.autocreate=false", f"dataLogDir={tmp_path}/data/myid/log")
     checked = check(path)
-    assert (checked.exit_code, len(checked.faults)) == (3, 1)
+    assert (checked.exit_code, [fault.line for fault in checked.faults]) == (3, [4])
     assert "is no directory" in checked.faults[0].reason
+
+
+def test_each_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "clientPort=1", "tickTime=x", "dataLogDir=/dev/null/log", "dataDir=/dev/null/data")
+    assert (found(path), check(path).exit_code) == ([("zoo.cfg", 3), ("zoo.cfg", 4), ("zoo.cfg", 5)], 2)
+
+
+def test_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Config) -> None:
+        raise PermissionError("no")
+
+    monkeypatch.setattr("zab.server.config_check.of_zookeeper", refused)
+    [fault] = check(written(tmp_path, *ENSEMBLE)).faults
+    assert (fault.exit_code, fault.reason) == (3, "no")
 
 
 @pytest.mark.parametrize("key", ["dataDir", "dataLogDir"])

@@ -81,11 +81,7 @@ def test_proof_reaches_further_and_so_does_the_word_of_the_operator(
     [
         (f"server.9={BEYOND}:2888:3888", rf"server\.9: {BEYOND} is not this machine alone"),
         ("server.9=0.0.0.0:2888:3888", r"server\.9: 0\.0\.0\.0 is not this machine alone"),
-        (
-            "server.9=nowhere.invalid:2888:3888",
-            r"server\.9: nowhere\.invalid has no address \(.+\), so it counts as another machine: members that are reached",
-        ),
-        ("server.9=nowhere.invalid:2888:3888", r"server\.9: "),
+        ("server.9=nowhere.invalid:2888:3888", r"nowhere\.invalid has no address \(.+\), so it counts as another"),
         ("quorumListenOnAllIPs=true", "quorumListenOnAllIPs=true"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The environment that `make` works in is of the Python that is asked for, and of none that is too old."""
+"""`make` works in an environment of the Python that is asked for, and in none of a Python that is too old."""
 
 import os
 import shutil

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from attrs import field, frozen
 
@@ -132,18 +132,17 @@ class Ensemble:
         return "\n".join(lines)
 
 
-def duplicate_port(ensemble: Ensemble) -> tuple[int, str] | None:
-    """A server that has a port of another one, or one port twice, and what is wrong; None where there is none."""
+def duplicate_ports(ensemble: Ensemble) -> Iterator[tuple[int, str]]:
+    """Each server that has a port of one before it, or one port twice, and what is wrong."""
     taken: dict[tuple[str, int], int] = {}
     for server_id, line in ensemble.servers.items():
         places = [(each.host, port) for each in line.addresses for port in (each.quorum_port, each.election_port)]
         if line.client_host in line.hosts and line.client_port is not None:
             places.append((line.client_host, line.client_port))
-        for place in places:
+        for place in dict.fromkeys(places):
             other = taken.setdefault(place, server_id)
             if other != server_id or places.count(place) > 1:
-                return server_id, f"port {place[1]} of {place[0]} is already that of server.{other}"
-    return None
+                yield server_id, f"port {place[1]} of {place[0]} is already that of server.{other}"
 
 
 def bracketed(host: str) -> str:
@@ -158,40 +157,66 @@ def is_dynamic(key: str) -> bool:
 
 def parse_dynamic(entries: list[Property], version: int = 0) -> Ensemble:
     """The ensemble that the dynamic `entries` describe. Raises LineError."""
+    ensemble, errors = read_dynamic(entries, version)
+    if errors:
+        raise errors[0]
+    return ensemble
+
+
+def read_dynamic(
+    entries: list[Property], version: int, stand_in: Role | None = None
+) -> tuple[Ensemble, list[LineError]]:
+    """The ensemble, and all that is wrong with the entries. A server with an invalid line is left out, or is a member
+    of the role `stand_in`."""
     servers: dict[int, ServerLine] = {}
     groups: dict[int, tuple[int, ...]] = {}
     weights: dict[int, int] = {}
+    errors: list[LineError] = []
+    groups_are_known = True
     for entry in entries:
         match = _DYNAMIC_KEY.fullmatch(entry.key)
         assert match is not None, entry.key
-        kind, number = match[1], _number(match[2], entry.line, f"the number in {entry.key}")
-        if kind == "server":
-            servers[number] = _server_line(number, entry)
-        elif kind == "group":
-            ids = tuple(_number(part, entry.line, "a server id") for part in entry.value.split(":"))
-            _refuse_doubles(ids, {gid: members for gid, members in groups.items() if gid != number}, entry.line)
-            groups[number] = ids
-        else:
-            weights[number] = _number(entry.value, entry.line, "a weight")
-    return _with_votes(servers, groups, weights, version)
-
-
-def _with_votes(
-    servers: dict[int, ServerLine], groups: dict[int, tuple[int, ...]], weights: dict[int, int], version: int
-) -> Ensemble:
-    """Check groups and weights against the servers; a participant without a weight weighs 1."""
+        kind, number = match[1], -entry.line  # no other line has this number, if its own is none
+        try:
+            number = _number(match[2], entry.line, f"the number in {entry.key}")
+            if entry.fault:
+                raise LineError(entry.line, entry.fault)
+            if kind == "server":
+                servers[number] = _server_line(number, entry)
+            elif kind == "group":
+                ids = tuple(_number(part, entry.line, "a server id") for part in entry.value.split(":"))
+                _refuse_doubles(ids, {gid: members for gid, members in groups.items() if gid != number}, entry.line)
+                groups[number] = ids
+            else:
+                weights[number] = _number(entry.value, entry.line, "a weight")
+        except LineError as error:
+            errors.append(error)
+            groups_are_known = groups_are_known and kind == "server"
+            if kind == "server" and stand_in is not None:
+                servers[number] = stand_in_line(number, stand_in)
     ensemble = Ensemble(servers, groups, weights, version)
-    if not groups and not weights:
-        return ensemble
-    grouped = {server_id for members in groups.values() for server_id in members}
+    if groups_are_known and (groups or weights):
+        ensemble = _with_votes(ensemble, errors)
+    return ensemble, errors
+
+
+def _with_votes(ensemble: Ensemble, errors: list[LineError]) -> Ensemble:
+    """Check groups and weights against the servers; a participant without a weight weighs 1."""
+    grouped = {server_id for members in ensemble.groups.values() for server_id in members}
     for server_id in sorted(ensemble.participants - grouped):
-        raise LineError(0, f"server {server_id} is in no group: with groups or weights every participant is in one")
-    for server_id in sorted((grouped | weights.keys()) - servers.keys()):
-        raise LineError(0, f"group or weight of server {server_id}, which has no server.{server_id} line")
-    complete = {server_id: weights.get(server_id, 1) for server_id in sorted(ensemble.participants)}
-    if not any(complete.values()):
-        raise LineError(0, "every weight is 0: no quorum could ever form")
-    return Ensemble(servers, groups, complete, version)
+        reason = f"server {server_id} is in no group: with groups or weights every participant is in one"
+        errors.append(LineError(0, reason))
+    for server_id in sorted((grouped | ensemble.weights.keys()) - ensemble.servers.keys()):
+        errors.append(LineError(0, f"group or weight of server {server_id}, which has no server.{server_id} line"))
+    complete = {server_id: ensemble.weights.get(server_id, 1) for server_id in sorted(ensemble.participants)}
+    if not any(complete.values()) and (complete or not errors):
+        errors.append(LineError(0, "every weight is 0: no quorum could ever form"))
+    return Ensemble(ensemble.servers, ensemble.groups, complete, ensemble.version)
+
+
+def stand_in_line(server_id: int, role: Role) -> ServerLine:
+    """In place of a line that is not known: a server on this machine, with ports that nobody has."""
+    return ServerLine(server_id, "127.0.0.1", -2 * abs(server_id) - 1, -2 * abs(server_id) - 2, role, None, None)
 
 
 def _refuse_doubles(ids: tuple[int, ...], others: dict[int, tuple[int, ...]], line: int) -> None:

@@ -47,15 +47,32 @@ class Property:
     key: str
     value: str
     line: int
+    fault: str = ""
+    """What is wrong with the syntax: then there is no value, and maybe no key."""
 
 
 def parse_properties(text: str) -> list[Property]:
-    """All entries of `text` in their order, repeated keys included (in Java the last one wins)."""
-    entries = []
-    for number, line in _logical_lines(text):
-        key, value = _split(line)
-        entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
+    """All entries of `text` in their order, repeated keys included (in Java the last one wins). Raises
+    PropertiesError."""
+    entries = read_properties(text)
+    for entry in entries:
+        if entry.fault:
+            raise PropertiesError(entry.line, entry.fault)
     return entries
+
+
+def read_properties(text: str) -> list[Property]:
+    """All entries of `text`, those that break the syntax included."""
+    return [_entry(number, *_split(line)) for number, line in _logical_lines(text)]
+
+
+def _entry(line: int, key_text: str, value_text: str) -> Property:
+    key = ""
+    try:
+        key = _unescape(key_text, line)
+        return Property(key, _unescape(value_text, line).strip(), line)
+    except PropertiesError as error:
+        return Property(key, "", line, error.reason)
 
 
 def without(text: str, is_meant: Callable[[str], bool]) -> str:

@@ -15,7 +15,7 @@ import re
 
 import attrs
 
-from zab.configuration.dynamic import Ensemble, LineError, ServerLine, duplicate_port, is_dynamic, parse_dynamic
+from zab.configuration.dynamic import Ensemble, LineError, ServerLine, duplicate_ports, is_dynamic, parse_dynamic
 from zab.configuration.properties import PropertiesError, Property, parse_properties
 
 __all__ = ["ChangeError", "ensemble_of", "next_ensemble"]
@@ -97,9 +97,8 @@ def _checked(entries: list[Property], version: int) -> Ensemble:
         raise ChangeError("nobody would decide: there is no participant")
     for line in ensemble.servers.values():
         _check_line(line)
-    taken = duplicate_port(ensemble)
-    if taken is not None:
-        raise ChangeError(f"server.{taken[0]}: {taken[1]}")
+    for server_id, reason in duplicate_ports(ensemble):
+        raise ChangeError(f"server.{server_id}: {reason}")
     return ensemble
 
 

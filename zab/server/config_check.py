@@ -1,11 +1,10 @@
 """`zab server --check`: everything that is wrong with a configuration, where a start says the first of it.
 
     check(path) -> Checked      nothing is started, opened for writing or made
-    read_to_the_end(path)       what the file says, and all that is wrong with that
 
-The file is read by what reads it at a start. What that refuses is noted, and its line is left out; so is what follows
-from that: a refusal that names a key whose line was left out. Then the files that the configuration names are read, and
-what the process may have is compared with what a server needs.
+The configuration is read as at a start (`config_file`). Then the files and directories that it names are looked at, and
+what the process may have is compared with what a server needs. What is invalid or missing in the configuration is named
+by its reader alone, and not again here.
 
 Not here: whether ports are free and members can be reached (`zab doctor`). Names of members are resolved only where
 members do not authenticate: then all have to be on this machine.
@@ -29,16 +28,14 @@ from zab.host.journal.tracing import refuse_without_library
 from zab.host.process.descriptors import LIMIT_MIN
 from zab.host.process.refusal import refusal
 from zab.member.settings.config import Config
-from zab.member.settings.zoo_cfg import ConfigError, entries_of, parse, plain_key
-from zab.server.config_file import load_text, read_text
+from zab.member.settings.zoo_cfg import Reading, plain_key
+from zab.server.config_file import load_all
 from zab.server.files import READERS, warnings_of
 from zab.server.quorum_host import refuse_strangers
 from zab.server.start import of_zookeeper
 from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 
-__all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "read_to_the_end", "secret_keys"]
-
-_LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
+__all__ = ["SUPER_DIGEST", "Checked", "Fault", "check", "known_keys", "public_keys", "secret_keys"]
 
 
 @frozen
@@ -65,7 +62,7 @@ class Checked:
     @property
     def exit_code(self) -> int:
         """The exit code of a start with it; 0: it would start."""
-        return self.faults[0].exit_code if self.faults else 0
+        return min([fault.exit_code for fault in self.faults], default=0)
 
     def lines(self, path: str) -> Iterator[dict[str, Any]]:
         """The lines of `--json`: one for each error and each warning, then one for the file."""
@@ -77,13 +74,22 @@ class Checked:
 
 
 def check(path: str) -> Checked:
-    config, faults = read_to_the_end(path)
-    if config is not None:
-        faults += _of_files(config)
-        faults += _of_process(config)
-    faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or sys.maxsize))
-    warnings = (*config.warnings, *warnings_of(config)) if config is not None else ()
-    return Checked(config, tuple(faults), warnings)
+    reading = load_all(path)
+    faults = [Fault(error.file, error.line, error.reason) for error in reading.faults]
+    warnings = reading.warnings
+    if reading.likely is not None:
+        faults += _of_files(reading, reading.likely)
+        faults += _of_process(reading, reading.likely)
+        warnings += warnings_of(reading.likely)
+
+    def place(told: Fault | ConfigWarning) -> tuple[bool, str, int]:
+        return told.file != path, told.file, told.line or sys.maxsize
+
+    return Checked(
+        reading.config,
+        tuple(sorted(dict.fromkeys(faults), key=place)),
+        tuple(sorted(dict.fromkeys(warnings), key=place)),
+    )
 
 
 def known_keys() -> frozenset[str]:
@@ -116,82 +122,18 @@ SUPER_DIGEST: Final = "DigestAuthenticationProvider.superDigest"
 _HASHES: Final = frozenset({SUPER_DIGEST})
 
 
-def read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
-    """Read only these files, and none that they name."""
-    faults: list[Fault] = []
-    texts: dict[str, str] = {}
-    left_out: set[str] = set()
-    seen: set[tuple[str, int]] = set()
-
-    def read(name: str) -> str:
-        if name not in texts:
-            texts[name] = read_text(name)
-        return texts[name]
-
-    while True:
-        try:
-            return load_text(read(path), path, read=read), faults
-        except ConfigError as error:
-            if not any(_names(error.reason, key) for key in left_out):
-                faults.append(Fault(error.file, error.line, error.reason))
-            is_id = os.path.basename(error.file) == "myid"
-            if error.line is None or is_id or error.file not in texts or (error.file, error.line) in seen:
-                return _without_id(path, texts), faults
-            seen.add((error.file, error.line))
-            left_out |= set(_key_at(texts[error.file], error.line))
-            texts[error.file] = _without(texts[error.file], error.line)
-
-
-def _without_id(path: str, texts: dict[str, str]) -> Config | None:
-    """The configuration without an id, for when `myid` is missing or wrong."""
-    text = texts.get(path, "")
-    try:
-        named = [entry.value for entry in entries_of(text, path) if plain_key(entry.key) == "dynamicConfigFile"]
-        return parse(text, path, dynamic_text=texts.get(named[-1]) if named else None) if text else None
-    except ConfigError:
-        return None
-
-
-def _names(reason: str, key: str) -> bool:
-    """Whether the reason has the key as a word; for a line about a member, also any such key, and its number."""
-    if is_dynamic(key):
-        return re.search(r"\b(server|group|weight)\.|\bparticipants?\b", reason) is not None
-    return re.search(rf"(?<![\w.]){re.escape(key)}\b", reason) is not None
-
-
-def _key_at(text: str, line: int) -> Iterator[str]:
-    try:
-        for entry in entries_of(text, ""):
-            if entry.line == line:
-                yield plain_key(entry.key)
-    except ConfigError:
-        return  # this line itself cannot be read
-
-
-def _without(text: str, line: int) -> str:
-    """The text with a comment in place of this line and its continuation lines."""
-    parts = _LINE_END.split(text)
-    at = 2 * (line - 1)
-    while True:
-        goes_on = (len(parts[at]) - len(parts[at].rstrip("\\"))) % 2 == 1
-        parts[at] = "#"
-        at += 2
-        if not goes_on or at >= len(parts):
-            return "".join(parts)
-
-
-def _of_files(config: Config) -> list[Fault]:
+def _of_files(reading: Reading, config: Config) -> Iterator[Fault]:
     """The faults of its secrets, users and stores, each by itself, of authentication between members, and of libraries.
     A file may be used for two purposes, and be wrong for both."""
-    found: dict[tuple[int | None, str], Fault] = {}
     for read in (*READERS, _refuse_strangers, _refuse_tracing):
         try:
             read(config)
         except ServerFailedError as failure:
             reason = failure.reason.removeprefix(f"{config.file}: ")
-            line = _line_of(config.file, reason.partition(":")[0])
-            found[line, reason] = Fault(config.file, line, reason, failure.exit_code)
-    return list(found.values())
+            key = re.split("[:=]", reason)[0]
+            if key not in known_keys() or key in reading.places:
+                file, line = reading.places.get(key, (config.file, None))
+                yield Fault(file, line, reason, failure.exit_code)
 
 
 def _refuse_tracing(config: Config) -> None:
@@ -202,43 +144,36 @@ def _refuse_strangers(config: Config) -> None:
     trio.run(refuse_strangers, config)
 
 
-def _line_of(file: str, key: str) -> int | None:
-    """The line of a key; the last one counts."""
-    lines = [entry.line for entry in entries_of(read_text(file), file) if plain_key(entry.key) == key]
-    return lines[-1] if lines else None
-
-
-def _of_process(config: Config) -> list[Fault]:
-    checks: tuple[Callable[[Config], Fault | None], ...] = (_of_interpreter, _of_descriptors, _of_directories)
-    return [fault for each in checks if (fault := each(config)) is not None]
-
-
-def _of_interpreter(config: Config) -> Fault | None:
+def _of_process(reading: Reading, config: Config) -> Iterator[Fault]:
     reason = refusal()
-    return None if reason is None else Fault(config.file, None, reason)
-
-
-def _of_descriptors(config: Config) -> Fault | None:
+    if reason is not None:
+        yield Fault(config.file, None, reason)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or hard >= LIMIT_MIN:
-        return None
-    reason = f"a process may have {hard} file descriptors here, and a server needs {LIMIT_MIN}: raise `ulimit -n`"
-    return Fault(config.file, None, reason)
+    if hard != resource.RLIM_INFINITY and hard < LIMIT_MIN:
+        reason = f"a process may have {hard} file descriptors here, and a server needs {LIMIT_MIN}: raise `ulimit -n`"
+        yield Fault(config.file, None, reason)
+    unusable = [
+        Fault(*reading.places[key], f"{key}: {reason}", DATA_DIRECTORY_ERROR)
+        for key, path in (("dataDir", config.storage.data_dir), ("dataLogDir", config.storage.data_log_dir))
+        if key in reading.places and (reason := _why_not_usable(key, path, config)) is not None
+    ]
+    yield from unusable
+    try:
+        foreign = of_zookeeper(config)
+    except OSError as error:
+        foreign = None if unusable else str(error)
+    if foreign is not None:
+        yield Fault(config.file, None, foreign, DATA_DIRECTORY_ERROR)
 
 
-def _of_directories(config: Config) -> Fault | None:
-    for key, path in (("dataDir", config.storage.data_dir), ("dataLogDir", config.storage.data_log_dir)):
-        nearest = path
-        while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
-            nearest = os.path.dirname(nearest) or "."
-        if key == "dataDir" and not os.path.isdir(path) and not config.storage.data_dir_autocreate:
-            reason = f"{key}: {path} does not exist, and datadir.autocreate=false: make it"
-        elif not os.path.isdir(nearest):
-            reason = f"{key}: {nearest} is no directory"
-        elif not os.access(nearest, os.W_OK | os.X_OK):
-            reason = f"{key}: {nearest} may not be written to by who runs this"
-        else:
-            continue
-        return Fault(config.file, None, reason, DATA_DIRECTORY_ERROR)
-    foreign = of_zookeeper(config)
-    return None if foreign is None else Fault(config.file, None, foreign, DATA_DIRECTORY_ERROR)
+def _why_not_usable(key: str, path: str, config: Config) -> str | None:
+    nearest = path
+    while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
+        nearest = os.path.dirname(nearest) or "."
+    if key == "dataDir" and not os.path.isdir(path) and not config.storage.data_dir_autocreate:
+        return f"{path} does not exist, and datadir.autocreate=false: make it"
+    if not os.path.isdir(nearest):
+        return f"{nearest} is no directory"
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return f"{nearest} may not be written to by who runs this"
+    return None

@@ -246,7 +246,8 @@ def test_a_second_ensemble_leaves_the_files_of_a_running_one_alone(tmp_path: Pat
     before = first.members[0].config_path.read_text()
     disk = RealDisk(str(first.members[2].directory))
     try:
-        with pytest.raises(EnsembleError, match=r"3: another process uses this data directory: .* --data DIRECTORY --client-port P"):
+        told = r"3: another process uses this data directory: .* --data DIRECTORY --client-port P"
+        with pytest.raises(EnsembleError, match=told):
             LocalEnsemble(3, tmp_path, client_port(3)).start()
     finally:
         disk.close()

@@ -738,6 +738,9 @@ def test_a_dynamic_file_has_the_members_and_its_version_in_its_name() -> None:
     with pytest.raises(ConfigError, match="version in its name") as refused:
         parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "version=5\n")
     assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 4)
+    with pytest.raises(ConfigError) as refused:
+        parse(static, "zoo.cfg", my_id=3)
+    assert refused.value.reason == "the dynamic configuration was not read"
     with pytest.raises(ConfigError, match=re.escape("'b:1' does not have the form")) as refused:
         parse(static, "zoo.cfg", my_id=3, dynamic_text="server.1=a:1:2\nserver.2=b:1")
     assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 2)

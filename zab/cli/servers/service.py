@@ -27,7 +27,8 @@ import typer
 from zab.cli.exits import fail
 from zab.cli.terminal import say
 from zab.member.settings.config import Config
-from zab.server.config_check import read_to_the_end
+from zab.member.settings.zoo_cfg import good
+from zab.server.config_file import load_all
 
 __all__ = ["service_app"]
 
@@ -100,14 +101,13 @@ def install_command(
 
 def _configuration(file: Path) -> Config:
     """Read a configuration; ends the command with all its errors."""
-    config, faults = read_to_the_end(str(file))
-    faults.sort(key=lambda fault: (fault.file != str(file), fault.line or sys.maxsize))
+    reading = load_all(str(file))
+    faults = sorted(reading.faults, key=lambda fault: (fault.file != str(file), fault.line or sys.maxsize))
+    for each in faults[:-1]:
+        say(f"zab: {each}", sys.stderr)
     if faults:
-        for each in faults[:-1]:
-            say(f"zab: {each}", sys.stderr)
         fail(faults[-1], 2)
-    assert config is not None
-    return config
+    return good(reading)
 
 
 def _missing(config: Config) -> dict[str, str]:

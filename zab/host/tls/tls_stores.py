@@ -47,15 +47,20 @@ class NamedStore:
         """The files it depends on."""
         return [path for path in (self.path, self.password_path) if path is not None]
 
+    def named(self) -> str:
+        """Its path. Raises StoreError."""
+        if self.path is None:
+            raise StoreError(f"{self.prefix}.location: it is not set")
+        return self.path
+
     def opened(self) -> Store:
         """Open the store. The password file has priority, as in ZooKeeper. Raises StoreError."""
-        assert self.path is not None, "the settings were checked for that"
         keys, password = StoreKeys.beginning(self.prefix), self.password or ""
         if self.password_path is not None:
             password = read_password(self.password_path, keys.password)
         elif len(password.encode()) > PASSWORD_BYTES_MAX:
             raise StoreError(f"{self.prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
-        return Store(keys, self.path, self.kind, password)
+        return Store(keys, self.named(), self.kind, password)
 
 
 @frozen
@@ -68,7 +73,7 @@ class NamedStores:
 
     def watched(self, read: Callable[[], Content]) -> WatchedFile[Content]:
         """The result of `read`, which is called again when a file changes. Both raise StoreError."""
-        first, *others = self.key.files + self.trust.files
+        first, *others = [self.key.named(), *self.key.files, *self.trust.files]
         return WatchedFile(first, lambda _: read(), *others)
 
     def load_key(self, context: ssl.SSLContext) -> None:
