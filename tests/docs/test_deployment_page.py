@@ -287,6 +287,76 @@ def test_members_of_compose_serve_and_keep_their_data(image: str, tmp_path: Path
         subprocess.run([*compose, "down", "-v"], capture_output=True, timeout=300, check=False)
 
 
+# ---------------------------------------------------------------------------------------------------------- on a server
+
+STAND_INS = {
+    "scp": 'cp "${1}" .',
+    "useradd": "",
+    "systemctl": "",
+    # Without owners, whom this machine does not have.
+    "install": """args=; while [ $# -gt 0 ]; do case "$1" in -o|-g) shift 2;; *) args="$args $1"; shift;; esac; done
+        exec /usr/bin/install $args""",
+}
+"""What would reach other machines or change this one: noted, and done within the test's directory."""
+
+
+@pytest.mark.downloads
+@pytest.mark.process
+def test_the_commands_of_a_server_are_run_below_another_root(tmp_path: Path) -> None:
+    section = PAGE.partition("## On a server\n")[2].partition("\n## ")[0]
+    builds, sets_up = re.findall(r"```sh\n(.*?)```", section, re.S)
+    root, stand_ins = tmp_path / "root", tmp_path / "stand-ins"
+    for each in (root / "opt", root / "var/lib", root / "etc/systemd/system", stand_ins, tmp_path / "home"):
+        each.mkdir(parents=True)
+    for name, does in STAND_INS.items():
+        (stand_ins / name).write_text(
+            f'#!/bin/sh\necho "{name} $*" >> {shlex.quote(str(tmp_path / "noted"))}\n{does}\n'
+        )
+        (stand_ins / name).chmod(0o755)
+
+    def moved(text: str) -> str:
+        return re.sub(r"(?<![\w.])/(opt|etc|var)/", lambda found: f"{root}/{found[1]}/", text)
+
+    environment = {**os.environ, "PATH": f"{stand_ins}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
+    # What is installed is what has to run, and not this clone.
+    environment.pop("PYTHONPATH", None)
+
+    def run(text: str, directory: Path) -> str:
+        done = subprocess.run(
+            ["bash", "-euc", text], cwd=directory, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
+
+    wheels, copied = tmp_path / "wheels", tmp_path / "copied"
+    copied.mkdir()
+    run(builds.split("scp ")[0].replace("dist", str(wheels)), ROOT)
+    (wheel,) = wheels.glob("zab-*.whl")
+    shutil.copy(wheel, copied)
+    shown = (ROOT / "docs" / "how-to" / "start.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```\n# zoo\.cfg.*?\n(.*?)```", shown, re.S)
+    (copied / "zoo.cfg").write_text(moved(text))
+    subprocess.run([sys.executable, "-m", "zab", "secret", str(copied / "secret")], check=True, capture_output=True)
+    assert "zab service install --user" in sets_up
+    # Without its option, the unit would be written to this machine's own directory.
+    unit = root / "etc/systemd/system/zab.service"
+    said = run(moved(sets_up).replace("service install", f"service install --directory {unit.parent}"), copied)
+    assert "a server would start with it, server 1 of 3" in said
+    (starts,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.M)
+    python, *arguments = shlex.split(starts)
+    assert Path(python).parent == root / "opt/zab/bin"
+    assert arguments == ["-m", "zab.server", str(root / "etc/zab/zoo.cfg")]
+    assert (root / "var/lib/zab/myid").read_text() == "1\n"
+    assert (root / "etc/zab/secret").stat().st_mode & 0o777 == 0o600
+    noted = (tmp_path / "noted").read_text()
+    assert "useradd --system " in noted
+    assert "systemctl enable --now --no-block zab\n" in noted
+    of_wheel = f"import zab; assert zab.__file__.startswith({str(root)!r}), zab.__file__"
+    subprocess.run([f"{root}/opt/zab/bin/python", "-c", of_wheel], cwd=copied, env=environment, check=True)
+    for port in sorted(set(re.findall(r"clientPort=(\d+)", text) + re.findall(r":(\d+)", text))):
+        assert port in section, f"port {port} is not named"
+
+
 # ---------------------------------------------------------------------------------------------- logrotate, and the page
 
 

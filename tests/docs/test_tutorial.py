@@ -44,14 +44,15 @@ def run(words: list[str], hosts: str, directory: Path) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         words,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         timeout=SECONDS,
         cwd=directory,
         env={**os.environ, "ZAB_HOSTS": hosts, "PATH": path},
         check=False,
     )
-    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    assert done.returncode == 0, (words, done.stdout)
     return done.stdout
 
 
