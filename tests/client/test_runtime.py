@@ -1,5 +1,8 @@
 """The running client against scripted servers: reconnects, expiry, garbage, limits. All time is virtual."""
 
+import socket
+from random import Random
+
 import pytest
 import trio
 import trio.testing
@@ -8,6 +11,7 @@ from trio.testing import MockClock
 from datatree.opcodes import OpCode
 from datatree.request_decoding import decode
 from datatree.requests import PathWatch, SetWatches
+from tests.client.resolving import SystemResolver
 from tests.client.scripted import PASSWORD, SESSION, Peer, ScriptedServers
 from tests.client.scripted_client import HOSTS, STAT, answer, client, well_behaved
 from zab.client import (
@@ -23,8 +27,11 @@ from zab.client import (
     ThrottledError,
     WatchEvent,
     WatchOverflowError,
+    connect,
+    on_trio,
 )
 from zab.client.client import Client
+from zab.client.core.hosts import Host
 from zab.jute.replies import data_reply, notification, reply
 
 
@@ -59,6 +66,45 @@ async def test_a_minority_that_never_answers_leaves_the_others_enough_of_the_tim
     async with client(ScriptedServers(nursery, script), settings={"connect_wait_ms": 3000}):
         assert trio.current_time() - start == pytest.approx(1.5, abs=0.2)
     assert len(set(asked)) == len(asked) == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_addresses_of_one_name_share_the_session_timeout_like_servers_that_are_listed(
+    autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start, and again once the server is lost, when the name is resolved anew."""
+    asked: list[str] = []
+    lost = trio.Event()
+
+    async def script(peer: Peer) -> None:
+        asked.append(peer.host.name)
+        if len(asked) in (1, 3):
+            await trio.sleep_forever()
+        await peer.welcome()
+        if len(asked) == 2:
+            await lost.wait()
+        else:
+            await peer.serve(answer)
+
+    servers = ScriptedServers(nursery, script)
+
+    async def by_address(host: Host, address: str | None) -> trio.abc.Stream:
+        assert address is not None
+        return await servers.dial(Host(address, host.port))
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 2181)) for address in ("10.0.0.1", "10.0.0.2")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_asked, **_options: found)
+    monkeypatch.setattr(on_trio, "tcp", lambda _context: by_address)
+    trio.socket.set_custom_hostname_resolver(SystemResolver())
+    start = trio.current_time()
+    async with connect("one", settings=Settings(session_timeout_ms=9000), random=Random(1)) as zk:
+        assert trio.current_time() - start == pytest.approx(4.5, abs=0.2)
+        start = trio.current_time()
+        lost.set()
+        await zk.retrying().get("/a")
+        assert trio.current_time() - start == pytest.approx(4.5, abs=1.2)
+    assert len(asked) == 4
+    assert asked[0] != asked[1]
     nursery.cancel_scope.cancel()
 
 

@@ -250,3 +250,25 @@ def test_a_directory_without_a_history_and_a_running_member_are_refused(zab: Zab
         disk.close()
     assert done.code == 1
     assert "a member runs on" in done.err
+
+
+def test_the_logs_of_a_member_alone_say_nothing_of_it(zab: Zab, tmp_path: Path) -> None:
+    """A separate dataLogDir: its member is whole, and has its records elsewhere."""
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    disk = RealDisk(str(data), str(logs))
+    disk.close()
+    lived(data)
+    for file in (data / "version-1").glob("log.*"):
+        file.rename(logs / "version-1" / file.name)
+    done = zab(logs)
+    assert done.code == 1
+    assert done.err == f"zab: {logs} has logs alone: name its dataDir, too, and this directory with --log-dir\n"
+    assert zab(data, "--log-dir", logs).out.endswith("whole\n")
+
+
+def test_records_that_are_lost_beside_a_snapshot_or_an_id_are_damage(zab: Zab, tmp_path: Path) -> None:
+    lived(tmp_path)
+    for name in ("acceptedEpoch", "currentEpoch", "member", "committed"):
+        (tmp_path / "version-1" / name).unlink(missing_ok=True)
+    (tmp_path / "myid").write_text("1\n")
+    assert "a record is missing" in zab(tmp_path).out

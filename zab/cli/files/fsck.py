@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 import typer
 from attrs import evolve, frozen
 
-from datatree.history import Evidence, unread
+from datatree.history import DATA_DIRECTORY, Evidence, unread
 from datatree.log.epochs import DIRECTORY, load_epochs, load_mark, load_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.holes import Hole, find_hole
@@ -155,6 +155,8 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
     names = [name for root in roots if (root / DIRECTORY).is_dir() for name in os.listdir(root / DIRECTORY)]
     if not any(name.startswith(_HISTORY) for name in names):
         fail(f"{roots[0]} holds no history")
+    if len(roots) == 1 and not _has_state(disk, roots[0], names):
+        fail(f"{roots[0]} has logs alone: {DATA_DIRECTORY}, and this directory with --log-dir")
     recovered = examine(disk)
     reason = None if any(name.startswith("log.") for name in names) else unread([_without_log(roots[0], recovered)])
     if reason is not None:
@@ -169,6 +171,13 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
         is_damaged=bool(recovered.damage),
         is_amnesiac=recovered.amnesiac,
     )
+
+
+def _has_state(disk: RealDisk, root: Path, names: list[str]) -> bool:
+    """Whether it is more than the dataLogDir of a member, which says nothing of the next start."""
+    if any(name.startswith("snapshot.") for name in names) or (root / "myid").exists():
+        return True
+    return load_member(disk) is not None or load_epochs(disk) is not None or load_mark(disk) is not None
 
 
 def _without_log(root: Path, recovered: Recovered) -> Evidence:

@@ -312,7 +312,10 @@ class Runtime:
         if not self._servers.is_at(attempt, Phase.DIALLING):
             return None
         self._attend()
-        return self._servers.found(addresses, now, self.patience_ms)
+        address = self._servers.found(addresses)
+        # Each of the addresses has a share of its own.
+        self._servers.wait(now, self.patience_ms)
+        return address
 
     def dialled(self, attempt: int, now: int) -> bool:
         """The stream is open. False if the attempt is over."""

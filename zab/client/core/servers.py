@@ -121,16 +121,19 @@ class Servers:
         """Begins the next attempt."""
         self._attempt += 1
         self.place = self._order.next()
-        self.deadline = now + patience_ms
+        self.wait(now, patience_ms)
         self._taken_at = None
         self.phase = Phase.DIALLING
         self.wishes.append(Dial(self._attempt, *self.place))
         return self.place
 
-    def found(self, addresses: Sequence[str], now: int, patience_ms: int) -> str:
-        """The name being dialled has these addresses. Returns the one to dial, which gets its own time."""
-        self.place = self._order.found(addresses)
+    def wait(self, now: int, patience_ms: int) -> None:
+        """The server being dialled has this time."""
         self.deadline = now + patience_ms
+
+    def found(self, addresses: Sequence[str]) -> str:
+        """The name being dialled has these addresses. Returns the one to dial."""
+        self.place = self._order.found(addresses)
         return self.place.address or addresses[0]
 
     def link(self) -> None:

@@ -35,8 +35,8 @@ AUDIT: Final = (
     Column("operation", "string", "as in the log; closeSession for an ephemeral that went with its session"),
     Column("change", "string", "create, set, delete, acl; refused for a write that was refused"),
     Column("path", "string", "of the znode"),
-    Column("old", "binary", "the data before; null if it was null, if there was no znode, or if it is not known"),
-    Column("old_known", "boolean", "whether `old` is what was there before; null where there was nothing before"),
+    Column("old", "binary", "the data before; null if it was null, not changed or not known, or if there was no znode"),
+    Column("old_known", "boolean", "whether `old` (`old_acl` of an acl) is what was there before; null of create, refused"),
     Column("new", "binary", "the data after; null if it was null, or was not changed, or the znode is gone"),
     Column("version", "int", "new version of the data (create: 0, set) or of the ACL (acl)"),
     Column("old_zxid", "bigint", "transaction that wrote the old data; null if there was no znode, or it is not known"),
@@ -136,7 +136,9 @@ def _with_old_values(changes: DataFrame) -> DataFrame:
             kind.alias("change"),
             "path",
             F.when(has_old, F.col("was.data")).alias("old"),
-            F.when(kind.isin(SET, DELETE), F.col("was").isNotNull()).alias("old_known"),
+            F.when(kind.isin(SET, DELETE), F.col("was").isNotNull())
+            .when(kind == ACL, F.col("was_acl.acl").isNotNull())
+            .alias("old_known"),
             F.when(kind.isin(CREATE, SET), F.col("data")).alias("new"),
             # A create's own number is its parent's cversion.
             F.when(kind == CREATE, 0).when(kind != DELETE, F.col("version")).alias("version"),
