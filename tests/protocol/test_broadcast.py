@@ -74,6 +74,16 @@ def test_a_commit_is_said_once() -> None:
     assert leader.sent(msg.Commit, 10) == [msg.Commit(zxid)]
 
 
+def test_a3_what_is_durable_and_not_committed_is_not_delivered() -> None:
+    follower = Follower()
+    follower.serve()
+    follower.from_leader(msg.Proposal([NEXT.raw, AFTER.raw]))
+    follower.durable(AFTER.zxid)
+    assert not follower.did(fx.Deliver)
+    follower.from_leader(msg.Commit(NEXT.zxid))
+    assert [effect.batches for effect in follower.did(fx.Deliver)] == [[NEXT]]
+
+
 def test_what_ack_of_newleader_promised_is_not_acknowledged_again() -> None:
     follower = Follower()
     follower.synchronize()

@@ -72,7 +72,9 @@ def test_b3_nor_when_the_one_that_told_of_it_has_nothing_any_more() -> None:
     alone.vote(3, 3, **EMPTY)
     assert voters(alone) == {2}
     alone.tell(ev.ElectionLinkDown(ServerId(3)))
-    assert alone.peer.leading is None
+    alone.wait(10_000)
+    assert alone.peer.state is LOOKING
+    assert not alone.did(fx.SaveEpochs)
 
 
 def test_b3_it_follows_as_soon_as_it_hears_what_is_in_force() -> None:
@@ -291,11 +293,13 @@ def test_nobody_leads_by_what_another_lineage_decided() -> None:
 def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> None:
     alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
     stranger(alone, 4, config(5 << 32 | 16, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
-    assert voters(alone) == {2, 3}
-    follow(alone, 3, 2)
+    for sid in (2, 3):
+        alone.vote(sid, 3, **BEYOND)
+    alone.wait(1_000)
+    assert alone.peer.state is FOLLOWING
+    assert voters(alone) == {2, 3}, "nobody had a leader yet, so it elected by what it heard"
     alone.tell(ev.QuorumLinkUp(Link(30), ServerId(3), inbound=False))
     alone.hear(30, msg.LeaderInfo(Epoch(3), LINEAGE))
-    assert alone.peer.state is FOLLOWING
     assert voters(alone) == {1, 2, 3}
 
 

@@ -366,11 +366,20 @@ def test_h2_a_learner_that_lacks_much_gets_it_in_pieces() -> None:
 
 
 def test_a_learner_acknowledges_what_is_durable_and_not_what_is_under_way() -> None:
+    """Before ACK of NEWLEADER, too: what is logged then is not acknowledged by the log."""
+    later = batch_after((NEXT.zxid, NEXT.chain), 2, 2)
+    proposals = [msg.Proposal([batch.raw]) for batch in (NEXT, later)]
     follower = Follower()
     follower.serve()
-    later = batch_after((NEXT.zxid, NEXT.chain), 2, 2)
-    follower.from_leader(msg.Proposal([NEXT.raw]), msg.Proposal([later.raw]))
+    follower.from_leader(*proposals)
     assert not follower.sent(msg.Ack)
+    follower.durable(NEXT.zxid)
+    assert [ack.zxid for ack in follower.sent(msg.Ack)] == [NEXT.zxid]
+    follower = Follower()
+    follower.accept()
+    follower.from_leader(msg.Diff(LAST), msg.NewLeader(Epoch(2), LAST, False), *proposals)
+    follower.saved()
+    follower.forget()
     follower.durable(NEXT.zxid)
     assert [ack.zxid for ack in follower.sent(msg.Ack)] == [NEXT.zxid]
 

@@ -155,6 +155,20 @@ def test_votes_that_come_while_the_log_is_drained_count_when_it_is() -> None:
     assert 2 in follower.peer.election.received
 
 
+def test_a_stranger_is_not_answered_for_what_it_said_while_the_log_was_drained() -> None:
+    """Such votes are kept until then, and only the servers of the configuration are few."""
+    follower = Follower(takes_strangers=True)
+    follower.serve()
+    follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
+    assert follower.peer.draining
+    follower.vote(9, 9)
+    follower.forget()
+    follower.drained()
+    assert {effect.sid for effect in follower.did(fx.SendNotification)} == {2, 3}
+    follower.vote(9, 9)
+    assert follower.did(fx.SendNotification)[-1].sid == 9, "it is answered when it asks again"
+
+
 def test_h4_who_gives_its_role_up_holds_no_snapshot_for_its_learners() -> None:
     leader = Leader(attrs.evolve(restored([HISTORY[1]], mark=LAST), base=(FIRST, HISTORY[0].chain)))
     for sid in (1, 2):
