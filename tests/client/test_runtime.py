@@ -72,7 +72,7 @@ async def test_a_minority_that_never_answers_leaves_the_others_enough_of_the_tim
 async def test_the_addresses_of_one_name_share_the_session_timeout_like_servers_that_are_listed(
     autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the start, and again once the server is lost, when the name is resolved anew."""
+    """At the start, and once the server is lost, when the name is resolved again."""
     asked: list[str] = []
     lost = trio.Event()
 

@@ -48,6 +48,12 @@ class ScriptedMember:
         self.awaits_durable = True
         self.metrics = Metrics()
 
+    def take_message(self, now: int, link: int, payload: bytes) -> bool:
+        return False
+
+    def take_durable(self, now: int, event: ev.Durable) -> bool:
+        return False
+
     def step(self, now: int, wall: int, inputs: list[Any]) -> list[Any]:
         assert (now, wall) == (NOW_NS // 1_000_000, 77)
         self.told = list(inputs)
@@ -121,7 +127,7 @@ class Rig:
 
     @staticmethod
     def _receive(source: list[Any]) -> Any:
-        def receive(inputs: list[Any], *_until: int) -> None:
+        def receive(inputs: list[Any], *_rest: Any) -> None:
             inputs += source
             source.clear()
 
@@ -156,12 +162,27 @@ def test_everything_is_taken_in_in_order_and_the_member_is_told_of_it(rig: Rig) 
     rig.of_clients.append(connected := ClientConnected(None))  # type: ignore[arg-type]
     rig.answers.append(durable := ev.Durable(1, 5))
     rig.turn.take()
-    assert rig.member.told == [up, durable, connected]
+    assert rig.member.told == [durable, up, connected]
     assert [note[0] for note in rig.notes] == [
         "links.receive", "clients.receive", "clients.flush", "links.flush", "clients.accept",
         "links.accept", "clients.adapt_budget",
     ]  # fmt: skip
-    assert ("clients.receive", [up, durable, connected], NOW_NS + TURN_NS) in rig.notes
+    assert ("clients.receive", [durable, up, connected], NOW_NS + TURN_NS) in rig.notes
+
+
+def test_what_became_durable_is_taken_at_once_unless_something_came_before_it(rig: Rig) -> None:
+    taken: list[ev.Durable] = []
+
+    def take_durable(now: int, event: ev.Durable) -> bool:
+        taken.append(event)
+        return event.generation == 1
+
+    rig.member.take_durable = take_durable  # type: ignore[method-assign]
+    answers = [ev.Durable(1, 5), ev.Durable(2, 6), ev.Durable(1, 7)]
+    rig.answers.extend(answers)
+    rig.turn.take()
+    assert taken == answers[:2]
+    assert rig.member.told == answers[1:]
 
 
 def test_with_something_to_store_followers_write_while_this_member_does(rig: Rig) -> None:
@@ -366,7 +387,7 @@ def test_clients_are_flushed_when_the_member_has_marked_some(rig: Rig) -> None:
 
 def test_longest_turn_is_what_it_cost_and_not_how_long_others_had_the_processor(rig: Rig) -> None:
     def step(took_ns: int, worked_ns: int) -> None:
-        def receive(inputs: list[Any], *_until: int) -> None:
+        def receive(inputs: list[Any], *_rest: Any) -> None:
             rig.now_ns += took_ns
             rig.worked_ns += worked_ns
 

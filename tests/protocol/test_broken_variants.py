@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from datatree.log.batch import Batch
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.snapshot import snapshot_files
 from tests.protocol import random_faults as faults
@@ -33,15 +34,16 @@ def _ignore(peer: Peer, now: int, event: ev.Event) -> None:
 
 def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
     """A learner acknowledges what it is about to write."""
-    emit = Peer.emit
+    log = broadcast.learner_log
 
-    def eager(peer: Peer, effect: fx.Effect) -> None:
-        if isinstance(effect, fx.AppendBatches) and effect.then is not None:
-            emit(peer, effect.then)
-            effect = fx.AppendBatches(effect.generation, effect.batches)
-        emit(peer, effect)
+    def eager(peer: Peer, following: roles.Following, batches: list[Batch]) -> None:
+        log(peer, following, batches)
+        effect = peer.effects.pop()
+        assert isinstance(effect, fx.AppendBatches)
+        peer.effects += [] if effect.then is None else [effect.then]
+        peer.effects.append(fx.AppendBatches(effect.generation, effect.batches))
 
-    patch.setattr(Peer, "emit", eager)
+    patch.setattr(broadcast, "learner_log", eager)
 
 
 def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:

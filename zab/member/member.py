@@ -127,7 +127,7 @@ class Member:
         self._outbox = outbox = Outbox[MemberEffect]()
         self.clients = Clients(config.limits)
         self.peer = peer = make_peer(settings_of(config), restored_of(recovered), rng)
-        self._driver = PeerDriver(peer, clock, outbox)
+        self._driver = PeerDriver(peer, clock, outbox, self._effect_handlers())
         self.auditor = Auditor() if config.audit.enabled else None
         ids = SessionIds(config.server_id, wall)
         self.sessions = Sessions(
@@ -167,13 +167,14 @@ class Member:
         self._words = FourLetterWords(self.view, outbox)
         self._client_input = ClientInput(self.processor, self.throttle, self.limits, self.service, self._words)
         self._on_input = self._input_handlers()
-        self._driver.carry_out(self._effect_handlers())
         self._dropped: set[Link] = set()
         """Links of learners that were dropped in this turn and had served clients."""
         self.may_have_more = False
         """After a turn: something waits that the next turn may handle."""
         self.awaits_durable = True
         """After a turn: the next one begins when something becomes durable."""
+        self.take_message, self.take_durable = peer.take_message, peer.take_durable
+        """For what comes before all inputs of a turn. False: it is an input, and so is what comes after it."""
         self._install(tree)
 
     @property
@@ -234,6 +235,13 @@ class Member:
         if not applier.is_between_states:
             self.clients.dirty.clear()
         on_effect, effects = driver.handlers, self._outbox.effects
+        if self.peer.effects:
+            driver.carry_out(self.peer.take_effects())
+        if not inputs and self._is_settled:
+            self.awaits_durable = self.peer.awaits_durable
+            wanted = effects[:]
+            effects.clear()
+            return wanted
         for event in inputs:
             kind = type(event)
             if kind in _FROM_CLIENTS:
@@ -282,6 +290,14 @@ class Member:
         wanted = effects[:]
         effects.clear()
         return wanted
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether a turn without inputs has nothing to do: nothing was committed, the turn before has left nothing, and
+        nothing is due."""
+        if self.applier.committed or self.may_have_more or not self.service.is_on:
+            return False
+        return self.clock.now < self._driver.waits_until and not self._turn_end.is_due
 
     def _export(self) -> None:
         """Hand out audit records and spans."""
@@ -468,17 +484,18 @@ class Member:
         return handlers
 
     def _effect_handlers(self) -> Handlers:
-        """The handlers of effects that this member carries out, or looks at before it passes them on."""
+        """The handlers of effects that this member carries out, or looks at before it passes them on. The driver of the
+        peer is made with them, before the parts that they call."""
         handlers = dict(
             (
                 handler(fx.Deliver, self._on_deliver),
                 handler(fx.RoleChanged, self._on_role_changed),
                 handler(fx.ResetLog, self._on_reset_log),
-                handler(fx.AnswerPing, self.messages.answer_ping),
+                handler(fx.AnswerPing, lambda effect: self.messages.answer_ping(effect)),
                 handler(fx.LearnerDropped, self._on_learner_dropped),
-                handler(fx.SyncConfirmed, self.messages.sync_confirmed),
+                handler(fx.SyncConfirmed, lambda effect: self.messages.sync_confirmed(effect)),
                 handler(fx.MembershipsChanged, self._on_memberships_changed),
-                handler(fx.MemberMessage, self.messages.take),
+                handler(fx.MemberMessage, lambda effect: self.messages.take(effect)),
                 handler(fx.Halt, lambda effect: self.service.halt(effect.reason)),
             )
         )

@@ -30,6 +30,7 @@ from zab.protocol import effects as fx
 from zab.protocol.message import Message
 from zab.quorum.ids import Link, ServerId
 from zab.service.ports import Audit, Clock, Operator, Tracing
+from zab.wire.link_protocol import TakeAtOnce
 
 
 class Links(Protocol):
@@ -42,8 +43,9 @@ class Links(Protocol):
     has_knocks: bool
     """`accept` has something to do."""
 
-    def receive(self, inputs: list[Input]) -> None:
-        """Append what happened on all links since the last turn, in the order of arrival on each."""
+    def receive(self, inputs: list[Input], take_at_once: TakeAtOnce) -> None:
+        """Append what happened on all links since the last turn, in the order of arrival on each. As long as there are
+        no inputs, each payload is offered to `take_at_once` first."""
         ...
 
     def send(self, links: Iterable[Link], message: Message) -> None:

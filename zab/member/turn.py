@@ -3,7 +3,8 @@ server on trio, the simulator and the tests hand in ports (`zab.member.ports`) a
 
 A turn, in this order (H2 turn budget):
 
-    1  quorum links are read, all of them; answers of the storage and of tasks are taken
+    1  answers of the storage and of tasks are taken; quorum links are read, all of them. What belongs to the steady
+       state and comes before anything else the member takes at once; the rest are inputs
     2  clients are read, within the budget; while a batch is applied in part, only ended connections are noticed
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
@@ -44,6 +45,7 @@ Not here: what the member makes of its inputs (`member`), and what the ports do.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from datatree.log.zxid import Zxid
@@ -123,6 +125,12 @@ class Stepped(Protocol):
     @property
     def awaits_durable(self) -> bool: ...
 
+    @property
+    def take_message(self) -> Callable[[int, Link, bytes], bool]: ...
+
+    @property
+    def take_durable(self) -> Callable[[int, ev.Durable], bool]: ...
+
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]: ...
 
     def next_deadline(self) -> int: ...
@@ -163,15 +171,18 @@ class Turn:
         now = started_ns // 1_000_000
         links, clients, answers = self._links, self._clients, self._tasks.answers
         inputs: list[Input] = []
-        if links.has_news:
-            links.receive(inputs)
         for _ in range(len(answers)):
             answer = answers.popleft()
+            # Nothing overtakes an input.
+            if isinstance(answer, ev.Durable) and not inputs and self.member.take_durable(now, answer):
+                continue
             on_answer = _ON_ANSWER.get(type(answer))
             if on_answer is not None:
                 on_answer(self, answer)
             if not isinstance(answer, FOR_THE_TURN):
                 inputs.append(answer)
+        if links.has_news:
+            links.receive(inputs, partial(self.member.take_message, now))
         is_reading = clients.has_news and not self.member.is_between_states
         if is_reading:
             clients.receive(inputs, started_ns + TURN_NS)

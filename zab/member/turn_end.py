@@ -16,6 +16,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import PathOnly
 from session.identity import NO_SESSION
 from zab.member.between_members import MemberMessages
+from zab.member.clients.connection import NEVER
 from zab.member.events import MemberEffect, Warn
 from zab.member.membership import reconfiguring
 from zab.member.requests.applying import Applier
@@ -75,7 +76,7 @@ class TurnEnd:
         self._serving = serving
         self._applier = applier
         self._trees = trees
-        self._look_at = self._clock.now
+        self._look_at = self._clock.now if self._config.storage.disk_low_bytes else NEVER
         """When the disk is next checked for room."""
         self._lead_at = self._clock.now
         """When a session or a znode may next expire, on a leader."""
@@ -94,6 +95,23 @@ class TurnEnd:
     def drop_role(self) -> None:
         """Drop the state of the role: the next leader gets none of it (G2 former roles)."""
         self.cleanup = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `end` has something to do although nothing has happened."""
+        processor, sessions, questions = self._processor, self._sessions, self._questions
+        now, limits, local = self._clock.now, self._limits, sessions.local
+        if processor.intake.queue or processor.waiting.syncing or sessions.wanted or sessions.revalidations:
+            return True
+        if questions.is_any_asked or sessions.doubted or self._trees.check.undecided is not None:
+            return True
+        if limits.loaded or limits.large.waiting or self._throttle is not None:
+            return True
+        if now >= limits.next_deadline or now >= self._look_at:
+            return True
+        if self._peer.state is LEADING and now >= self._lead_at:
+            return True
+        return bool(local.timeouts) and now >= local.next_deadline
 
     def end(self) -> None:
         """Do everything, in the order above."""
@@ -136,7 +154,7 @@ class TurnEnd:
         is_any_held = limits.loaded or limits.full or limits.large.waiting or self._throttle is not None
         if self._clients.dirty or processor.state.event_sender.waiting or is_any_held or now >= limits.next_deadline:
             limits.end_turn(now, processor.waiting.outstanding_count, processor.intake.is_stalled)
-        if now >= self._look_at and self._config.storage.disk_low_bytes:
+        if now >= self._look_at:
             self._look_at = now + self._config.timing.tick_time_ms
             self._outbox.want(LookAtSpace())
         nearing, leads = processor.state.tree.nearing, processor.proposing.prepare is not None

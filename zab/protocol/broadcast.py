@@ -150,15 +150,16 @@ def leader_pass_on(
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
-def learner_ack_of(following: Following, batch: Batch) -> fx.Send | None:
-    """The ACK of this batch and of all before it. The log thread sends it once the batch is durable, without waiting
-    for a turn. None before ACK-LD (ZOOKEEPER-4685)."""
-    if not following.synchronized:
-        return None
-    assert following.link is not None
-    assert following.epoch is not None
-    following.acked = batch.zxid
-    return fx.Send((following.link,), msg.Ack(following.epoch, batch.zxid))
+def learner_log(peer: PeerState, following: Following, batches: list[Batch]) -> None:
+    """Log batches that continue the history, with the ACK of the last one and of all before it. The log thread sends it
+    once they are durable, without waiting for a turn. No ACK before ACK-LD (ZOOKEEPER-4685)."""
+    ack = None
+    if following.synchronized:
+        assert following.link is not None
+        assert following.epoch is not None
+        following.acked = zxid = batches[-1].zxid
+        ack = fx.Send((following.link,), msg.Ack(following.epoch, zxid))
+    peer.effects.append(fx.AppendBatches(peer.generation, batches, ack))
 
 
 def learner_ack(peer: PeerState, following: Following) -> None:
@@ -174,6 +175,10 @@ def learner_ack(peer: PeerState, following: Following) -> None:
 def learner_on_commit(peer: PeerState, now: int, following: Following, message: msg.Commit) -> None:
     """FollowerProcessCOMMIT."""
     learner_raise_mark(peer, message.zxid, "COMMIT")
+
+
+MARK_OF_A_BATCH = "the mark of a batch,"
+"""It was reached before the batch was made: what it covers is committed."""
 
 
 def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:

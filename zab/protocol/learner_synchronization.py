@@ -143,10 +143,9 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
     finally:
         # Include those before a batch that ends the link: the history has them, so they must get to the disk.
         if accepted:
-            peer.emit(fx.AppendBatches(peer.generation, accepted, broadcast.learner_ack_of(following, accepted[-1])))
+            broadcast.learner_log(peer, following, accepted)
     if accepted:
-        # The mark in a batch was reached before the batch was made: what it covers is committed.
-        broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
+        broadcast.learner_raise_mark(peer, accepted[-1].mark, broadcast.MARK_OF_A_BATCH)
 
 
 def _accept(peer: PeerState, following: Following, batch: Batch, length: int) -> bool:

@@ -9,6 +9,7 @@
 The phases are modules of functions on the `PeerState`, and each calls only modules below it:
 
     peer, handlers                           dispatch of events and messages
+    short_way                                messages of the steady state, past that dispatch
     storage_answers                          what follows when something is durable, read, or installed
     observer_master                          a follower that serves observers as the leader serves it
     discovery > synchronization > broadcast  the phases; each begins the next one
@@ -42,6 +43,7 @@ from zab.protocol import (
     observer_master,
     reconfiguration,
     routes,
+    short_way,
     source,
     storage_answers,
 )
@@ -89,6 +91,9 @@ class Peer(PeerState):
             observer_master.after_step(self, now, self.following)
         effects, self.effects = self.effects, []
         return effects
+
+    take_message = short_way.take_message
+    take_durable = short_way.take_durable
 
     def next_deadline(self) -> int | None:
         """When to step the next `TimePassed`; None for never."""

@@ -5,13 +5,21 @@ The server's links (`zab.host.loop.links`) and the simulator's use the same prot
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 
 Message = TypeVar("Message")
 Input = TypeVar("Input")
 """The type of inputs to the service's turn."""
+TakeAtOnce: TypeAlias = Callable[[int, bytes], bool]
+"""Takes the payload of a frame that came on this link straight into the state of the service. False: it is to be
+decoded, and becomes an input."""
+
+
+def take_nothing(link: int, payload: bytes) -> bool:
+    """The `TakeAtOnce` of a service that only takes inputs."""
+    return False
 
 
 @attrs.frozen(kw_only=True)

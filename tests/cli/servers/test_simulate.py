@@ -11,6 +11,7 @@ from tests.cli.commands import Run, run
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, UNDECIDED
 from zab.member.sessions.sessions import Sessions
+from zab.member.turn_end import TurnEnd
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 __all__ = ["run"]
@@ -99,6 +100,14 @@ def test_without_mercy_a_run_is_another_one_and_its_failure_is_replayed_so(
     assert run("simulate", "--seed", 9, "--no-mercy", "--no-shrink") == SAFETY
     assert "mercy=False" in run.out
     assert "zab simulate --seed 9 --no-mercy --trace" in run.out
+
+
+def test_a_run_on_both_ways_is_told_if_it_differs_and_is_replayed_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("simulate", "--seed", 4, "--members", 3, "--faults", "kill", "--both-ways") == 0
+    monkeypatch.setattr(TurnEnd, "is_due", False)
+    assert run("simulate", "--seed", 12, "--focus", "reshaping", "--both-ways", "--no-shrink") == SAFETY
+    assert "safety: both ways of a message lead to the same run: " in run.out
+    assert "zab simulate --seed 12 --focus reshaping --both-ways --trace" in run.out
 
 
 @pytest.mark.process

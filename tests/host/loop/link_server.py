@@ -14,10 +14,13 @@ from zab.host.loop.listener import open_listener
 from zab.host.loop.loop import Loop
 from zab.member.membership.greeting import PURPOSES, party
 from zab.member.wire_protocols import QUORUM_PROTOCOL
+from zab.wire.link_protocol import take_nothing
 
 
 class Server:
     """Server 1 with its quorum port, and others that dial it, or that it dials."""
+
+    take_at_once = staticmethod(take_nothing)
 
     def __init__(self):
         self.loop = Loop()
@@ -34,7 +37,7 @@ class Server:
         tell_what_is_ready(self.loop)
         self.loop.call_due(links_module.now_ms())
         events = []
-        self.links.receive(events)
+        self.links.receive(events, self.take_at_once)
         self.links.flush()
         self.links.accept(links_module.now_ms())
         self.loop._close_discarded()

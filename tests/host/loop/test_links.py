@@ -286,6 +286,21 @@ def test_message_right_after_the_proof_is_received(server):
     assert server.turns(3) == [QuorumLinkUp(1, 2, True), MessageReceived(1, message), MessageReceived(1, Commit(1))]
 
 
+def test_once_there_is_an_input_nothing_more_is_offered_at_once(server):
+    """Neither on its link, nor on another one that is read after it."""
+    other, link = server.linked()
+    offered = []
+
+    def take(number, payload):
+        offered.append((number, payload))
+        return payload == encode(Commit(1))
+
+    server.take_at_once = take
+    other.say(Commit(1), Commit(2), Commit(1))
+    assert server.turns(2) == [MessageReceived(link, Commit(2)), MessageReceived(link, Commit(1))]
+    assert offered == [(link, encode(Commit(1))), (link, encode(Commit(2)))]
+
+
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_frame_above_the_limit_of_strangers_is_refused_by_its_length_alone(server, has_begun):
     other = server.dialled_by(2)

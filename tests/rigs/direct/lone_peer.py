@@ -235,6 +235,12 @@ class LonePeer:
         """Where its tree is."""
         return (self._server.applied[-1].zxid, self._server.applied[-1].chain) if self._server.applied else self._start
 
+    def take_message(self, now: int, link: int, payload: bytes) -> bool:
+        return False
+
+    def take_durable(self, now: int, event: ev.Durable) -> bool:
+        return False
+
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
         effects: list[MemberEffect] = []
         for event in inputs:

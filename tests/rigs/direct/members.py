@@ -20,7 +20,7 @@ from datatree.snapshot import snapshot_path, tree_fetch_path
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.ports import DirectClients, DirectLinks
 from zab.member.clients.connection import ClientConnection, Closing
-from zab.member.events import Answer
+from zab.member.events import Answer, Input
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings.zoo_cfg import Config, parse
@@ -51,6 +51,7 @@ from zab.quorum.ids import Link, ServerId
 from zab.service.audit import Record
 from zab.service.disk_space import DiskSpace
 from zab.simulator.world.disk import FaultyDisk
+from zab.wire.link_protocol import TakeAtOnce
 
 TICK_MS = 1000
 WALL = 1_700_000_000_000
@@ -102,7 +103,8 @@ class Server(DirectClients):
         # Each batch has a file of its own, so that a test can take the oldest away.
         log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
         space = DiskSpace(self.disk, config.storage.disk_low_bytes, config.storage.disk_reserve_bytes)
-        links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
+        self.links = links = MemoryLinks(ensemble, self)
+        election = MemoryElection(ensemble, self)
         self.storage = Storage(
             self.disk,
             log,
@@ -175,7 +177,7 @@ class Server(DirectClients):
     @property
     def is_woken(self) -> bool:
         """Whether something came that begins a turn."""
-        return any(map(self.storage.is_awaited, self.answers))
+        return self.links.has_news or any(map(self.storage.is_awaited, self.answers))
 
     def mark_moved(self, zxid: int) -> None:
         self.storage.mark = zxid
@@ -277,6 +279,20 @@ class MemoryLinks(DirectLinks):
     def __init__(self, ensemble: "Ensemble", server: Server) -> None:
         self._ensemble = ensemble
         self._server = server
+        self.happened: list[Input | tuple[Link, bytes]] = []
+        """Events about links, and messages with the link that they came on, since the last turn."""
+
+    @property
+    def has_news(self) -> bool:  # type: ignore[override]
+        return bool(self.happened)
+
+    def receive(self, inputs: list[Input], take_at_once: TakeAtOnce) -> None:
+        happened, self.happened = self.happened, []
+        for event in happened:
+            if not isinstance(event, tuple):
+                inputs.append(event)
+            elif inputs or not take_at_once(*event):
+                inputs.append(ev.MessageReceived(event[0], msg.decode(event[1])))
 
     def send(self, links: Iterable[Link], message: msg.Message) -> None:
         for link in links:
@@ -447,19 +463,19 @@ class Ensemble:
 
     def dial(self, server: Server, sid: ServerId) -> None:
         if {server.sid, sid} & self.cut:
-            server.answers.append(ev.DialFailed(sid))
+            server.links.happened.append(ev.DialFailed(sid))
             return
         link = Link(len(self.on_wire) + 1)
         self.links[link] = (server.sid, sid)
         self.on_wire[link] = deque()
         features = 0 if {server.sid, sid} & self.old else ALL
-        server.answers.append(ev.QuorumLinkUp(link, sid, False, features))
-        self.servers[sid].answers.append(ev.QuorumLinkUp(link, server.sid, True, features))
+        server.links.happened.append(ev.QuorumLinkUp(link, sid, False, features))
+        self.servers[sid].links.happened.append(ev.QuorumLinkUp(link, server.sid, True, features))
 
     def break_link(self, link: Link, by: ServerId | None = None) -> None:
         for sid in self.links.pop(link, ()):
             if sid != by:
-                self.servers[sid].answers.append(ev.QuorumLinkDown(link))
+                self.servers[sid].links.happened.append(ev.QuorumLinkDown(link))
 
     def deliver_until(self, server: Server, kind: type[msg.Message]) -> None:
         """What is on the way to a server that is late, up to the first message of this kind."""
@@ -468,7 +484,7 @@ class Ensemble:
             kinds = [type(message) for _, message in to_server]
             for item in to_server[: kinds.index(kind) + 1 if kind in kinds else 0]:
                 waiting.remove(item)
-                server.answers.append(ev.MessageReceived(link, msg.decode(msg.encode(item[1]))))
+                server.links.happened.append((link, msg.encode(item[1])))
 
     def _deliver(self) -> bool:
         moved = False
@@ -482,8 +498,7 @@ class Ensemble:
                 if receiver in self.late:
                     waiting.append((sender, message))
                     continue
-                decoded = msg.decode(msg.encode(message))
-                self.servers[receiver].answers.append(ev.MessageReceived(link, decoded))
+                self.servers[receiver].links.happened.append((link, msg.encode(message)))
                 moved = True
         return moved
 

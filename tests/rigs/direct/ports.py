@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from zab.member.clients.connection import ClientConnection
 from zab.member.events import Input
 from zab.quorum.ids import Link
+from zab.wire.link_protocol import TakeAtOnce
 
 
 class DirectLinks:
@@ -16,7 +17,7 @@ class DirectLinks:
     has_news = has_knocks = False
     has_unsent = True
 
-    def receive(self, inputs: list[Input]) -> None:
+    def receive(self, inputs: list[Input], take_at_once: TakeAtOnce) -> None:
         pass
 
     def unsent_bytes(self, link: Link) -> int:

@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 
 from zab.cli.servers.simulate import attempt, run_block
+from zab.member.turn_end import TurnEnd
 from zab.simulator.ensemble.members.profile import FAULTS, SELDOM
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import run
+from zab.simulator.world.verdict import SafetyError
 
 SEEDS = 300
 FEW_SEEDS = 10
@@ -60,6 +62,18 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 def test_other_seeds_are_other_runs() -> None:
     assert len({run(seed).hash for seed in range(5)}) == 5
+
+
+@pytest.mark.parametrize("focus", ["", "reshaping", "recurring"])
+def test_a_run_is_the_same_on_both_ways_of_messages(focus: str) -> None:
+    """Seed 12 has a write that comes while acknowledgements change nothing: their turn must not end without it."""
+    run(12, scope=Scope(focus=focus, both_ways=True))
+
+
+def test_ways_that_lead_to_different_runs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TurnEnd, "is_due", False)
+    with pytest.raises(SafetyError, match="both ways of a message lead to the same run"):
+        run(12, scope=Scope(focus="reshaping", both_ways=True))
 
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_order_of_hashes() -> None:

@@ -174,7 +174,7 @@ def _look_at_history(disk: RealDisk, roots: list[Path]) -> Looked:
 
 
 def _has_state(disk: RealDisk, root: Path, names: list[str]) -> bool:
-    """Whether it is more than the dataLogDir of a member, which says nothing of the next start."""
+    """Whether it is more than the dataLogDir of a member, which does not show how the next start goes."""
     if any(name.startswith("snapshot.") for name in names) or (root / "myid").exists():
         return True
     return load_member(disk) is not None or load_epochs(disk) is not None or load_mark(disk) is not None

@@ -140,9 +140,7 @@ def simulate_command(
         Path | None,
         typer.Option("--history", metavar="FILE", help="Write what clients asked and were told (Parquet)."),
     ] = None,
-    both_judges: Annotated[
-        bool, typer.Option("--both-judges", help="Judge that by `zab pipeline history` too.")
-    ] = False,
+    both_judges: Annotated[bool, typer.Option("--both-judges", help="Judge by `zab pipeline history`, too.")] = False,
     shrinks: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Look for the part of a failed run that it fails for.")
     ] = True,
@@ -150,6 +148,7 @@ def simulate_command(
         str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
     ] = None,
     no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
+    both_ways: Annotated[bool, typer.Option("--both-ways", help="With and without the short way: compare.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
@@ -160,7 +159,7 @@ def simulate_command(
     _check_hours(hours, seeds)
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
-    scope = _scope(members, faults, keep, focus, mercy=not no_mercy)
+    scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
@@ -195,14 +194,16 @@ def _check_hours(hours: float | None, seeds: int | None) -> None:
         raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
 
 
-def _scope(members: int | None, faults: str | None, keep: str | None, focus: str, *, mercy: bool) -> Scope:
+def _scope(
+    members: int | None, faults: str | None, keep: str | None, focus: str, *, mercy: bool, both_ways: bool
+) -> Scope:
     names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
     try:
         kept = None if keep is None else Kept.parse(keep)
     except ScopeError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
-        return Scope(members, names, kept, mercy, focus)
+        return Scope(members, names, kept, mercy, focus, both_ways)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -380,6 +381,8 @@ def _command(seed: int, scope: Scope) -> str:
         words.append(f"--focus {scope.focus}")
     if not scope.mercy:
         words.append("--no-mercy")
+    if scope.both_ways:
+        words.append("--both-ways")
     if scope.kept is not None:
         words.append(f"--keep '{scope.kept}'")
     return " ".join([*words, "--trace"])

@@ -4,7 +4,9 @@ The messages, and the events about links, are handed in (`LinkProtocol`). A link
 
     adopt(sock, sid)    adds a connection that we dialled: after the handshake it is up; a greeted one is up at once
     accept(now)         adds connections from the listeners
-    receive(inputs)     appends what arrived, in the order of arrival; then what happened with links and dials
+    receive(inputs, take_at_once)
+                        appends what arrived, in the order of arrival; then what happened with links and dials. Frames
+                        that come before all inputs of a turn are offered to the service as bytes first
     send(links, message), close(link, reason), flush()
     send_now(link, message)
                         from any thread, at once, or together with queued messages
@@ -52,7 +54,7 @@ from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
 from zab.wire.frames import LENGTH, FrameError, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal
-from zab.wire.link_protocol import LinkProtocol
+from zab.wire.link_protocol import LinkProtocol, TakeAtOnce, take_nothing
 from zab.wire.pending_connections import PendingConnections
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
@@ -193,19 +195,19 @@ class Links(Generic[Message, Input]):
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
-    def receive(self, inputs: list[Input]) -> None:
-        """Append what happened on the links since the last turn."""
+    def receive(self, inputs: list[Input], take_at_once: TakeAtOnce = take_nothing) -> None:
+        """Append what happened on the links since the last turn, except for what the service takes at once."""
         readable, self.readable = self.readable, []
         for link in readable:
             if not link.gone:
-                self._receive(link, inputs)
+                self._receive(link, inputs, take_at_once)
         if self._handshakes.waiting:
             self._handshakes.step()
         inputs += self._lost
         self._lost.clear()
         self.has_news = bool(self.readable or self._handshakes.waiting)
 
-    def _receive(self, link: Link, inputs: list[Input]) -> None:
+    def _receive(self, link: Link, inputs: list[Input], take_at_once: TakeAtOnce) -> None:
         data = link.receive()
         if link.closing:
             # The service has closed it: further bytes are dropped, only its end matters.
@@ -230,6 +232,9 @@ class Links(Generic[Message, Input]):
                 assert agreed is not None
                 if agreed.receiving is not None:
                     payload = agreed.receiving.take(payload)
+                # Nothing overtakes an input.
+                if not inputs and take_at_once(number, payload):
+                    continue
                 if payload.startswith(ENCRYPTED):
                     message = decrypted(protocol, agreed, payload)
                 else:

@@ -5,7 +5,7 @@ Not here: the peer (`zab.protocol.peer`), and the handlers of its effects (`zab.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from zab.member.state.outbox import Outbox
@@ -20,22 +20,22 @@ Handlers: TypeAlias = Mapping[type[object], Callable[[Any], None]]
 class PeerDriver:
     """Drives the peer of one member. Attributes without an underscore may be read."""
 
-    def __init__(self, peer: Peer, clock: TurnClock, outbox: Outbox[fx.Effect]) -> None:
+    def __init__(self, peer: Peer, clock: TurnClock, outbox: Outbox[fx.Effect], handlers: Handlers) -> None:
+        """`handlers`: of effects that this member carries out itself, or looks at before it passes them on."""
         self.peer = peer
         self.outbox = outbox
-        self.handlers: Handlers = {}
-        """Handlers of effects that this member carries out itself, or looks at before it passes them on."""
+        self.handlers = handlers
         self._clock = clock
         self.waits_until = 0
         """The peer need not be told of time before this moment (monotonic ms)."""
 
-    def carry_out(self, handlers: Handlers) -> None:
-        """Set the handlers of effects."""
-        self.handlers = handlers
-
     def tell(self, event: ev.Event) -> None:
         """Hand the peer an event, and carry out or pass on its effects."""
-        for effect in self.peer.step(self._clock.now, event):
+        self.carry_out(self.peer.step(self._clock.now, event))
+
+    def carry_out(self, effects: Sequence[fx.Effect]) -> None:
+        """Carry out effects of the peer, or pass them on."""
+        for effect in effects:
             handler = self.handlers.get(type(effect))
             if handler is not None:
                 handler(effect)

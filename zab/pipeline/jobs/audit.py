@@ -36,7 +36,7 @@ AUDIT: Final = (
     Column("change", "string", "create, set, delete, acl; refused for a write that was refused"),
     Column("path", "string", "of the znode"),
     Column("old", "binary", "the data before; null if it was null, not changed or not known, or if there was no znode"),
-    Column("old_known", "boolean", "whether `old` (`old_acl` of an acl) is what was there before; null of create, refused"),
+    Column("old_known", "boolean", "whether `old` (of acl `old_acl`) is what was before; null of create, refused"),
     Column("new", "binary", "the data after; null if it was null, or was not changed, or the znode is gone"),
     Column("version", "int", "new version of the data (create: 0, set) or of the ACL (acl)"),
     Column("old_zxid", "bigint", "transaction that wrote the old data; null if there was no znode, or it is not known"),

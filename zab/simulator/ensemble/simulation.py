@@ -42,6 +42,7 @@ from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.scope import Kept
 from zab.simulator.world.shrinking import EVENTS_MAX, Shrunk
 from zab.simulator.world.trace import Trace
+from zab.simulator.world.verdict import SafetyError
 
 RECOVERY_TICKS: Final = 120
 """The time to recover after the faults; enough for several elections."""
@@ -235,9 +236,15 @@ class Simulation(simulation.Simulation):
 def run(
     seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None, scope: Scope = WHOLE
 ) -> Report:
-    """Run one seed, like `Simulation.run`; a kept part is run after the whole."""
+    """Run one seed, like `Simulation.run`; a kept part is run after the whole. Raises SafetyError, too, if it was to be
+    run both ways and they differ."""
     happened = () if scope.kept is None else faults_of(seed, scope.whole)
-    return Simulation(seed, sink, recorder, scope, happened).run()
+    report = Simulation(seed, sink, recorder, scope, happened).run()
+    if scope.both_ways:
+        other = Simulation(seed, scope=attrs.evolve(scope, other_way=not scope.other_way), happened=happened).run()
+        if other.hash != report.hash:
+            raise SafetyError("both ways of a message lead to the same run", f"{report.hash} is not {other.hash}")
+    return report
 
 
 def faults_of(seed: int, scope: Scope) -> Sequence[Happened]:

@@ -19,7 +19,7 @@ from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.wire.handshake import Agreed, Dialling, Listening
-from zab.wire.link_protocol import LinkProtocol
+from zab.wire.link_protocol import LinkProtocol, TakeAtOnce, take_nothing
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
@@ -51,6 +51,14 @@ class Greeter(Protocol):
 class _Part:
     """A part of a handshake."""
 
+    payload: bytes
+
+
+@frozen
+class _Arrived:
+    """A message that has arrived on a link."""
+
+    link: int
     payload: bytes
 
 
@@ -109,9 +117,9 @@ class Links(Generic[Message, Input]):
         self._next = 1
         self.ends: dict[int, LinkEnd] = {}
         self._unflushed: dict[LinkEnd, None] = {}
-        self._happened: list[Input] = []
+        self._happened: list[Input | _Arrived] = []
 
-    def _tell(self, event: Input) -> None:
+    def _tell(self, event: Input | _Arrived) -> None:
         self._happened.append(event)
         self._process.wake(self._process.schedule.now)
 
@@ -176,7 +184,7 @@ class Links(Generic[Message, Input]):
             else:
                 protocol = self._protocol
                 assert end.is_admitted or not end.inbound or len(item) <= protocol.joining_bytes_max, len(item)
-                self._tell(protocol.received(end.number, protocol.decode(item)))
+                self._tell(_Arrived(end.number, item))
 
         return receive
 
@@ -196,10 +204,14 @@ class Links(Generic[Message, Input]):
         end.up = True
         self._tell(self._protocol.up(end.number, end.sid, end.inbound, agreed.features))
 
-    def receive(self, inputs: list[Any]) -> None:
-        """Append what happened since the last turn."""
-        inputs += self._happened
-        self._happened.clear()
+    def receive(self, inputs: list[Any], take_at_once: TakeAtOnce = take_nothing) -> None:
+        """Append what happened since the last turn, except for what the service takes at once."""
+        happened, self._happened = self._happened, []
+        for event in happened:
+            if not isinstance(event, _Arrived):
+                inputs.append(event)
+            elif inputs or not take_at_once(event.link, event.payload):
+                inputs.append(self._protocol.received(event.link, self._protocol.decode(event.payload)))
 
     # --------------------------------------------------------------------------------------------------------- sending
 

@@ -62,6 +62,7 @@ class MemberMachine(Machine):
         self.config = profile.config(sid)
         """The configuration in its file."""
         self.has_address_book = profile.has_address_books
+        self.has_short_way = profile.has_short_way
         self._recent_bytes = profile.recent_bytes
         if sid in profile.markers:
             self.disk.replace(INITIALIZE, b"")

@@ -29,6 +29,7 @@ from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
 from zab.protocol.peer import Peer
+from zab.protocol.peer_settings import Restored, Settings
 from zab.protocol.states import DISCOVERY, SYNCHRONIZATION
 from zab.quorum.ids import Link, ServerId
 from zab.service.disk_space import DiskSpace
@@ -72,20 +73,47 @@ class ObservedPeer(Peer):
 
     observe: Callable[[ev.Event, list[fx.Effect]], None]
 
+    def __init__(self, settings: Settings, restored: Restored, rng: Random, *, has_short_way: bool = True) -> None:
+        super().__init__(settings, restored, rng)
+        self._has_short_way = has_short_way
+        self.taken: list[ev.Event] = []
+        """What it has taken at once since the last step of its member."""
+
     def step(self, now: int, event: ev.Event) -> list[fx.Effect]:
         effects = super().step(now, event)
         self.invariants()
         self.observe(event, effects)
         return effects
 
+    def take_message(self, now: int, link: Link, payload: bytes) -> bool:
+        known = len(self.effects)
+        if not self._has_short_way or not super().take_message(now, link, payload):
+            return False
+        self._took(ev.MessageReceived(link, msg.decode(payload)), self.effects[known:])
+        return True
+
+    def take_durable(self, now: int, event: ev.Durable) -> bool:
+        known = len(self.effects)
+        if not self._has_short_way or not super().take_durable(now, event):
+            return False
+        self._took(event, self.effects[known:])
+        return True
+
+    def _took(self, event: ev.MessageReceived | ev.Durable, effects: list[fx.Effect]) -> None:
+        self.taken.append(event)
+        self.invariants()
+        self.observe(event, effects)
+
 
 class ObservedMember(Member):
     """A member that shows its inputs to an observer before each step."""
 
+    peer: ObservedPeer
     observe: Callable[[Sequence[Input]], None]
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
-        self.observe(inputs)
+        taken, self.peer.taken = self.peer.taken, []
+        self.observe([*taken, *inputs])
         return super().step(now, wall, inputs)
 
 
@@ -143,9 +171,9 @@ class MemberProcess(Process):
             space=space,
             send=self._send_durable,
         )
-        self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
+        make_peer = partial(ObservedPeer, has_short_way=machine.has_short_way)
+        self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), make_peer)
         self.member.observe = self._turn_begins
-        assert isinstance(self.member.peer, ObservedPeer)
         self.member.peer.observe = partial(judges.peer_stepped, self)
         self.links = Links(
             self, QUORUM_PROTOCOL, greeter, self._links_of, self.config.timing.connect_to_leader_limit_ms
