@@ -38,7 +38,7 @@ def voters(alone: Alone) -> set[int]:
 
 def empty(sid: int = 3, *, marked: bool = False, **settings: object) -> Alone:
     """A server of three that has never lived, or lost its disk."""
-    return Alone(sid, attrs.evolve(nothing(), marked=marked), 3, takes_strangers=True, **settings)
+    return Alone(sid, attrs.evolve(nothing(), marked=marked), 3, takes_unlisted=True, **settings)
 
 
 def all_empty(alone: Alone, leader: int = 3) -> None:
@@ -47,7 +47,7 @@ def all_empty(alone: Alone, leader: int = 3) -> None:
         alone.vote(sid, leader, **EMPTY)
 
 
-def stranger(alone: Alone, sid: int, text: bytes, *, is_proven: bool, **fields: object) -> None:
+def unlisted(alone: Alone, sid: int, text: bytes, *, is_proven: bool, **fields: object) -> None:
     """A server of no configuration votes, and tells of one."""
     alone.vote(sid, sid, LEADING, config=text, is_proven=is_proven, **{**BEYOND, **fields})
 
@@ -164,7 +164,7 @@ def test_b3_markers_wait_for_an_observer_that_can_be_reached() -> None:
 
 def test_b3_what_forced_recovery_made_begins_beside_histories_that_were_given_up() -> None:
     """The operator said that there is nothing better."""
-    leader = Alone(3, nothing_held(FOUNDER, amnesiac=False, current=1), 3, takes_strangers=True)
+    leader = Alone(3, nothing_held(FOUNDER, amnesiac=False, current=1), 3, takes_unlisted=True)
     leader.vote(7, 7, LEADING, lineage=OTHER_LINEAGE)
     own = leader.peer.standing().vote
     for sid in (1, 2):
@@ -277,8 +277,8 @@ def test_a_follower_forgets_it_with_the_leaders_lineage() -> None:
 
 def member_of_an_empty_lineage_that_heard_of_another_one() -> Alone:
     """Nothing is written yet. Somebody left over from another ensemble says that 1 alone decides."""
-    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
-    stranger(alone, 4, config(5 << 32 | 16, (1,)), is_proven=True, lineage=OTHER_LINEAGE)
+    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_unlisted=True)
+    unlisted(alone, 4, config(5 << 32 | 16, (1,)), is_proven=True, lineage=OTHER_LINEAGE)
     alone.wait(1_000)
     return alone
 
@@ -291,8 +291,8 @@ def test_nobody_leads_by_what_another_lineage_decided() -> None:
 
 
 def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> None:
-    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_strangers=True)
-    stranger(alone, 4, config(5 << 32 | 16, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
+    alone = Alone(1, nothing_held(NOTHING, amnesiac=False, current=1), 3, takes_unlisted=True)
+    unlisted(alone, 4, config(5 << 32 | 16, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
     for sid in (2, 3):
         alone.vote(sid, 3, **BEYOND)
     alone.wait(1_000)
@@ -308,18 +308,18 @@ def test_a_follower_of_the_own_lineage_forgets_what_another_one_decided() -> Non
 
 def test_a_proven_server_of_no_configuration_may_say_what_is_in_force() -> None:
     """{1, 2, 3} has become {3, 4, 5} while server 3 was down, and nobody of its file is left."""
-    alone = Alone(3, restored(), 3, takes_strangers=True)
+    alone = Alone(3, restored(), 3, takes_unlisted=True)
     alone.forget()
-    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
+    unlisted(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
     assert voters(alone) == {3, 4, 5}
     assert {effect.sid for effect in alone.did(fx.SendNotification)} >= {4, 5}, "it asks them now"
-    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
+    unlisted(alone, 4, config(NEW, (3, 4, 5)), is_proven=True)
     alone.vote(5, 4, FOLLOWING, **BEYOND)
     assert alone.did(fx.ConnectQuorum) == [fx.ConnectQuorum(ServerId(4))]
 
 
 def test_two_of_them_elect_when_the_third_ends() -> None:
-    alone = Alone(3, restored(), 3, takes_strangers=True)
+    alone = Alone(3, restored(), 3, takes_unlisted=True)
     alone.vote(4, 4, config=config(NEW, (3, 4, 5)), is_proven=True, **BEYOND)
     alone.tell(ev.ElectionLinkDown(ServerId(5)))
     alone.vote(4, 4, config=config(NEW, (3, 4, 5)), is_proven=True, **BEYOND)
@@ -327,25 +327,25 @@ def test_two_of_them_elect_when_the_third_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_proven", "lineage", "takes_strangers"),
+    ("is_proven", "lineage", "takes_unlisted"),
     [(False, LINEAGE, True), (True, OTHER_LINEAGE, True), (True, LINEAGE, False)],
 )
-def test_no_other_stranger_says_who_decides(is_proven: bool, lineage: bytes, takes_strangers: bool) -> None:
+def test_no_other_unlisted_server_says_who_decides(is_proven: bool, lineage: bytes, takes_unlisted: bool) -> None:
     """Not without proof, not of another ensemble, and not where there are no reconfigurations."""
-    alone = Alone(3, restored(), 3, takes_strangers=takes_strangers)
-    stranger(alone, 4, config(NEW, (3, 4, 5)), is_proven=is_proven, lineage=lineage)
+    alone = Alone(3, restored(), 3, takes_unlisted=takes_unlisted)
+    unlisted(alone, 4, config(NEW, (3, 4, 5)), is_proven=is_proven, lineage=lineage)
     assert voters(alone) == {1, 2, 3}
     assert not alone.did(fx.MembershipsChanged)
 
 
-def test_an_unproven_stranger_plants_nothing_in_an_empty_member() -> None:
+def test_an_unproven_unlisted_server_plants_nothing_in_an_empty_member() -> None:
     alone = empty(1)
-    stranger(alone, 4, config(NEW, (4, 5)), is_proven=False)
+    unlisted(alone, 4, config(NEW, (4, 5)), is_proven=False)
     assert voters(alone) == {1, 2, 3}
 
 
 def test_a_leader_tells_at_every_tick_those_that_its_configuration_names_and_that_do_not_follow() -> None:
-    leader = Leader(takes_strangers=True)
+    leader = Leader(takes_unlisted=True)
     leader.establish(1, 2)
     tick = leader.peer.settings.tick_ms
 
@@ -382,11 +382,11 @@ def told(alone: Alone) -> set[bytes]:
 
 def test_who_holds_a_history_passes_on_what_it_heard() -> None:
     """{1, 2, 3} has become {3, 4}. Server 3 has heard so; all that told it are gone, and server 4 was down."""
-    third = Alone(3, restored(), 3, takes_strangers=True)
+    third = Alone(3, restored(), 3, takes_unlisted=True)
     assert told(third) == {b""}
-    stranger(third, 5, config(NEW, (3, 4)), is_proven=True)
+    unlisted(third, 5, config(NEW, (3, 4)), is_proven=True)
     assert told(third) == {config(NEW, (3, 4))}
-    fourth = Alone(4, restored(), 3, takes_strangers=True)
+    fourth = Alone(4, restored(), 3, takes_unlisted=True)
     fourth.vote(3, 3, config=config(NEW, (3, 4)))
     fourth.vote(3, 4, config=config(NEW, (3, 4)))
     assert fourth.peer.state is LEADING
@@ -395,15 +395,15 @@ def test_who_holds_a_history_passes_on_what_it_heard() -> None:
 def test_b3_who_holds_nothing_passes_nothing_on() -> None:
     """Two empty servers would keep each other from beginning, no matter who told the first of them is gone."""
     alone = empty(2)
-    stranger(alone, 4, config(NEW, (2, 3)), is_proven=True)
+    unlisted(alone, 4, config(NEW, (2, 3)), is_proven=True)
     assert voters(alone) == {2, 3}
     assert told(alone) == {b""}
 
 
 def test_nothing_of_another_lineage_is_passed_on() -> None:
     """Its lineage has no configuration yet, so it elects by what it heard of any."""
-    alone = Alone(2, nothing_held(NOTHING, amnesiac=False), 3, takes_strangers=True)
-    stranger(alone, 4, config(NEW, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
+    alone = Alone(2, nothing_held(NOTHING, amnesiac=False), 3, takes_unlisted=True)
+    unlisted(alone, 4, config(NEW, (2, 3)), is_proven=True, lineage=OTHER_LINEAGE)
     assert voters(alone) == {2, 3}
     assert told(alone) == {b""}
 

@@ -204,7 +204,7 @@ def test_a_master_that_looks_closes_the_links_of_its_observers() -> None:
     assert ensemble.peer(OBSERVER).serving
 
 
-def test_a_voter_and_a_stranger_are_no_observers_of_a_master() -> None:
+def test_a_voter_and_a_unlisted_server_are_no_observers_of_a_master() -> None:
     ensemble = begin()
     leader, master = leader_of(ensemble), source(ensemble)
     [voter] = {1, 2, 3} - {leader, master}

@@ -29,7 +29,7 @@ from zab.quorum.ids import Link, ServerId
 
 SNAPSHOT = make_zxid(1, 9)
 
-# ------------------------------------------------------------------------------------------------------------ strangers
+# ----------------------------------------------------------------------------------------------------- unlisted servers
 
 
 def test_a_server_outside_of_the_configuration_is_no_learner() -> None:
@@ -42,7 +42,7 @@ def test_a_server_outside_of_the_configuration_is_no_learner() -> None:
 
 
 def test_a_server_outside_of_the_configuration_is_not_heard_in_an_election() -> None:
-    """Nor what it says of a history: any stranger could take the marker of a first start away."""
+    """Nor what it says of a history: any unlisted server could take the marker of a first start away."""
     marked = Alone(1, nothing_held(NOTHING, marked=True), 3)
     marked.forget()
     for sid in (9, 1):
@@ -155,9 +155,9 @@ def test_votes_that_come_while_the_log_is_drained_count_when_it_is() -> None:
     assert 2 in follower.peer.election.received
 
 
-def test_a_stranger_is_not_answered_for_what_it_said_while_the_log_was_drained() -> None:
+def test_a_unlisted_server_is_not_answered_for_what_it_said_while_the_log_was_drained() -> None:
     """Such votes are kept until then, and only the servers of the configuration are few."""
-    follower = Follower(takes_strangers=True)
+    follower = Follower(takes_unlisted=True)
     follower.serve()
     follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
     assert follower.peer.draining

@@ -20,7 +20,7 @@ NEW = Zxid(2 << 32 | 1)
 def begin() -> tuple[Ensemble, ServerId]:
     """Voters 1 to 3, observers 4 and 5 through masters; and who leads."""
     observers = frozenset((ServerId(4), ServerId(5)))
-    ensemble = Ensemble(3, observers=observers, has_observer_masters=1, reader=READER, takes_strangers=True)
+    ensemble = Ensemble(3, observers=observers, has_observer_masters=1, reader=READER, takes_unlisted=True)
     ensemble.start()
     ensemble.elect()
     ensemble.run(20 * TICK_MS)
@@ -70,7 +70,7 @@ def test_who_is_to_vote_has_a_tick_to_turn_to_the_leader() -> None:
 
 
 def observer(**settings: object) -> Alone:
-    return Alone(4, restored(), 3, observers=(4,), has_observer_masters=True, takes_strangers=True, **settings)
+    return Alone(4, restored(), 3, observers=(4,), has_observer_masters=True, takes_unlisted=True, **settings)
 
 
 def elect(alone: Alone, outstanding: bytes) -> list[fx.ConnectQuorum]:

@@ -37,7 +37,7 @@ def run(seed: int) -> int:
         5,
         Majority(frozenset(rng.sample(SERVERS, 3))),
         reader=READER,
-        takes_strangers=True,
+        takes_unlisted=True,
         counter_limit=rng.choice((6, 0xFFF00000)),
         recent_bytes_max=rng.choice((1, 8 << 20)),
     )

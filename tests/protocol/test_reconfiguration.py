@@ -33,11 +33,11 @@ from zab.quorum.quorums import Joint, Majority
 END = HISTORY[-1].zxid, HISTORY[-1].chain
 
 
-def three(*strangers: int) -> Leader:
-    """Server 3 leads 1 and 2; strangers follow."""
-    leader = Leader(takes_strangers=True)
+def three(*unlisted: int) -> Leader:
+    """Server 3 leads 1 and 2; unlisted servers follow."""
+    leader = Leader(takes_unlisted=True)
     leader.establish(1, 2)
-    for sid in strangers:
+    for sid in unlisted:
         leader.dial(sid)
         leader.accept(sid)
         leader.acknowledge(sid)
@@ -116,7 +116,7 @@ def test_the_old_ones_decide_nothing_any_more() -> None:
     assert leader.peer.committed == last, "of the old ones 3 alone has it"
 
 
-def test_a_stranger_follows_without_a_vote() -> None:
+def test_a_unlisted_server_follows_without_a_vote() -> None:
     leader = three(4)
     zxid = leader.propose()
     leader.durable(zxid)
@@ -127,7 +127,7 @@ def test_a_stranger_follows_without_a_vote() -> None:
     assert leader.stage(4) is not None
 
 
-def test_strangers_are_refused_where_they_are_not_wanted() -> None:
+def test_unlisted_servers_are_refused_where_they_are_not_wanted() -> None:
     leader = Leader()
     leader.establish(1, 2)
     leader.tell(ev.QuorumLinkUp(Link(40), ServerId(4), inbound=True))
@@ -162,7 +162,7 @@ def test_an_amnesiac_is_no_part_of_the_new_quorum() -> None:
 
 
 def test_one_alone_takes_in_a_second() -> None:
-    leader = Leader(voters=1, takes_strangers=True)
+    leader = Leader(voters=1, takes_unlisted=True)
     leader.saved()
     leader.saved()
     leader.dial(2)
@@ -433,7 +433,7 @@ def test_every_vote_says_what_is_in_force() -> None:
     leader.vote(1, 1)
     leader.vote(9, 9)
     told = [(effect.sid, effect.in_force) for effect in leader.did(fx.SendNotification)]
-    assert told == [(1, config(zxid, (3, 4))), (9, config(zxid, (3, 4)))], "a stranger is answered"
+    assert told == [(1, config(zxid, (3, 4))), (9, config(zxid, (3, 4)))], "an unlisted server is answered"
 
 
 def test_a_learner_that_heard_of_it_follows_until_it_has_it() -> None:

@@ -26,7 +26,7 @@ def leader_of(ensemble: Ensemble) -> ServerId | None:
 def replaced() -> Ensemble:
     """{1, 2, 3} has become {3, 4, 5} while 3 was down; 1 and 2 are gone. No file names anybody but its own server and
     1, 2 and 3."""
-    ensemble = Ensemble(5, Majority(OLD), reader=READER, takes_strangers=True)
+    ensemble = Ensemble(5, Majority(OLD), reader=READER, takes_unlisted=True)
     ensemble.named = {sid: OLD | {sid} for sid in ensemble.servers}
     ensemble.start()
     ensemble.elect()
@@ -67,7 +67,7 @@ def test_it_follows_and_is_a_majority_with_one_of_those_that_its_file_does_not_n
     assert serve(ensemble, THREE, FOUR)
 
 
-def test_where_nobody_proves_anything_it_believes_no_stranger() -> None:
+def test_where_nobody_proves_anything_it_believes_no_unlisted_server() -> None:
     ensemble = replaced()
     ensemble.unproven = set(NEW)
     ensemble.start(THREE)
@@ -78,7 +78,7 @@ def test_where_nobody_proves_anything_it_believes_no_stranger() -> None:
 
 def test_a_needed_disk_lost_while_a_change_is_outstanding_ends_service_until_recovery_by_force() -> None:
     """Two of three are to go on; the one that has not logged that yet loses its disk. What the page says of it."""
-    ensemble = Ensemble(3, reader=READER, takes_strangers=True)
+    ensemble = Ensemble(3, reader=READER, takes_unlisted=True)
     ensemble.start()
     ensemble.elect()
     ensemble.run(5 * TICK_MS)

@@ -210,11 +210,11 @@ class Peer(PeerState):
         self.election.on_link_down(now, event.sid, event.knows_us, event.is_taken)
 
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
-        is_stranger = event.sid not in self.servers
-        if event.sid == self.settings.sid or (is_stranger and not self.settings.takes_strangers):
+        is_unlisted = event.sid not in self.servers
+        if event.sid == self.settings.sid or (is_unlisted and not self.settings.takes_unlisted):
             return
         if event.in_force or event.outstanding or self.memberships.heard_of:
-            reconfiguration.hear(self, now, event, is_stranger=is_stranger)
+            reconfiguration.hear(self, now, event, is_unlisted=is_unlisted)
         self.hear_of_history(now, event.sid, tells=tells_of_history(event.notification) or bool(event.in_force))
         if event.sid not in self.servers:
             if not self.draining:
@@ -258,7 +258,7 @@ class Peer(PeerState):
     def _on_quorum_link_up(self, now: int, event: ev.QuorumLinkUp) -> None:
         if not event.inbound:
             discovery.learner_on_link_up(self, event.link, event.sid, event.features)
-        elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
+        elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_unlisted):
             self.emit(fx.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
             routes.leader_forget_routes(self, self.leading, event.sid)

@@ -38,7 +38,7 @@ class Settings:
     """How much committed history stays in memory for learners that come back."""
     reader: Reader = attrs.Factory(NoReader)
     """Reads reconfigurations."""
-    takes_strangers: bool = False
+    takes_unlisted: bool = False
     """Servers outside of the configuration may follow, without a vote, so that a reconfiguration can add them."""
     has_observer_masters: bool = False
     """Followers accept links from observers, and an observer dials one of them before the leader."""

@@ -9,8 +9,8 @@
 Variables: `memberships`, `quorum`, each handler's `observer`. Invariants: those of `zab.protocol.membership`; a leader
 proposes no reconfiguration before the previous one is committed, and none of which no quorum follows it.
 
-A server outside of the configuration (a *stranger*) follows without a vote. So it has the whole history before it
-counts.
+A server that no configuration names (an *unlisted server*) follows without a vote. So it has the whole history before
+it counts.
 
 A server that was down meanwhile may know none of the servers that decide now. So every vote carries the configuration
 in force, and a server that elects by an older one elects again by the newer one. At every tick, a leader sends its
@@ -112,13 +112,13 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 # -------------------------------------------------------------------------------------------------------- in elections
 
 
-def hear(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
+def hear(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_unlisted: bool) -> None:
     """A server reports which configuration is in force, and which is outstanding there. If that is news, a member that
     elects does so by it."""
     memberships, lineage = peer.memberships, event.notification.lineage
     if peer.state is not LOOKING:
         return
-    if is_stranger and not event.is_proven:
+    if is_unlisted and not event.is_proven:
         return
     if peer.holds == NOTHING and _may_turn(peer, now, event.notification):
         peer.trace(f"server {event.sid} has a leader in lineage {lineage.hex()} -> forget what another one decided")

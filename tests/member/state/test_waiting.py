@@ -116,7 +116,7 @@ def test_a_member_without_a_quorum_says_who_was_not_heard() -> None:
 
 
 def test_an_empty_member_that_heard_of_a_history_says_who_told_it_and_nothing_of_a_first_start() -> None:
-    alone = Alone(3, nothing(), 3, takes_strangers=True)
+    alone = Alone(3, nothing(), 3, takes_unlisted=True)
     alone.vote(7, 7, LEADING)
     assert "server 7 tells of a history, beside which none begins" in reason(alone.peer)
     assert "first start" not in reason(alone.peer)

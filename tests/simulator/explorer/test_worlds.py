@@ -227,8 +227,8 @@ def lead_by_what_another_lineage_decided(patch: Patch) -> None:
 def believe_a_stranger_without_proof(patch: Patch) -> None:
     hear = reconfiguration.hear
 
-    def trusting(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_stranger: bool) -> None:
-        hear(peer, now, event, is_stranger=False)
+    def trusting(peer: PeerState, now: int, event: ev.NotificationReceived, *, is_unlisted: bool) -> None:
+        hear(peer, now, event, is_unlisted=False)
 
     patch.setattr(reconfiguration, "hear", trusting)
 

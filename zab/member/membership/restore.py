@@ -53,7 +53,7 @@ def settings_of(config: Config) -> Settings:
         session_timeout_max_ms=config.timing.max_session_timeout_ms,
         recent_bytes_max=config.batches.max_recent_bytes,
         reader=READER,
-        takes_strangers=config.membership.reconfig_enabled,
+        takes_unlisted=config.membership.reconfig_enabled,
         has_observer_masters=config.membership.observer_master_port > 0 and not config.is_standalone,
         observer_bytes_max=config.membership.observer_master_size_limit_bytes,
         near_observer_masters=tuple(map(ServerId, config.membership.observer_masters_near)),

@@ -79,7 +79,7 @@ class Ensemble:
         files = world.files or (frozenset(self._sids),) * bounds.voters
         assert len(files) == bounds.voters
         settings = [
-            Settings(sid, Majority(file), file, reader=Reader(), takes_strangers=not world.is_plain)
+            Settings(sid, Majority(file), file, reader=Reader(), takes_unlisted=not world.is_plain)
             for sid, file in zip(self._sids, files, strict=True)
         ]
         # A server puts its id into a lineage that it makes.
