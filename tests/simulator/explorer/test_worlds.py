@@ -14,7 +14,7 @@ from zab.protocol import discovery, handover, reconfiguration
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
 from zab.protocol import message as msg
-from zab.protocol.membership import Memberships
+from zab.protocol.membership import Membership, Memberships
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import Leading
 from zab.quorum.ids import ServerId
@@ -40,6 +40,7 @@ REPLACE = evolve(QUIET, voters=4, world="replace", epochs=2, changes=1, crashes=
 ALONE = evolve(QUIET, world="alone", epochs=3, changes=2, crashes=1, wipes=1)
 FRESH = evolve(QUIET, world="fresh")
 OUTSIDERS = evolve(QUIET, world="outsiders", epochs=2, writes=1, changes=1, wipes=1)
+HEAR_OUTSIDERS = evolve(OUTSIDERS, writes=0)
 
 TO_MOVE = "lead 1; follow 2 1; follow 3 1; settle; reconfigure 1 1"
 """A leader asks that it votes no more, and is the only one that has the question."""
@@ -64,10 +65,9 @@ STALE = (
     "ping 2; settle; lead 1; settle; wipe 2; settle; start 2; start 3"
 )
 """3 knows that 2 alone decides, which is long ago; 1 alone does, and 2 has lost its disk."""
-LEFT_OVER = (
-    "lead 2; follow 3 2; settle; wipe 1; settle; start 1; outsider 1 3; follow 1 2; settle; reconfigure 2 1; settle; "
-    "ping 2; settle"
-)
+RETURNED = "lead 2; follow 3 2; settle; wipe 1; settle; start 1"
+"""1 has nothing, and elects."""
+LEFT_OVER = RETURNED + "; outsider 1 3; follow 1 2; settle; reconfigure 2 1; settle; ping 2; settle"
 """1 had nothing when it heard who decided elsewhere. It was given everything, and now it and 3 decide."""
 
 RIGHT = {
@@ -78,6 +78,11 @@ RIGHT = {
     "who was down meanwhile does not know those who are there": (REPLACE, HEARD, {"message", "store"}),
     "somebody knows only what was long ago": (ALONE, STALE, {"hear"}),
     "nothing is written, and others tell of another ensemble": (FRESH, "", {"outsider"}),
+    "others tell of another ensemble to who has nothing": (
+        HEAR_OUTSIDERS,
+        RETURNED,
+        {"outsider", "hear", "reconfigure"},
+    ),
     "others have told of another ensemble": (OUTSIDERS, LEFT_OVER, {"propose"}),
 }
 
@@ -117,6 +122,23 @@ def test_whose_file_does_not_name_those_who_decide_hears_of_them_and_follows() -
     assert ensemble.sites.facts[settled.sites[3]].can_propose, "they serve"
 
 
+def test_what_an_outsider_says_counts_with_proof_until_the_lineage_is_known() -> None:
+    """The first one has no proof; the third one says that 1, 2 and 3 decide, in another lineage."""
+    ensemble = Ensemble(OUTSIDERS)
+
+    def heard(given: str) -> Membership | None:
+        site = ensemble.sites._sites[after(ensemble, f"{RETURNED}; {given}").sites[0]]
+        assert site.peer is not None
+        return site.peer.memberships.heard
+
+    assert heard("outsider 1 1") is None
+    for voice, voters in ((2, {1}), (3, {1, 2, 3})):
+        told = heard(f"outsider 1 {voice}")
+        assert told is not None
+        assert told.quorum.voters == voters
+    assert heard("outsider 1 3; follow 1 2; settle") is None
+
+
 def test_a_disk_is_lost_only_where_those_who_may_decide_next_can_do_without() -> None:
     """{1, 2} may become {2, 3}, and 3 has the question only on its way."""
     ensemble = Ensemble(evolve(MOVE, wipes=1))
@@ -136,7 +158,7 @@ def test_a_disk_is_lost_only_where_those_who_may_decide_next_can_do_without() ->
         (SHRINK_AND_CRASH, TO_SHRINK),
         (MOVE_AND_CRASH, TO_MOVE),
         (ALONE, STALE),
-        (OUTSIDERS, "lead 2; follow 3 2; settle; wipe 1; settle; start 1"),
+        (OUTSIDERS, RETURNED),
         (FRESH, ""),
     ],
     ids=lambda value: value.world if isinstance(value, Bounds) else "",
@@ -349,6 +371,8 @@ def test_a_world_finds_the_broken_variant(
     found = explore(bounds, steps_of(given)).found
     assert found is not None
     assert found.text.startswith(rule), found.text
+    if WORLDS[bounds.world].voices:
+        assert "outsider" in {name for name, _ in found.steps}, "what is heard outside has a part in it"
     assert replay(bounds, found.steps)[-1] == found.text
 
 
