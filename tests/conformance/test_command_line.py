@@ -29,7 +29,7 @@ create -t 3600000 /cli/ttl t
 create /cli/plain again
 create /cli/none/below x
 create /cli/ephemeral/below x
-create /cli/acl secret world:anyone:r
+create /cli/acl secret world:anyone:ra
 create bad
 ls /cli
 ls -s /cli
@@ -60,7 +60,7 @@ get /cli/plain
 getAcl -s /cli/plain
 setAcl -v 0 /cli/plain world:anyone:cdrwa
 setAcl -R /cli world:anyone:cdrwa
-setAcl /cli/plain nobody:x:r
+setAcl /cli/plain nobody:x:ra
 create /cli/mine m auth::cdrwa
 getAcl /cli/mine
 sync /cli

@@ -59,7 +59,7 @@ def test_create_get_set_delete(zab: Callable[..., Result]) -> None:
         (["delete", "-R", "/"], "BADARGUMENTS /"),
         (["set", "/none", "x"], "NONODE /none"),
         (["create", "/none/a"], "NONODE /none/a"),
-        (["create", "/a", "x", "auth::r"], "INVALIDACL /a"),
+        (["create", "/a", "x", "auth::ra"], "INVALIDACL /a"),
         (["get", "none"], "BADARGUMENTS none"),
         (["listquota", "/none"], "NONODE /none: there is no quota"),
         (["setquota", "-n", "1", "/none"], "NONODE /none"),
@@ -202,6 +202,8 @@ ADMIN_ENTRY = "digest:admin:fvr2cB/fjGeAiX8g1aGhUm3ZICk="
         (f"{ADMIN_ENTRY}:cdrwa", "the ACL gives you no permission (zab whoami says who you are)"),
         ("ip:192.0.2.0/24:cdrwa", "the ACL gives you no permission"),
         ("world:anyone:", "the ACL gives you no permission"),
+        ("world:anyone:r", "the ACL gives nobody ADMIN, so only the superuser could change it again"),
+        (f"world:anyone:cdrw,{ADMIN_ENTRY}:cdrw", "the ACL gives nobody ADMIN"),
     ],
 )
 def test_an_acl_that_locks_its_caller_out_is_refused_unless_forced(

@@ -60,7 +60,7 @@ MISSING = "no identity of the connection has the permission {} of {}"
         (["set", "-v", "3", "/versions", "x"], "BADVERSION /versions: version 3 was asked for, and it has 1"),
         (["delete", "-v", "0", "/versions"], "BADVERSION /versions: version 0 was asked for, and it has 1"),
         (
-            ["acl", "set", "-v", "7", "/versions", "world:anyone:r"],
+            ["acl", "set", "-v", "7", "/versions", "world:anyone:ra"],
             "BADVERSION /versions: version of the ACL 7 was asked for, and it has 0",
         ),
         (["quota", "list", "/"], "NONODE /: there is no quota, and none can be set on the root"),
@@ -74,8 +74,8 @@ def test_a_refusal_says_why(hosts: str, run: Run, words: list[str], said: str) -
 
 
 def test_a_version_of_what_may_not_be_read_is_named_alone(hosts: str, run: Run) -> None:
-    # WRITE without READ, for everybody.
-    assert run("-s", hosts, "create", "/unread", "x", "world:anyone:w") == 0
+    # WRITE and ADMIN without READ, for everybody.
+    assert run("-s", hosts, "create", "/unread", "x", "world:anyone:wa") == 0
     assert run("-s", hosts, "set", "-v", "4", "/unread", "y") == 1
     assert run.err == "zab: BADVERSION /unread: version 4 was asked for\n"
 
@@ -97,7 +97,7 @@ def test_an_ephemeral_of_one_command_is_said_to_end_with_it(hosts: str, run: Run
         (["count", "/closed"], "READ", "it"),
         (["acl", "get", "/closed"], "READ or ADMIN", "it"),
         (["set", "/closed", "y"], "WRITE", "it"),
-        (["acl", "set", "/closed", "world:anyone:r"], "ADMIN", "it"),
+        (["acl", "set", "/closed", "world:anyone:ra"], "ADMIN", "it"),
         (["create", "/closed/new"], "CREATE", "its parent /closed"),
         (["delete", "/closed/below"], "DELETE", "its parent /closed"),
     ],

@@ -61,7 +61,7 @@ def test_what_may_be_read_is_listed(hosts: str, run: Run) -> None:
 
 @pytest.mark.parametrize("words", [["ls", "-R"], ["delete", "-R"], ["acl", "set", "-R"]])
 def test_a_root_that_may_not_be_read_is_named(hosts: str, run: Run, words: list[str]) -> None:
-    acl = ["world:anyone:r"] if words[0] == "acl" else []
+    acl = ["world:anyone:ra"] if words[0] == "acl" else []
     assert run("-s", hosts, *words, "/part/closed", *acl) == 1
     assert (run.out, run.err) == ("", f"zab: NOAUTH /part/closed: {CLOSED}\n")
 

@@ -49,7 +49,7 @@ def acl_set_command(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Change a znode's ACL. One that gives you no permission is refused without --force."""
+    """Change a znode's ACL. One that gives you no permission, or nobody ADMIN, is refused without --force."""
     entries = acl_of(acl)
 
     async def work(zk: Client, _caller: Caller) -> None:

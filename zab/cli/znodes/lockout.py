@@ -1,8 +1,9 @@
-"""An ACL that locks its caller out is refused, unless the command says `--force`.
+"""An ACL that locks its caller out, or everybody, is refused, unless the command says `--force`.
 
-Such an ACL gives the caller no permission at all: only other users can then read or change the znode, or nobody. Two
+The first gives the caller no permission at all: only other users can then read or change the znode, or nobody. Two
 mistakes lead to it: an entry of the scheme `digest` with a password in place of the hash, which matches nobody, and an
-entry for a user other than that of the session.
+entry for a user other than that of the session. The second has no entry with ADMIN: nobody but the superuser can ever
+change it again.
 
 The server says who the caller is (`Client.who_am_i`). Servers before ZooKeeper 3.7 do not; there only the first mistake
 is found.
@@ -15,11 +16,11 @@ from typing import Annotated, Final
 
 import typer
 
-from zab.client import Acl, Client, Identity, UnimplementedError, ZabError
+from zab.client import Acl, Client, Identity, Permission, UnimplementedError, ZabError
 
 __all__ = ["ForceOption", "LockedOutError", "refuse_lockout"]
 
-ForceOption = Annotated[bool, typer.Option("--force", help="Set an ACL that gives you no permission.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Set an ACL that gives you no permission, or nobody ADMIN.")]
 
 _HASH_BYTES_MIN: Final = 16
 """Length of an MD5 hash, the shortest that `DigestAuthenticationProvider.digestAlg` may name."""
@@ -28,14 +29,14 @@ _LISTED_BY_NAME: Final = frozenset({"digest", "x509", "sasl"})
 
 
 class LockedOutError(ZabError):
-    """The ACL gives its caller no permission."""
+    """The ACL gives its caller no permission, or nobody ADMIN."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; nothing was changed; --force sets it all the same")
 
 
 async def refuse_lockout(zk: Client, acl: Collection[Acl]) -> None:
-    """Raises LockedOutError if an entry matches nobody, or none matches the caller."""
+    """Raises LockedOutError if an entry matches nobody, none gives ADMIN, or none matches the caller."""
     for entry in acl:
         user, _, text = entry.id.partition(":")
         if entry.scheme == "digest" and not _is_hash(text):
@@ -43,16 +44,20 @@ async def refuse_lockout(zk: Client, acl: Collection[Acl]) -> None:
                 f"digest:{user}:…: a password stands where its hash belongs, so this entry matches nobody;"
                 f" --auth digest:{user}:PASSWORD with the ACL auth::cdrwa makes it"
             )
-    if any(entry.scheme in ("world", "auth") and entry.permissions for entry in acl):
+    has_admin = any(Permission.ADMIN in entry.permissions for entry in acl)
+    is_open = any(entry.scheme in ("world", "auth") and entry.permissions for entry in acl)
+    if has_admin and is_open:
         return
     try:
         callers = await zk.who_am_i()
     except UnimplementedError:
-        return
+        callers = []
     if any(caller.scheme == "super" for caller in callers):
         return
-    if not any(entry.permissions and _may_match(entry, callers) for entry in acl):
+    if callers and not is_open and not any(entry.permissions and _may_match(entry, callers) for entry in acl):
         raise LockedOutError("the ACL gives you no permission (zab whoami says who you are)")
+    if not has_admin:
+        raise LockedOutError("the ACL gives nobody ADMIN, so only the superuser could change it again")
 
 
 def _may_match(entry: Acl, callers: Collection[Identity]) -> bool:

@@ -16,6 +16,7 @@ can make:
 - data can become null only if the znode is created again;
 - `zab acl set` cannot express some ACLs: an empty one, a comma in an id, permissions without a letter.
 
+`--force` goes with every ACL: it is that of the other state, even if it locks out its caller.
 `/zookeeper/config` is each member's own text, and the service counts the sums of quotas: both are left out.
 """
 
@@ -180,6 +181,8 @@ def _creation(change: Change) -> Iterator[str]:
     elif is_ttl(owner):
         options = f" --ttl {ttl_ms(owner)}"
     is_guarded = acl != OPEN_ACL_TEXT and _can_say(acl)
+    if is_guarded and data is not None:
+        options += " --force"
     if data is None:
         yield f"zab create{options} -- {quote(path)}"
         if is_guarded:
@@ -212,7 +215,7 @@ def _setting(change: Change) -> Iterator[str]:
 
 
 def _acl_setting(path: str, acl: str) -> str:
-    return f"zab acl set -- {quote(path)} {quote(acl)}"
+    return f"zab acl set --force -- {quote(path)} {quote(acl)}"
 
 
 def _piped(path: str, data: bytes) -> str:
