@@ -64,6 +64,23 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         ensemble.wait()
 
 
+def test_a_healthy_first_start_counts_no_intruder(tmp_path):
+    with unstarted(tmp_path, 3, "audit.enable=true") as ensemble:
+        first, *others = ensemble.members
+        start(first)
+        # It dials two that are not there yet, and they dial it while it dials them.
+        first.wait_until_it_says("listening")
+        start(*others)
+        ensemble.wait()
+        for member in ensemble.members:
+            assert "zk_members_refused\t0\n" in member.word("mntr")
+            member.stop()
+            audited = (member.directory / "audit.log").read_text().splitlines()
+            assert audited[0].endswith("operation=serverStart\tresult=success")
+            assert [line for line in audited if " ERROR " in line] == []
+            assert "TooSlowError" not in member.log_text()
+
+
 @pytest.mark.long
 def test_who_is_missing_at_a_first_start_is_said_to_clients(tmp_path, capsys):
     with unstarted(tmp_path, 3) as ensemble:

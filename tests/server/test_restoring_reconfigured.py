@@ -92,3 +92,32 @@ def test_those_in_force_find_each_other_and_those_that_left_are_no_ensemble() ->
             servers.members[sid].start()
         servers.wait(3, 4, 5)
         servers.show(new, 3, 4, 5)
+
+
+@pytest.mark.long
+def test_while_the_files_cannot_be_written_nothing_is_taken() -> None:
+    """A directory has the name that the writer needs for the file as it was, which even root cannot replace."""
+    with growing("zab") as servers:
+        asked = Asked(servers)
+        old = [servers.line(sid) for sid in (1, 2)]
+        for sid in (1, 2):
+            asked.start(sid, *old)
+        in_the_way = servers.members[1].directory / "zoo.cfg.bak"
+        in_the_way.mkdir()
+        servers.wait(1, 2)
+        asked.start(3, *old, servers.line(3))
+        servers.wait(3)
+        servers.reconfig(2, joining=servers.line(3))
+        first = servers.members[1]
+        first.wait_until_it_says("the configuration in force cannot be written beside the file")
+        snapshot = asked.snapshot(1)
+        answer = asked.restore(1, snapshot)
+        assert (answer.status_code, answer.json()["error"]) == (503, NOT_IN_FILES)
+        assert "server.3=" not in (first.directory / "zoo.cfg").read_text()
+        # The journal said why, and the next start writes them.
+        in_the_way.rmdir()
+        first.kill()
+        first.start()
+        servers.wait(1, 2, 3)
+        until(lambda: "dynamicConfigFile" in (first.directory / "zoo.cfg").read_text(), "the files are written")
+        assert asked.restore(1, snapshot).status_code == 200
