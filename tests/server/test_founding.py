@@ -74,6 +74,7 @@ def test_a_healthy_first_start_counts_no_intruder(tmp_path):
         ensemble.wait()
         for member in ensemble.members:
             assert "zk_members_refused\t0\n" in member.word("mntr")
+        for member in ensemble.members:
             member.stop()
             audited = (member.directory / "audit.log").read_text().splitlines()
             assert audited[0].endswith("operation=serverStart\tresult=success")
