@@ -120,8 +120,8 @@ class Servers:
     def dial(self, now: int, patience_ms: int) -> Place:
         """Begins the next attempt."""
         self._attempt += 1
-        self.place = self._order.next()
         self.wait(now, patience_ms)
+        self.place = self._order.next()
         self._taken_at = None
         self.phase = Phase.DIALLING
         self.wishes.append(Dial(self._attempt, *self.place))
