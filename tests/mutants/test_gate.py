@@ -41,6 +41,18 @@ def test_each_can_be_made_of_the_sources_and_read() -> None:
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.slow
+def test_each_uses_names_that_are_there(tmp_path: Path) -> None:
+    """A killer that fails since a name is not defined would fail without the rule's test, too."""
+    for mutant in MUTANTS:
+        for path, text in mutant.texts(ROOT).items():
+            if path.endswith(".py"):
+                (tmp_path / f"{mutant.name}.{path.replace('/', '.')}").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", "--quiet"]
+    done = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
 def test_each_rule_has_one_and_no_other_is_named() -> None:
     broken = {rule for mutant in MUTANTS for rule in mutant.rules}
     assert broken == RULES.keys()
