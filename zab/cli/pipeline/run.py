@@ -28,6 +28,7 @@ __all__ = ["Run", "in_order", "running"]
 
 DAMAGE_TOLD: Final = 3
 """How many unreadable places are reported."""
+_BOUNDS: Final = ("zxid_min", "zxid_max", "time_min", "time_max")
 
 
 @define
@@ -83,16 +84,19 @@ class Run:
 
     def log(self, columns: Iterable[str] | None = None, *, past: bool = False) -> "DataFrame":
         """The transactions within the bounds, each once, a multi as a row for each part. Raises PipelineError."""
-        from zab.pipeline.errors import WholeLogWarning
         from zab.pipeline.reading.frames import read_log
+        from zab.pipeline.reading.log_source import large_size
+        from zab.pipeline.reading.planning import Range as ZxidsAndTimes
 
         self._has_read = True
-        self.look()
+        found, arguments = self.look(), self.log_arguments(past=past)
         self.note_extent()
-        with warnings.catch_warnings():
-            # Jobs report what they read when they end.
-            warnings.simplefilter("ignore", WholeLogWarning)
-            return read_log(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments(past=past))
+        size = large_size(found, ZxidsAndTimes.of(*(arguments[name] for name in _BOUNDS)))
+        if size is not None:
+            options = "--zxid-max or --until" if past else "--zxid-min, --zxid-max, --since or --until"
+            self.note(f"this reads all of {size} of logs: give {options} to read less")
+        with _without_warning():
+            return read_log(self.spark, self.dirs, columns=columns, members="one", **arguments)
 
     def check_bounds(self) -> None:
         """Raise PipelineError if nothing that is kept can lie within the bounds; this does not need Spark."""
@@ -111,7 +115,8 @@ class Run:
         from zab.pipeline.reading.frames import read_damage
 
         columns = ("file", "offset", "kind", "reason")
-        damage = read_damage(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments())
+        with _without_warning():
+            damage = read_damage(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments())
         rows = damage.where(damage["kind"] != TORN).limit(DAMAGE_TOLD + 1).collect()
         for row in rows[:DAMAGE_TOLD]:
             self.note(f"the rows lack what cannot be read: {row['file']} at offset {row['offset']}: {row['reason']}")
@@ -153,6 +158,16 @@ class Run:
         with self.paused():
             sys.stdout.flush()
             say(f"zab: {self.label}{text}", sys.stderr)
+
+
+@contextlib.contextmanager
+def _without_warning() -> Iterator[None]:
+    """`Run.log` says in words of the command line that all of a large log is read."""
+    from zab.pipeline.errors import WholeLogWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WholeLogWarning)
+        yield
 
 
 def in_order(frame: "DataFrame", names: Iterable[str]) -> "DataFrame":

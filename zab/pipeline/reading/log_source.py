@@ -38,7 +38,7 @@ from zab.pipeline.workers import begin_stream, begin_task
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "LogSource", "damage_rows", "pack_plan", "plan_of", "register", "size_warning"]
+__all__ = ["DamageSource", "LogSource", "damage_rows", "large_size", "pack_plan", "plan_of", "register", "size_warning"]
 
 WARNED_BYTES: Final = 1 << 30
 """A plan without a range warns from this size on: some ten seconds of reading."""
@@ -52,13 +52,19 @@ def register(spark: "SparkSession") -> None:
 
 def size_warning(found: Inventory, wanted: Range) -> str | None:
     """The warning for a plan that reads much, if it does: Spark's filters only drop rows after they were read."""
-    size = sum(log.size for member in found.members for log in member.logs)
-    if wanted != Range() or size < WARNED_BYTES:
+    size = large_size(found, wanted)
+    if size is None:
         return None
     return (
-        f"this reads all of {size / (1 << 30):.1f} GiB of logs, whatever is filtered afterwards: give zxid_min, "
-        "zxid_max, time_min or time_max, and columns"
+        f"this reads all of {size} of logs, whatever is filtered afterwards: give zxid_min, zxid_max, time_min or "
+        "time_max, and columns"
     )
+
+
+def large_size(found: Inventory, wanted: Range) -> str | None:
+    """The size of the logs, if it is large and all of it is read."""
+    size = sum(log.size for member in found.members for log in member.logs)
+    return None if wanted != Range() or size < WARNED_BYTES else f"{size / (1 << 30):.1f} GiB"
 
 
 def plan_of(options: Options, *, whole_files: bool = False) -> list[Task]:
