@@ -390,7 +390,9 @@ def test_batch_of_many_transactions_is_applied_over_several_turns(monkeypatch: p
 
 
 def test_long_lists_of_permissions_count_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the leader puts into a batch: it counts them, too."""
     monkeypatch.setattr("zab.member.requests.processor.DELIVERED", 100)
+    monkeypatch.setattr("zab.member.requests.proposing.PREPARED_WORK_MAX", 1_000_000)
     ensemble = Ensemble(3)
     writer = ensemble.session(ensemble.leader)
     ensemble.do(writer, writer.create(b"/a"))

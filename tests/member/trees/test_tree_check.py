@@ -90,6 +90,14 @@ def test_tree_is_disputed_until_a_quorum_has_spoken(check: TreeCheck) -> None:
     assert not check.is_disputed
 
 
+def test_e6_most_of_the_answers_are_no_quorum(check: TreeCheck) -> None:
+    assert check.compare(Z) is not None
+    for sid in (ONE, ServerId(4), ServerId(5)):
+        assert check.told(sid, Z, 8, is_replay=False) is None, "the others are observers"
+    assert check.told(TWO, Z, 7, is_replay=False) is None
+    assert check.told(THREE, Z, 7, is_replay=False) == 7
+
+
 def test_what_a_member_knew_before_it_was_started_again_still_counts(check: TreeCheck) -> None:
     assert check.compare(Z) is not None
     assert check.told(TWO, Z, 7, is_replay=False) is None
