@@ -58,6 +58,12 @@ class ScriptedMember:
         effects, self.effects = self.effects, []
         return effects
 
+    def take_message(self, _now, _link, _payload):
+        return False
+
+    def take_durable(self, _now, _event):
+        return False
+
     may_have_more = has_more = False
     awaits_durable = True
 
@@ -86,7 +92,7 @@ class FakeLinks:
         self.broken = []
         self.greeted = []
 
-    def receive(self, events):
+    def receive(self, events, _take_at_once):
         self.order.append("links.receive")
 
     def flush(self):
