@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from datatree.log.batch import Batch
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.snapshot import snapshot_files
 from tests.protocol import random_faults as faults
-from tests.protocol.dispatch import handle_with
+from tests.protocol.dispatch import acknowledge_before_durable, handle_with
 from tests.rigs.direct.lone_peer import Process
 from zab.member.storage.events import StorageEffect
 from zab.protocol import broadcast, confirmation, discovery, learner_synchronization, roles, synchronization
@@ -30,20 +29,6 @@ SEEDS = 300
 
 def _ignore(peer: Peer, now: int, event: ev.Event) -> None:
     """In place of an event's handler."""
-
-
-def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
-    """A learner acknowledges what it is about to write."""
-    log = broadcast.learner_log
-
-    def eager(peer: Peer, following: roles.Following, batches: list[Batch]) -> None:
-        log(peer, following, batches)
-        effect = peer.effects.pop()
-        assert isinstance(effect, fx.AppendBatches)
-        peer.effects += [] if effect.then is None else [effect.then]
-        peer.effects.append(fx.AppendBatches(effect.generation, effect.batches))
-
-    patch.setattr(broadcast, "learner_log", eager)
 
 
 def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:

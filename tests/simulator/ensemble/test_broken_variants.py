@@ -22,7 +22,7 @@ from datatree.record import Txn
 from datatree.recovery.recover import _Recovery
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
-from tests.protocol.dispatch import handle_with
+from tests.protocol.dispatch import acknowledge_before_durable, handle_with
 from tests.simulator.ensemble.broken_variants import Patch, apply_twice, sync_without_asking_the_quorum
 from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, attempt
 from zab.member.clients.connection import ClientConnection, Stage
@@ -47,19 +47,6 @@ from zab.simulator.world.log_thread import LogThread
 
 SEEDS = 400
 _CXID = Txn._fields.index("cxid")
-
-
-def acknowledge_before_durable(patch: Patch) -> None:
-    """A learner acknowledges what it is about to write."""
-    emit = Peer.emit
-
-    def eager(peer: Peer, effect: fx.Effect) -> None:
-        if isinstance(effect, fx.AppendBatches) and effect.then is not None:
-            emit(peer, effect.then)
-            effect = fx.AppendBatches(effect.generation, effect.batches)
-        emit(peer, effect)
-
-    patch.setattr(Peer, "emit", eager)
 
 
 def acknowledge_in_front_of_the_write(patch: Patch) -> None:
