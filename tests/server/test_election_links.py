@@ -6,6 +6,7 @@ import socket
 import cbor2
 import pytest
 import trio
+import trio.testing
 
 from tests.host.loop.far_server import SECRET
 from tests.server.transfers import greeting
@@ -561,3 +562,75 @@ def test_a_time_that_is_over_is_said_in_words():
     assert reason_of(trio.TooSlowError()) == "it does not answer in time"
     assert reason_of(EOFError()) == "it closed the connection"
     assert reason_of(OSError("unreachable")) == "unreachable"
+
+
+class Reach:
+    """In place of `ElectionLinks._reach`: each dial ends when the test says so, as it says."""
+
+    def __init__(self):
+        self.begun = 0
+        self.changed = trio.Event()
+        self.ends = trio.Event()
+        self.result = None
+
+    async def __call__(self, sid, address):
+        self.begun += 1
+        self.changed.set()
+        self.changed = trio.Event()
+        await self.ends.wait()
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    async def until_begun(self, count):
+        with trio.fail_after(PATIENCE_SECONDS):
+            while self.begun < count:
+                await self.changed.wait()
+
+
+class Talk:
+    """As much of a conversation as a dial that is abandoned sees."""
+
+    def __init__(self):
+        self.stream, self.other = trio.testing.memory_stream_pair()
+
+
+@pytest.mark.parametrize("is_reached", [False, True], ids=["failed", "reached"])
+async def test_a_dial_that_ends_when_it_is_abandoned_counts_for_nothing(is_reached):
+    """Its task runs after that: it is too late to cancel it. The address of its server is another one now."""
+    member = Member(1, None, {2: Address("127.0.0.1", 1)})
+    reach, talk = Reach(), Talk()
+    reach.result = (talk, 1) if is_reached else ConnectionRefusedError("nobody listens")
+    member.links._reach = reach
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member.links.run)
+        await reach.until_begun(1)
+        ended, reach.ends = reach.ends, trio.Event()
+        ended.set()
+        member.links.meet({2: Address("127.0.0.1", 2)})
+        await reach.until_begun(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert member.events.seen == []
+        if is_reached:
+            assert await talk.other.receive_some() == b""
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_wait_that_ends_when_it_is_abandoned_dials_nobody(monkeypatch):
+    ended = trio.Event()
+    monkeypatch.setattr(module.trio, "sleep", lambda _seconds: ended.wait())
+    member = Member(1, None, {2: Address("127.0.0.1", 1)})
+    reach = Reach()
+    reach.result = ConnectionRefusedError("nobody listens")
+    member.links._reach = reach
+    reach.ends.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(member.links.run)
+        await member.events.wait_for(lambda event: isinstance(event, ElectionLinkDown))
+        reach.ends = trio.Event()
+        ended.set()
+        member.links.meet({2: Address("127.0.0.1", 2)})
+        await reach.until_begun(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert reach.begun == 2
+        nursery.cancel_scope.cancel()

@@ -181,8 +181,8 @@ class ElectionLinks:
     async def _wait(self, scope: trio.CancelScope, sid: ServerId, attempt: int, ms: float) -> None:
         with scope:
             await trio.sleep(ms / 1000)
-            del self._attempts[attempt]
-            self._perform(self._connections.waited(sid, attempt))
+            if self._is_wanted(attempt):
+                self._perform(self._connections.waited(sid, attempt))
 
     async def _dial(self, scope: trio.CancelScope, sid: ServerId, attempt: int, address: Address) -> None:
         connection = None
@@ -190,15 +190,22 @@ class ElectionLinks:
             try:
                 talk, round_trip_ms = await self._reach(sid, address)
             except (*FAILURES, trio.TooSlowError) as error:
-                del self._attempts[attempt]
-                self._failed(sid, attempt, error)
+                if self._is_wanted(attempt):
+                    self._failed(sid, attempt, error)
             else:
-                del self._attempts[attempt]
+                if not self._is_wanted(attempt):
+                    await trio.aclose_forcefully(talk.stream)
+                    return
                 self._unreachable.pop(sid, None)
                 connection = _Connection(sid, talk, journal)
                 self._perform(self._connections.reached(sid, attempt, connection, connection.life, round_trip_ms))
         if connection is not None:
             await self._converse(connection)
+
+    def _is_wanted(self, attempt: int) -> bool:
+        """Whether an attempt that is over was not abandoned. It may have been after its end and before its task ran:
+        then it is too late to cancel it."""
+        return self._attempts.pop(attempt, None) is not None
 
     async def _reach(self, sid: ServerId, address: Address) -> tuple[Conversation, int]:
         """Connect, with the handshake; the second item is its round-trip time in milliseconds, at least 1."""
