@@ -109,6 +109,9 @@ class TurnEnd:
             return True
         if now >= limits.next_deadline or now >= self._look_at:
             return True
+        wait_ends = processor.change_feed.next_deadline
+        if wait_ends is not None and now >= wait_ends:
+            return True
         if self._peer.state is LEADING and now >= self._lead_at:
             return True
         return bool(local.timeouts) and now >= local.next_deadline

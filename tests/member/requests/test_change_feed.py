@@ -402,6 +402,23 @@ def test_one_read_is_under_way_at_a_time_and_the_others_wait_their_turn() -> Non
         assert paths(feed.drain()) == [b"/app", *names]
 
 
+@pytest.mark.parametrize("wait_ms", [37, 137, 263, 411])
+def test_a_wait_ends_in_its_own_turn_although_nothing_else_is_due(wait_ms: int) -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    feed = Feed(ensemble, client, (applied(ensemble), WHOLE), wait_ms=wait_ms)
+    feed.ask()
+    ensemble.settle()
+    began = ensemble.now
+    server = ensemble.servers[1]
+    changes = server.member.processor.change_feed
+    assert changes.next_deadline == began + wait_ms
+    ensemble.now = began + wait_ms
+    server.turn.take()
+    assert changes.next_deadline is None
+    assert server.member.next_deadline() > ensemble.now
+
+
 def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
     ensemble, writer, _ = filled(30, **SMALL)
     server = ensemble.servers[1]
