@@ -13,8 +13,9 @@ While a committed batch is applied in part, commands wait, since nobody may look
 
 `snapshot`, `log`, `restore`, and the commands that name znodes, sessions or clients or change something, need
 a header `Authorization: digest user:password` (`zab.member.words.admin_rights`). One snapshot, and one attempt to
-restore, are allowed per `admin.rateLimiterIntervalInMS`. Commands are only answered for a name of this server (`Host`),
-and not for web pages of other servers (`Origin`); health always.
+restore, are allowed per `admin.rateLimiterIntervalInMS`. A member that serves nobody answers `snapshot` and `log` with
+status 503: with ZooKeeper's 200, `curl -f -o` would save the error as a snapshot. Commands are only answered for a name
+of this server (`Host`), and not for web pages of other servers (`Origin`); health always.
 
 A page of `log` has the bytes of whole batches, as in the log of every member. Its headers name the position before
 (`previous_zxid`, `previous_chain`), the lineage (`lineage`), the end (`last_zxid`), the zxid up to which there is more
@@ -229,7 +230,7 @@ class Admin:
 
     async def _snapshot(self, request: Request) -> Response:
         if not self.member.serving:
-            return _answer(SNAPSHOT, error=NOT_SERVING)
+            return _answer(SNAPSHOT, 503, error=NOT_SERVING)
         refused = self._refused(SNAPSHOT, request)
         if refused is not None:
             return refused
@@ -263,7 +264,7 @@ class Admin:
     async def _log(self, request: Request) -> Response:
         await whole_state(self.member)
         if not self.member.serving:
-            return _answer(LOG, error=NOT_SERVING)
+            return _answer(LOG, 503, error=NOT_SERVING)
         refused = self._refused(LOG, request)
         if refused is not None:
             return refused
