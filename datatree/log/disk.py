@@ -10,7 +10,11 @@ proves nothing. Not here: any retry.
 """
 
 import errno
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+Then: TypeAlias = Callable[[], None]
+"""What waits until bytes are durable, and is short."""
 
 
 def is_full(error: OSError) -> bool:
@@ -36,8 +40,9 @@ class File(Protocol):
         """Write at the end."""
         ...
 
-    def write_durable(self, data: bytes) -> None:
-        """Write at the end; once it returns, these bytes (not necessarily earlier ones) survive. One system call."""
+    def write_durable(self, data: bytes, then: Then | None = None) -> None:
+        """Write at the end; once it returns, these bytes (not necessarily earlier ones) survive. One system call.
+        `then` is called as soon as they do."""
         ...
 
     def sync(self) -> None:

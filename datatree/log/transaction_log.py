@@ -24,7 +24,7 @@ from attrs import define, field
 
 from datatree.log.aside import CONFLICT, DAMAGED, STALE, aside_path, set_aside, set_aside_logs
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position, follows, genesis
-from datatree.log.disk import Disk, File
+from datatree.log.disk import Disk, File, Then
 from datatree.log.epochs import DIRECTORY, forget_member, save_mark
 from datatree.log.frame import FRAME_HEADER_BYTES, pack_frame, seed_of
 from datatree.log.segment import (
@@ -119,8 +119,9 @@ class TransactionLog:
 
     # Writing.
 
-    def append(self, batches: list[Batch]) -> None:
-        """Write these batches, which follow `last`, as one frame; durable when it returns. An OSError is final."""
+    def append(self, batches: list[Batch], then: Then | None = None) -> None:
+        """Write these batches, which follow `last`, as one frame; durable when it returns. `then` is called as soon as
+        they are. An OSError is final."""
         if not batches:
             return
         zxid = self.last[0]
@@ -134,8 +135,10 @@ class TransactionLog:
         self._begin_change()
         if self._file is None:
             self._file = self._begin_segment(batches[0].first, raws)
+            if then is not None:
+                then()
         else:
-            self._file.write_durable(pack_frame(self._seed, self._synced_end, self._synced_end, raws))
+            self._file.write_durable(pack_frame(self._seed, self._synced_end, self._synced_end, raws), then)
         self._appended(batches)
         self._sound = True
 

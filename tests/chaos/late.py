@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from datatree.log.disk import Then
 from zab.host.storage.disk import RealFile
 from zab.server.__main__ import main
 
@@ -17,11 +18,11 @@ NAME = "late"
 _write_durable = RealFile.write_durable
 
 
-def _late(file: RealFile, data: bytes) -> None:
+def _late(file: RealFile, data: bytes, then: Then | None = None) -> None:
     mark = Path(sys.argv[-1]).with_name(NAME)
     if mark.exists():
         time.sleep(float(mark.read_text()))
-    _write_durable(file, data)
+    _write_durable(file, data, then)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import sys
 
+from datatree.log.disk import Then
 from zab.host.storage.disk import RealFile
 from zab.server.__main__ import main
 
+
+def _unsynced(file: RealFile, data: bytes, then: Then | None = None) -> None:
+    file.write(data)
+    if then is not None:
+        then()
+
+
 if __name__ == "__main__":
-    RealFile.write_durable = RealFile.write  # type: ignore[method-assign]
+    RealFile.write_durable = _unsynced  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:]))

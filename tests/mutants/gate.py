@@ -22,6 +22,7 @@ from pathlib import Path
 import attrs
 
 from tests.mutants.mutant import SIMULATED, Mutant, MutantError
+from tests.native.compiling import compile_part
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("zab", "datatree", "session", "tests", "bench", "docs", "pyproject.toml", "Makefile", "README.md")
@@ -98,12 +99,15 @@ class Workbench:
             self._write(before)
 
     def _write(self, texts: dict[str, str]) -> None:
-        """Write sources, and remove what was compiled of them: files of one size and second look the same."""
+        """Write sources, and remove what was compiled of them: files of one size and second look the same. Native parts
+        are compiled again."""
         for name, text in texts.items():
             path = self.directory / name
             path.write_text(text, encoding="utf-8")
             for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
                 compiled.unlink()
+            if path.suffix == ".c":
+                compile_part(path)
 
     def _run(self, command: Sequence[str], seconds: float) -> Outcome:
         environment = {**os.environ, "PYTHONPATH": str(self.directory)}

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 
 from kazoo.client import ENVI_VERSION
 
@@ -14,8 +15,8 @@ def test_the_build_takes_it_from_the_module() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" not in project["project"]
     assert project["project"]["dynamic"] == ["version"]
-    path = ROOT / project["tool"]["hatch"]["version"]["path"]
-    assert path.samefile(version.__file__)
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": f"{version.__name__}.VERSION"}
+    path = Path(version.__file__)
     assert re.findall(r'^VERSION = "(.*)"$', path.read_text(encoding="utf-8"), re.M) == [VERSION]
 
 

@@ -262,7 +262,7 @@ class Server:
             _report_storage,
             threading.Lock(),
             DiskSpace(disk, config.storage.disk_low_bytes, config.storage.disk_reserve_bytes),
-            send=self.links.send_now,
+            hold=self.links.hold,
         )
         self.log_thread = LogThread(
             self.storage,

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Final
+from typing import Final, Protocol
 
+import attrs
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -28,15 +29,32 @@ _NONCE_BYTES: Final = 12
 _SALT_BYTES: Final = 16
 
 
+class Counter(Protocol):
+    """Counts the frames of one direction."""
+
+    number: int
+    """The number of the next frame."""
+
+
+@attrs.define
+class _OwnCounter:
+    number: int = 0
+
+
 class Seal:
     """Seals, or checks, the frames of one direction of one connection, in order."""
 
-    __slots__ = ("_count", "_key")
+    __slots__ = ("_counter", "_key")
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES
         self._key = key
-        self._count = 0
+        self._counter: Counter = _OwnCounter()
+
+    def count_in(self, counter: Counter) -> None:
+        """Go on counting there."""
+        counter.number = self._counter.number
+        self._counter = counter
 
     def put(self, payload: bytes) -> bytes:
         """The next payload, sealed."""
@@ -46,6 +64,11 @@ class Seal:
         """The next frame, sealed; pass it without a seal."""
         return frame(self.put(framed[LENGTH_BYTES:]))
 
+    def preview(self, framed: bytes) -> bytes:
+        """The next frame, sealed, as `put_frame` gives it, but not counted."""
+        payload = framed[LENGTH_BYTES:]
+        return frame(payload + self._of(self._counter.number, payload))
+
     def take(self, sealed: bytes) -> bytes:
         """The payload of the next sealed one. Raises `MessageError`."""
         payload, seal = sealed[:-SEAL_BYTES], sealed[-SEAL_BYTES:]
@@ -54,8 +77,11 @@ class Seal:
         return payload
 
     def _next(self, payload: bytes) -> bytes:
-        number = self._count
-        self._count = number + 1
+        number = self._counter.number
+        self._counter.number = number + 1
+        return self._of(number, payload)
+
+    def _of(self, number: int, payload: bytes) -> bytes:
         salt = number.to_bytes(_SALT_BYTES, "big")
         return blake2b(payload, digest_size=SEAL_BYTES, key=self._key, salt=salt).digest()
 

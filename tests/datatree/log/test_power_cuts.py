@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from datatree.log.disk import Then
 from datatree.log.segment import LogDamagedError
 from datatree.recovery import recover as recovery
 from datatree.recovery.recover import recover
@@ -111,7 +112,7 @@ def test_power_cut_at_any_operation_loses_nothing_that_was_durable():
     assert list(power_cuts(range(6))) == []
 
 
-def not_durable(file: FaultyFile, data: bytes) -> None:
+def not_durable(file: FaultyFile, data: bytes, then: Then | None = None) -> None:
     file.write(data)
 
 

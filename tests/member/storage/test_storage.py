@@ -1,5 +1,7 @@
 """Storage effects on a real directory: order, answers, and what a new start finds."""
 
+from functools import partial
+
 import pytest
 
 from datatree.log.batch import build, genesis, imported
@@ -97,7 +99,7 @@ def test_append_is_durable_when_answered(storage, tmp_path):
 def test_appends_that_follow_each_other_are_one_write(storage, monkeypatch):
     batches = batches_from(storage, 6)
     appended = []
-    monkeypatch.setattr(storage.log, "append", lambda group: appended.append(len(group)))
+    monkeypatch.setattr(storage.log, "append", lambda group, then: appended.append(len(group)))
     effects = [AppendBatches(1, batches[:1]), AppendBatches(1, batches[1:3]), AppendBatches(1, batches[3:])]
     assert storage.perform(effects) == [Durable(1, batches[-1].zxid)]
     assert appended == [6]
@@ -120,7 +122,7 @@ def test_what_is_to_be_sent_is_sent_once_it_is_durable_and_before_it_is_told(sto
     def send(link, message):
         durable.append((link, message, recover(storage.disk, 1).last[0]))
 
-    storage.send = send
+    storage.hold = lambda *what: partial(send, *what)
     assert storage.perform([AppendBatches(1, [batch], ack_of(batch))]) == [Durable(1, batch.zxid)]
     assert durable == [(3, Ack(1, batch.zxid), batch.zxid)]
 
@@ -128,7 +130,7 @@ def test_what_is_to_be_sent_is_sent_once_it_is_durable_and_before_it_is_told(sto
 def test_of_appends_that_are_one_write_the_last_word_is_sent(storage):
     batches = batches_from(storage, 4)
     sent = []
-    storage.send = lambda link, message: sent.append(message.zxid)
+    storage.hold = lambda link, message: partial(sent.append, message.zxid)
     effects = [AppendBatches(1, [batch], ack_of(batch)) for batch in batches[:3]]
     storage.perform([*effects, AppendBatches(1, batches[3:])])
     assert sent == [batches[2].zxid]
@@ -137,14 +139,14 @@ def test_of_appends_that_are_one_write_the_last_word_is_sent(storage):
 def test_what_cannot_be_written_is_not_said(storage, monkeypatch):
     [batch] = batches_from(storage, 1)
     sent = []
-    storage.send = lambda *what: sent.append(what)
+    storage.hold = lambda *what: partial(sent.append, what)
     monkeypatch.setattr(storage.log, "append", fail)
     with pytest.raises(OSError, match="no more"):
         storage.perform([AppendBatches(1, [batch], ack_of(batch))])
     assert sent == []
 
 
-def fail(_batches):
+def fail(_batches, _then):
     raise OSError("no more")
 
 
@@ -246,7 +248,7 @@ def test_failure_of_the_disk_passes_through_and_the_log_stays_unusable(storage, 
     batches = batches_from(storage, 2)
     storage.perform([AppendBatches(1, batches[:1])])
 
-    def full(data):
+    def full(data, then):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(storage.log._file, "write_durable", full)

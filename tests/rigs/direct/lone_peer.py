@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
@@ -304,7 +305,7 @@ class Process(DirectClients):
             log,
             server.sid,
             lambda sentence, reason: self.error(f"{sentence}: {reason}"),
-            send=lambda link, message: links.send((link,), message),
+            hold=lambda link, message: partial(links.send, (link,), message),
         )
         self.waits = self.storage.waits
         self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self, self.role_changed))

@@ -7,6 +7,7 @@ the links of servers that are `cut`, or all that is on the way to servers that a
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -111,7 +112,7 @@ class Server(DirectClients):
             self.sid,
             lambda sentence, reason: self.error(sentence, reason=reason),
             space=space,
-            send=lambda link, message: links.send((link,), message),
+            hold=lambda link, message: partial(links.send, (link,), message),
         )
         self.waits = self.storage.waits
         self.member = Member(config, recovered, Random(self.sid), ensemble.now, WALL)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from datatree.cursor import _TAKEN, SnapshotCursor
+from datatree.log.disk import Then
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.outcome import NODE_CHILDREN_CHANGED
@@ -102,7 +103,13 @@ def current_epoch_before_history(patch: Patch) -> None:
 
 def skip_the_sync_of_the_log(patch: Patch) -> None:
     """The log is written, and not synced."""
-    patch.setattr(FaultyFile, "write_durable", FaultyFile.write)
+
+    def unsynced(file: FaultyFile, data: bytes, then: Then | None = None) -> None:
+        file.write(data)
+        if then is not None:
+            then()
+
+    patch.setattr(FaultyFile, "write_durable", unsynced)
 
 
 def skip_the_sync_of_the_directory(patch: Patch) -> None:

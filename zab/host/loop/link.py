@@ -6,15 +6,15 @@ Not here: opening, reading, flushing and closing links, and their handshake (`za
 from __future__ import annotations
 
 import socket
-import threading
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from zab.host.loop.gate import Gate
 from zab.host.loop.loop import PolledSocket
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
 from zab.host.tls.engine import TlsError, TlsSide
 from zab.host.tls.tls_socket import SealedSocket
-from zab.wire.frames import GREETING_BYTES_MAX, FrameReader
+from zab.wire.frames import GREETING_BYTES_MAX, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening
 
 RECEIVE_BYTES = 64 << 10
@@ -33,6 +33,14 @@ class Marks(Protocol):
     unflushed: dict[Link, None]
     has_news: bool
     has_unsent: bool
+
+
+class Prepared(NamedTuple):
+    """A frame as it would leave next, sealed if its link is, with the number of its seal."""
+
+    link: Link
+    number: int
+    frame: bytes
 
 
 class Link(PolledSocket):
@@ -68,7 +76,7 @@ class Link(PolledSocket):
         """Whether the peer has sent its last byte."""
         self.why_ended = HUNG_UP
         self._links = links
-        self.lock = threading.Lock()
+        self.gate = Gate()
         """Guards the queue, and the socket except for reading, once the link is up: other threads send, too."""
         self.send_error: OSError | None = None
         """The error that another thread ran into."""
@@ -121,6 +129,31 @@ class Link(PolledSocket):
             links.unflushed[self] = None
             links.has_unsent = True
 
+    def let_held_out(self) -> None:
+        """Let held frames out without a turn from now on, unless they have to go through TLS."""
+        if self.tls is None:
+            self.gate.is_busy = self.queue.unsent_bytes > 0
+            self.gate.open(self.descriptor)
+
+    def prepared(self, payload: bytes) -> Prepared | None:
+        """The frame of a held message; None if it cannot leave on its own now. Called from any thread."""
+        with self.gate:
+            agreed = self.agreed
+            if agreed is None or self.gate.is_busy or self.tls is not None or self.closing or self.gone:
+                return None
+            data, seal = frame(payload), agreed.sending
+            return Prepared(self, self.gate.number, data if seal is None else seal.preview(data))
+
+    def flush(self) -> None:
+        """Send what is queued, after the rest of a held frame. Call it inside the gate. Raises OSError."""
+        gate, queue = self.gate, self.queue
+        if gate.left_bytes:
+            queue.go_on_with(gate.take_left())
+        if self.send_error is not None:
+            raise self.send_error
+        queue.flush(self.send)
+        gate.is_busy = queue.unsent_bytes > 0
+
     def push_tls(self, tls: SealedSocket) -> int:
         """Send what TLS has sealed; returns how many bytes are left in all. Raises OSError."""
         tls.push()
@@ -128,7 +161,8 @@ class Link(PolledSocket):
 
     def close(self) -> None:
         # A descriptor that is closed while another thread is about to send may name another connection by then.
-        with self.lock:
+        with self.gate:
+            self.gate.shut()
             super().close()
 
     @property

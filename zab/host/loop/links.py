@@ -10,6 +10,7 @@ The messages, and the events about links, are handed in (`LinkProtocol`). A link
     send(links, message), close(link, reason), flush()
     send_now(link, message)
                         from any thread, at once, or together with queued messages
+    hold(link, message) a message that another thread sends so once something is durable
 
 Every connection begins with a handshake (`zab.wire.handshake`), which proves the identity of the peer; what follows is
 sealed. Before that the service is not touched, and no link is replaced by another. A connection with another purpose is
@@ -46,7 +47,8 @@ from zab.host.loop.conversation import Greeted
 from zab.host.loop.deadlines import Deadlines
 from zab.host.loop.greeting import Greeting, say_nothing
 from zab.host.loop.handshakes import Handshakes
-from zab.host.loop.link import HUNG_UP, Link
+from zab.host.loop.held_message import HeldMessage
+from zab.host.loop.link import HUNG_UP, Link, Prepared
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, now_ms
 from zab.host.loop.poller import READ, WRITE
@@ -285,11 +287,13 @@ class Links(Generic[Message, Input]):
         self._deadlines.remove(link)
         self._strangers.leave(link)
         if agreed.sending is not None:
+            agreed.sending.count_in(link.gate)
             link.queue.begin_sealing(agreed.sending.put_frame)
         protocol = self._protocol
         limit = protocol.joining_bytes_max if link.inbound else protocol.frame_bytes_max
         link.frames.frame_bytes_max = limit + SEAL_BYTES
         link.up = True
+        link.let_held_out()
         journal.info(
             "link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven, by=_by(agreed)
         )
@@ -335,9 +339,10 @@ class Links(Generic[Message, Input]):
                         continue
                     data = frame(hidden)
                 queue = link.queue
-                with link.lock:
+                with link.gate:
                     (queue.urgent if is_urgent else queue.ordinary).append(data)
                     queue.unsent_bytes += len(data)
+                    link.gate.is_busy = True
                 self.unflushed[link] = None
 
     def send_now(self, number: int, message: Message) -> None:
@@ -346,27 +351,40 @@ class Links(Generic[Message, Input]):
         link = self._links.get(number)
         if link is None:
             return
-        payload = self._protocol.encode(message)
-        queue, is_left = link.queue, True
-        with link.lock:
+        payload, queue, is_left = self._protocol.encode(message), link.queue, True
+        with link.gate:
             if link.gone or link.closing or not link.up:
                 return
-            is_first = not queue.unsent_bytes
+            is_first = not (queue.unsent_bytes or link.gate.left_bytes)
             queue.push(LENGTH.pack(len(payload)) + payload, is_urgent=type(message) in self._protocol.urgent)
+            link.gate.is_busy = True
             if not is_first:
                 # The thread that left the others there will send this one, too.
                 return
             if link.tls is None:
                 try:
-                    queue.flush(link.send)
+                    link.flush()
                     is_left = queue.unsent_bytes > 0
                 except OSError as error:
                     link.send_error = error
         if is_left:
-            self._left.append(link)
-            # Set after that: `flush` clears this first, then takes what is there.
-            self.has_unsent = True
-            self._loop.wake()
+            self.left(link)
+
+    def left(self, link: Link) -> None:
+        """Have the next turn send what another thread has left on this link."""
+        self._left.append(link)
+        # Set after that: `flush` clears this first, then takes what is there.
+        self.has_unsent = True
+        self._loop.wake()
+
+    def hold(self, number: int, message: Message) -> HeldMessage[Message]:
+        """A message for `send_now` that is sent once something is durable: see there."""
+        return HeldMessage(self, number, message)
+
+    def prepared(self, number: int, message: Message) -> Prepared | None:
+        """The frame of a held message, as it would leave now; None if it cannot leave on its own."""
+        link = self._links.get(number)
+        return None if link is None else link.prepared(self._protocol.encode(message))
 
     def unsent_bytes(self, link: int) -> int:
         """How many bytes wait on a link; 0 when it is gone."""
@@ -389,10 +407,8 @@ class Links(Generic[Message, Input]):
             if link.gone:
                 continue
             try:
-                with link.lock:
-                    if link.send_error is not None:
-                        raise link.send_error
-                    link.queue.flush(link.send)
+                with link.gate:
+                    link.flush()
                     unsent_bytes = link.queue.unsent_bytes if link.tls is None else link.push_tls(link.tls)
             except OSError as error:
                 self._lose(link, f"send failed: {error.strerror or error}")
@@ -417,6 +433,7 @@ class Links(Generic[Message, Input]):
     def _finish_later(self, link: Link) -> None:
         """Close a link once all is sent, or after `CLOSING_MS`."""
         link.closing = True
+        link.gate.shut()
         self._deadlines.set(link, now_ms() + CLOSING_MS)
         self.unflushed[link] = None
         self.has_unsent = True
@@ -473,6 +490,7 @@ class Links(Generic[Message, Input]):
         self._loop.discard(link)
 
     def _forget(self, link: Link) -> None:
+        link.gate.shut()
         del self._links[link.link]
         self._deadlines.remove(link)
         self._strangers.leave(link)

@@ -4,6 +4,7 @@
                             append to `ordinary` or `urgent` and add to `unsent_bytes` directly
     flush(send)             calls `send` once with the joined pieces; what the socket did not take stays as a view
     flush(send, pieces, …)  the same with more ordinary pieces: if nothing is queued, they go straight to the socket
+    go_on_with(rest)        the rest of a frame that was begun elsewhere goes first
     begin_sealing(seal)     later pieces are sealed, in the order in which they leave
 
 A partial send copies nothing again: the rest is a view into the joined buffer.
@@ -52,6 +53,12 @@ class SendQueue:
         self.ordinary.clear()
         self._unsent = memoryview(waiting) if waiting else None
         self._seal = seal
+
+    def go_on_with(self, rest: bytes) -> None:
+        """Send this first, as it is: the rest of a frame that another thread began while nothing was queued."""
+        assert self._unsent is None
+        self._unsent = memoryview(rest)
+        self.unsent_bytes += len(rest)
 
     def flush(self, send: Send, pieces: Sequence[bytes] = (), total_bytes: int = 0) -> int:
         """Push the pieces, whose total length is `total_bytes`, and call `send` once with all that waits, joined;

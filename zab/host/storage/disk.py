@@ -5,7 +5,8 @@ exclusive `flock` on `version-1/lock` in each while it exists: two processes on 
 other's log. A tool that only reads opens it with `lock=False`.
 
 An append is one system call, `pwritev` with RWF_DSYNC, if the platform has it; otherwise a write and an fdatasync (on
-macOS F_FULLFSYNC, the only call that reaches the medium). Nothing is retried and no error is caught, except that a
+macOS F_FULLFSYNC, the only call that reaches the medium). With the native part, a held message leaves between this
+call and the return to Python. Nothing is retried and no error is caught, except that a
 short write continues where it stopped, and that an open waits a little for a descriptor if none is left.
 """
 
@@ -15,7 +16,12 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zab.host.loop.held_message import HeldMessage
+from zab.host.loop.link import Prepared
+from zab.native import load
 
 LOCK_FILE = "version-1/lock"
 DIRECTORY = "version-1"
@@ -27,6 +33,8 @@ DESCRIPTOR_TRIES = 20
 DESCRIPTOR_WAIT_SECONDS = 0.05
 """How long an open waits for a descriptor. Some are reserved (`zab.host.process.descriptors`), so one is soon free;
 otherwise the error is final."""
+
+_native = load("durable")
 
 _RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -85,9 +93,30 @@ class RealFile:
             self.size += written
             view = view[written:]
 
+    def write_durable(self, data: bytes, then: Callable[[], None] | None = None) -> None:
+        if _native is not None and isinstance(then, HeldMessage):
+            prepared = then.prepared()
+            if prepared is not None:
+                self._write_then_send(data, then, prepared)
+                return
+        self._write_durable(data)
+        if then is not None:
+            then()
+
+    def _write_then_send(self, data: bytes, held: HeldMessage[Any], prepared: Prepared) -> None:
+        """Write these bytes, and send what was held until they are durable, without the interpreter's lock."""
+        assert _native is not None
+        link, number, frame = prepared
+        is_taken, is_left = _native.write_then_send(self._fd, data, self.size, link.gate, number, frame)
+        self.size += len(data)
+        if not is_taken:
+            held()
+        elif is_left:
+            held.left(link)
+
     if _RWF_DSYNC:
 
-        def write_durable(self, data: bytes) -> None:
+        def _write_durable(self, data: bytes) -> None:
             written = os.pwritev(self._fd, (data,), self.size, _RWF_DSYNC)
             self.size += written
             while written < len(data):
@@ -97,7 +126,7 @@ class RealFile:
 
     else:
 
-        def write_durable(self, data: bytes) -> None:
+        def _write_durable(self, data: bytes) -> None:
             self.write(data)
             _fdatasync(self._fd)
 

@@ -26,12 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
 from datatree.log.aside import DAMAGED, STALE
 from datatree.log.batch import Batch, Position, genesis, imported
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, Then
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
 from datatree.log.session_keys import save_session_keys
 from datatree.log.transaction_log import TransactionLog
@@ -110,7 +111,7 @@ class Report(Protocol):
     def __call__(self, sentence: str, reason: str) -> None: ...
 
 
-def _to_nobody(_link: Link, _message: Message) -> None:
+def _to_nobody(_link: Link, _message: Message) -> Then:
     raise AssertionError("a member without links has nobody to send to")
 
 
@@ -126,10 +127,10 @@ class Storage:
         cutting: AbstractContextManager[object] | None = None,
         space: DiskSpace | None = None,
         *,
-        send: Callable[[Link, Message], None] = _to_nobody,
+        hold: Callable[[Link, Message], Then] = _to_nobody,
     ) -> None:
-        """`cutting` is a reentrant lock, needed if other threads read. Without `space` the disk is never full. `send`
-        sends a message on a link, from the thread that calls `perform`."""
+        """`cutting` is a reentrant lock, needed if other threads read. Without `space` the disk is never full. `hold`
+        makes what sends a message on a link, and is called by the thread that calls `perform`."""
         self.disk = disk
         self.log = log
         self._server_id = server_id
@@ -137,7 +138,7 @@ class Storage:
         self.mark = log.mark
         """The high-water mark, which is written when the log is idle. Set by any thread."""
         self.waits = Waits()
-        self.send = send
+        self.hold = hold
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
         self._records = Records.of(disk, log.lineage)
@@ -158,10 +159,7 @@ class Storage:
                     batches += effect.batches
                     then = effect.then or then
                 if batches:
-                    self.log.append(batches)
-                    if then is not None:
-                        for link in then.links:
-                            self.send(link, then.message)
+                    self.log.append(batches, None if then is None else self._held(then))
                     answers.append(Durable(generation, batches[-1].zxid))
                     if self._space.wrote(sum([len(batch.raw) for batch in batches])):
                         answers += self._look_at_space()
@@ -169,6 +167,11 @@ class Storage:
             for effect in group:
                 answers += self._perform(effect)
         return answers
+
+    def _held(self, send: Send) -> Then:
+        """What sends this, once something is durable."""
+        held = [self.hold(link, send.message) for link in send.links]
+        return held[0] if len(held) == 1 else partial(_call, held)
 
     def is_awaited(self, answer: StorageAnswer) -> bool:
         """Whether this answer starts a turn; otherwise it may wait for the next one."""
@@ -361,6 +364,11 @@ class Storage:
             )
         withdrawn = [SnapshotWithdrawn(link, zxid) for link, zxid in offered.items() if zxid in purged.given_up]
         return len(purged.removed), withdrawn
+
+
+def _call(held: list[Then]) -> None:
+    for each in held:
+        each()
 
 
 def _append_generation(effect: StorageEffect) -> int | None:

@@ -18,7 +18,7 @@ one system call: `replace` is four (write, sync, rename, directory sync). Reads 
 
 import errno
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 from attrs import define, field
@@ -151,10 +151,12 @@ class FaultyFile:
         self._disk.write_at(self._inode, self._path, self.size, data)
         self.size += len(data)
 
-    def write_durable(self, data: bytes) -> None:
+    def write_durable(self, data: bytes, then: Callable[[], None] | None = None) -> None:
         self._alive()
         self._disk.write_at(self._inode, self._path, self.size, data, durable=True)
         self.size += len(data)
+        if then is not None:
+            then()
 
     def sync(self) -> None:
         self._alive()

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from datatree.log.batch import Batch
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, Then
 from datatree.log.epochs import load_epochs
 from datatree.log.frame import Scan, scan
 from datatree.log.transaction_log import TransactionLog
@@ -71,14 +71,16 @@ def go_on_with_a_full_disk(patch: Patch) -> None:
     """C1: an append that did not fit counts as done."""
     append = TransactionLog.append
 
-    def careless(log: TransactionLog, batches: list[Batch]) -> None:
+    def careless(log: TransactionLog, batches: list[Batch], then: Then | None = None) -> None:
         try:
-            append(log, batches)
+            append(log, batches, then)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             log._sound = True
             log.last = batches[-1].zxid, batches[-1].chain
+            if then is not None:
+                then()
 
     patch.setattr(TransactionLog, "append", careless)
 

@@ -169,7 +169,7 @@ class MemberProcess(Process):
             self.sid,
             lambda sentence, reason: self.show(f"{sentence}: {reason}"),
             space=space,
-            send=self._send_durable,
+            hold=lambda link, message: partial(self._send_durable, link, message),
         )
         make_peer = partial(ObservedPeer, has_short_way=machine.has_short_way)
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), make_peer)
