@@ -248,8 +248,10 @@ def test_cons_tells_what_a_connection_did_last_and_crst_forgets_it(ensemble: Ens
     assert cons(ensemble, client, "lcxid=0x4,")[2] == "SETD"
 
 
-def test_cons_of_a_ping_behind_a_write(ensemble: Ensemble) -> None:
+def test_cons_of_a_ping_alone_and_behind_a_write(ensemble: Ensemble) -> None:
     client = ensemble.session()
+    ensemble.do(client, client.get(b"/"), client.request(OpCode.PING, xid=-2))
+    assert cons(ensemble, client, "")[2] == "PING"
     server = ensemble.servers[1]
     server.durable_held = True
     ensemble.do(client, client.create(b"/a"), client.request(OpCode.PING, xid=-2))

@@ -73,6 +73,7 @@ from zab.quorum.ids import ServerId
 _HEADER = Struct(">ii")
 """xid and opcode, at the start of every request."""
 _WRITES = frozenset(int(opcode) for opcode in WRITES)
+_PING = int(OpCode.PING)
 _SYNC = int(OpCode.SYNC)
 _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
@@ -99,6 +100,9 @@ class Processor:
         self.change_feed = ChangeFeed(state)
         switched_off = switched_off_by(state.config)
         self._answers = {opcode: answer for opcode, answer in ANSWERS.items() if opcode not in switched_off}
+        self._answers_at_once = {**self._answers, _PING: PROMPT[_PING]}
+        """With the answer to a ping, which goes the way of a read if no request waits before it and the turn has room.
+        """
         self._writes = self._own_writes = _WRITES - switched_off
         """The opcodes that are writes for clients of this member."""
         self.intake = Intake()
@@ -137,7 +141,8 @@ class Processor:
             frames = proven_first(state, connection, frames)
         if connection.is_local:
             frames = apart(connection, frames, self.sessions, self.metrics.op_counts, self.place)
-        op_counts, answers, arrived = self.metrics.op_counts, self._answers, self.intake.arrived
+        answers = self._answers_at_once if share is None else self._answers
+        op_counts, arrived = self.metrics.op_counts, self.intake.arrived
         leads, is_short = self.proposing.prepare is not None, self.proposing.is_short
         try:
             for frame in frames:

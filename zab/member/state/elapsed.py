@@ -29,10 +29,12 @@ class Ages:
         """When the next note is due."""
 
     def note(self, zxid: int, now: int) -> None:
-        """Note that everything up to `zxid` is applied at `now`."""
-        if self._zxids and (zxid == self._zxids[-1] or now < self.next_note):
+        """Note that everything up to `zxid` is applied at `now`, if a note is due."""
+        if now < self.next_note:
             return
         self.next_note = now + NOTE_MS
+        if self._zxids and zxid == self._zxids[-1]:
+            return
         self._zxids.append(zxid)
         self._times.append(now)
         if len(self._zxids) >= NOTES_COUNT_MAX:
