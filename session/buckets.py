@@ -51,8 +51,8 @@ class ExpirationBuckets(Generic[IdType]):
     def __contains__(self, id_: IdType) -> bool:
         return id_ in self._bucket_of
 
-    def touch(self, id_: IdType, now: int, timeout_ms: int) -> None:
-        """Make the id due `timeout_ms` after `now`, whether or not it is known."""
+    def touch(self, id_: IdType, now: int, timeout_ms: int) -> int:
+        """Make the id due `timeout_ms` after `now`, whether or not it is known. Returns when it is due."""
         assert timeout_ms >= 0
         # `round_up`, written out: this is called for every request of every client.
         interval_ms = self.interval_ms
@@ -60,7 +60,7 @@ class ExpirationBuckets(Generic[IdType]):
         assert due >= self.next_due, "time went backwards"
         before = self._bucket_of.get(id_)
         if before == due:
-            return
+            return due
         if before is not None:
             self._leave(id_, before)
         self._bucket_of[id_] = due
@@ -69,6 +69,7 @@ class ExpirationBuckets(Generic[IdType]):
             self._buckets[due] = {id_: None}
         else:
             bucket[id_] = None
+        return due
 
     def fill(self, timeouts: Mapping[IdType, int], now: int) -> None:
         """Add many ids at once, with their timeouts; none of them may be known already. Cheaper than one `touch`

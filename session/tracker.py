@@ -90,19 +90,23 @@ class SessionTracker:
         self._advance(now)
         self._buckets.touch(id_, self._clock, timeout_ms)
 
-    def touch(self, id_: SessionId, timeout_ms: int | None, now: int) -> bool:
-        """Note that the session's client was heard. False if the session is over or unknown.
+    def touch(self, id_: SessionId, timeout_ms: int | None, now: int) -> int:
+        """Note that the session's client was heard. Returns the `now` before which another call, with the same timeout,
+        would change nothing; 0 if the session is over or unknown.
 
         `timeout_ms` is the one negotiated on the present connection; None means the one that the session was created
         with.
         """
         created_with_ms = self._timeouts.get(id_)
         if created_with_ms is None or id_ in self._closing:
-            return False
+            return 0
         if now != self._seen:
             self._advance(now)
-        self._buckets.touch(id_, self._clock, created_with_ms if timeout_ms is None else timeout_ms)
-        return True
+        if timeout_ms is None:
+            timeout_ms = created_with_ms
+        due = self._buckets.touch(id_, self._clock, timeout_ms)
+        # The session clock gains no more than `now`: until then, the session stays in its bucket.
+        return now + due - timeout_ms - self._clock
 
     def expired(self, now: int) -> list[SessionId]:
         """The sessions that are due, each returned once, at most `EXPIRED_COUNT_MAX` in a call. They are closing from

@@ -242,7 +242,7 @@ STEPS = st.lists(
 def test_any_sequence_agrees_with_a_scan_of_a_slow_clock(steps):
     tracker = SessionTracker(TICK, 0)
     now, clock, pointer = 0, 0, TICK
-    timeouts, due_of = {}, {}
+    timeouts, due_of, touched_until = {}, {}, {}
     for kind, number, timeout_ms in steps:
         if kind == "wait":
             now += number
@@ -254,11 +254,17 @@ def test_any_sequence_agrees_with_a_scan_of_a_slow_clock(steps):
         elif kind == "track" and number not in timeouts:
             tracker.track(number, timeout_ms, now)
             timeouts[number] = timeout_ms
+            touched_until.pop(number, None)
             due_of[number] = ((clock + timeout_ms) // TICK + 1) * TICK
         elif kind == "touch":
-            assert tracker.touch(number, None, now) == (number in due_of)
+            until = tracker.touch(number, None, now)
+            assert (until > now) if number in due_of else (until == 0)
             if number in due_of:
+                before = due_of[number]
                 due_of[number] = ((clock + timeouts[number]) // TICK + 1) * TICK
+                if now < touched_until.get(number, 0):
+                    assert due_of[number] == before
+            touched_until[number] = until
         elif kind == "close":
             assert tracker.close(number) == (due_of.pop(number, None) is not None)
         elif kind == "remove":

@@ -417,3 +417,18 @@ class TestLocalSessions:
         local.end(SessionId(1))
         assert not local.touch(SessionId(1), 2_000, 0)
         assert local.timeouts == {}
+
+
+@pytest.mark.parametrize("started_ms", range(1_000, 2_000, 100))
+def test_g1_a_session_that_became_global_is_touched_by_its_next_request(where: str, started_ms: int) -> None:
+    """That it was touched as a local one, a moment ago, keeps no global session alive."""
+    ensemble = ensemble_of(localSessionsUpgradingEnabled="true")
+    ensemble.advance(started_ms)
+    client = ensemble.session(getattr(ensemble, where), timeout_ms=4_000)
+    ensemble.advance(1)
+    ensemble.do(client, client.create(b"/e", b"", 1))
+    assert known(ensemble) == [True] * 3
+    ensemble.advance(900)
+    ensemble.do(client, client.get(b"/"))
+    ensemble.advance(3_999)
+    assert not client.is_closed

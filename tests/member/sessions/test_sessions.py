@@ -423,6 +423,56 @@ def test_pings_keep_a_session_alive_on_every_member() -> None:
     assert not any(client.is_closed for client in clients)
 
 
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("between_ms", [1, 130, 999, 1_000, 1_001, 2_345])
+def test_g1_no_session_expires_before_its_timeout_after_any_of_its_requests(role: str, between_ms: int) -> None:
+    """Most of them touch it no more, since it is touched already."""
+    for count in range(1, 12):
+        ensemble = Ensemble(3)
+        client = ensemble.session(getattr(ensemble, role), timeout_ms=4_000)
+        for _ in range(count):
+            ensemble.advance(between_ms)
+            ensemble.do(client, client.get(b"/"))
+        ensemble.advance(3_999)
+        assert not client.is_closed
+        ensemble.advance(3 * TICK_MS)
+        assert client.is_closed
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_session_that_is_touched_is_not_touched_again_for_each_request(role: str) -> None:
+    ensemble = Ensemble(3)
+    server = getattr(ensemble, role)
+    client = ensemble.session(server)
+    sessions, touched = server.member.sessions, []
+    touch = sessions.touch
+    sessions.touch = lambda connection, now: (touched.append(now), touch(connection, now))
+    for _ in range(50):
+        ensemble.advance(100)
+        ensemble.do(client, client.get(b"/"), client.get(b"/"))
+    assert 5 <= len(touched) <= 11
+
+
+def _said_of(ensemble: Ensemble, role: str, client: Client) -> None:
+    """A report that was late: the client had a shorter timeout on the connection that it left."""
+    member, row = getattr(ensemble, role).member, [client.connection.session, 4_000]
+    if role == "leader":
+        member.sessions.learner_touched([row], ensemble.now)
+    else:
+        member.sessions.touched_elsewhere([row])
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_g1_a_late_report_of_a_shorter_timeout_does_not_outlast_the_next_request(role: str) -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(getattr(ensemble, role), timeout_ms=20_000)
+    ensemble.do(client, client.get(b"/"))
+    _said_of(ensemble, role, client)
+    ensemble.do(client, client.get(b"/"))
+    ensemble.advance(19_999)
+    assert not client.is_closed
+
+
 def test_g1_pause_of_the_leader_expires_nobody() -> None:
     ensemble = Ensemble(1)
     client = ensemble.session(timeout_ms=4_000)

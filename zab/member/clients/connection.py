@@ -125,6 +125,8 @@ class ClientConnection:
     session: SessionId = NO_SESSION
     timeout_ms: int = 0
     """The session timeout that was negotiated on this connection."""
+    touched_until: int = 0
+    """The time (monotonic ms) before which its input does not touch its session again: that would change nothing."""
     is_local: bool = False
     """Whether only this member knows its session (`local_sessions`)."""
     has_read_only_byte: bool = True

@@ -36,8 +36,8 @@ class LocalSessions:
         self.timeouts[session] = timeout_ms
         self._tracker.track(session, timeout_ms, now)
 
-    def touch(self, session: SessionId, timeout_ms: int, now: int) -> bool:
-        """Note that its client was heard. False: it is over, or no session of this member."""
+    def touch(self, session: SessionId, timeout_ms: int, now: int) -> int:
+        """Note that its client was heard, like `SessionTracker.touch`. 0: it is over, or no session of this member."""
         return self._tracker.touch(session, timeout_ms, now)
 
     def end(self, session: SessionId) -> None:

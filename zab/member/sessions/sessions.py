@@ -31,8 +31,10 @@ Owners: the leader knows the server to which each session is attached. A write t
 SESSIONMOVED, which ends that connection without a reply. After a new leader started, a session without an owner goes to
 the first server that asks for it.
 
-Liveness: all input of a connection touches its session, once a turn. The leader keeps the time; a learner reports
-touched sessions in its answer to each ping, and in the next turns if there are too many for one message. A session ends
+Liveness: all input of a connection touches its session, unless it is touched already (`touched_until`): on the leader
+and for local sessions, for as long as it stays in its expiration bucket; on a learner, until it is reported. Whoever
+else touches the session ends that. The leader keeps the time; a learner reports touched sessions in its answer to each
+ping, and in the next turns if there are too many for one message. A session ends
 only by a committed closeSession: of its client, or of the leader when no input of the session was processed for its
 whole timeout (G1 expiry last).
 
@@ -65,7 +67,7 @@ from session.identity import (
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.clients.audit import Auditor
-from zab.member.clients.connection import ClientConnection, Clients, Closing, Hold, Stage
+from zab.member.clients.connection import NEVER, ClientConnection, Clients, Closing, Hold, Stage
 from zab.member.clients.connection_throttle import ConnectionThrottle
 from zab.member.sessions.local_sessions import LocalSessions
 from zab.member.settings.config import Config
@@ -335,6 +337,7 @@ class Sessions:
     def upgrade(self, connection: ClientConnection) -> None:
         """Make the local session of a connection global; requests meanwhile are held."""
         connection.stage = Stage.CONNECTING
+        connection.touched_until = 0
         self._clients.hold(connection, Hold.CONNECTING)
         self.wanted.append((connection.session, connection.timeout_ms))
 
@@ -430,25 +433,31 @@ class Sessions:
     def learner_touched(self, rows: list[list[Any]], now: int) -> None:
         """Touch the sessions that a learner has heard from: rows of session and timeout (ms), as received."""
         assert self.tracker is not None
+        by_session = self._clients.by_session
         for session, timeout_ms in rows:
             self.tracker.touch(session, max(0, timeout_ms), now)
+            if session in by_session:
+                by_session[session].touched_until = 0
 
     # ------------------------------------------------------------------------------------------------- on every member
 
     def touch(self, connection: ClientConnection, now: int) -> None:
         """Touch the session of a connection that has sent something."""
-        if connection.is_local:
-            self.local.touch(connection.session, connection.timeout_ms, now)
-        elif self.tracker is not None:
-            self.tracker.touch(connection.session, connection.timeout_ms, now)
+        tracker = self.local if connection.is_local else self.tracker
+        if tracker is not None:
+            connection.touched_until = tracker.touch(connection.session, connection.timeout_ms, now)
         else:
             self._touches.touch(connection.session, connection.timeout_ms)
+            connection.touched_until = NEVER
 
     def touched_elsewhere(self, rows: list[list[Any]]) -> None:
         """Touch the sessions that an observer of this master has heard from: they are reported to the leader with the
         others."""
+        by_session = self._clients.by_session
         for session, timeout_ms in rows:
             self._touches.touch(session, max(0, timeout_ms))
+            if session in by_session:
+                by_session[session].touched_until = 0
 
     def touch_all(self, now: int) -> None:
         """Touch all sessions, since no client was read from for a while."""
@@ -465,9 +474,12 @@ class Sessions:
 
     def take_touches(self) -> list[list[int]]:
         """Take the rows of session and timeout (ms) for one message to the leader."""
-        rows = list(map(list, self._touches.drain(TOUCHED_COUNT_MAX).items()))
+        touched, by_session = self._touches.drain(TOUCHED_COUNT_MAX), self._clients.by_session
+        for session in touched:
+            if session in by_session:
+                by_session[session].touched_until = 0
         self.has_untold = bool(self._touches)
-        return rows
+        return list(map(list, touched.items()))
 
     def drop_untold(self) -> None:
         """Report nothing more: there is no leader."""
