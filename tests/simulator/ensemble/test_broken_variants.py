@@ -223,8 +223,8 @@ def snapshot_while_writing(patch: Patch) -> None:
 def expire_sessions_early(patch: Patch) -> None:
     touch = ExpirationBuckets.touch
 
-    def hurried(buckets: ExpirationBuckets, id_: int, now: int, timeout_ms: int) -> None:
-        touch(buckets, id_, now, timeout_ms // 2)
+    def hurried(buckets: ExpirationBuckets, id_: int, now: int, timeout_ms: int) -> int:
+        return touch(buckets, id_, now, timeout_ms // 2)
 
     patch.setattr(ExpirationBuckets, "touch", hurried)
 
