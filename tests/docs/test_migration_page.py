@@ -21,7 +21,7 @@ from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper
 from tests.tidy.sources import ROOT
 from zab.cli.arguments import arrange
 from zab.cli.commands import COMMANDS
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET
+from zab.cli.servers.local_ensemble import OFFSETS
 from zab.client.sync import connect
 from zab.configuration.fields import settings_of
 from zab.member.settings.config import Config
@@ -38,7 +38,7 @@ class Reader:
     def __init__(self, place: Path, old_port: int) -> None:
         self._place = place
         self._old = f"localhost:{old_port}"
-        self.port = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
+        self.port = free_ports_in_a_row(3, OFFSETS)
         self._ensemble: subprocess.Popen[bytes] | None = None
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "HOME": str(place)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.zab_server import zab_servers
-from zab.cli.servers.local_ensemble import ADMIN_OFFSET
+from zab.cli.servers.local_ensemble import OFFSETS
 from zab.testing.kit.ports import free_ports_in_a_row
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_the_program_runs(hosts: str) -> None:
 def test_other_ports_are_served_as_the_readme_says(tmp_path: Path) -> None:
     (command,) = re.findall(r"`(.venv/bin/zab ensemble --client-port 3181)`", README)
     assert "`export ZAB_HOSTS=127.0.0.1:3181`" in README
-    port = str(free_ports_in_a_row(3, span=ADMIN_OFFSET + 2))
+    port = str(free_ports_in_a_row(3, OFFSETS))
     words = command.replace(".venv/bin", str(Path(sys.executable).parent)).replace("3181", port).split()
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

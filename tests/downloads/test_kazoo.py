@@ -50,7 +50,7 @@ def test_its_own_tests_pass(rooms: tuple[str, ...], jaas: str, passed_min: int, 
         "TMPDIR": str(tmp_path),
         "ZOOKEEPER_VERSION": "3.9.5",
         "ZOOKEEPER_PATH": "/nowhere",
-        "ZOOKEEPER_PORT_OFFSET": str(free_ports_in_a_row(PORTS, span=PORTS)),
+        "ZOOKEEPER_PORT_OFFSET": str(free_ports_in_a_row(PORTS)),
         "ZOOKEEPER_JAAS_AUTH": jaas,
     }
 

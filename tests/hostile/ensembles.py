@@ -30,6 +30,7 @@ from tests.hostile.raw import HOST, SECURED, shown, word
 from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import servers, unstarted
+from zab.cli.servers.local_ensemble import OFFSETS
 from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import free_ports_in_a_row
 
@@ -210,7 +211,7 @@ def by_hand(directory: Path) -> Iterator[Target]:
 @contextlib.contextmanager
 def by_command(directory: Path) -> Iterator[Target]:
     """Ticks of 2 s, sessions of 4 s, which is the least there."""
-    port = free_ports_in_a_row(3, span=3)
+    port = free_ports_in_a_row(3, OFFSETS)
     command = [sys.executable, "-m", "zab.cli.main", "ensemble", "--data", str(directory), "--client-port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         try:

@@ -18,8 +18,8 @@ from datatree.log.epochs import load_epochs
 from datatree.znode import visible_cversion, visible_owner
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import Directories
-from tests.pipeline.rigs.load import connect, disconnect
 from tests.pipeline.rigs.trees import local_state
+from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.cli.main import main
@@ -83,17 +83,15 @@ def expected(state: ZooKeeperState) -> dict[str, tuple[Any, ...]]:
 
 def check_served(ensemble: ZooKeeperEnsemble, state: ZooKeeperState, last_zxid: int) -> None:
     """The tree is there, and a write reaches every member, with a zxid that the old ensemble never had."""
-    client = connect(ensemble.members[-1].host)
-    assert served(client) == expected(state)
-    client.create("/restored", b"new")
-    assert client.get("/restored")[1].czxid > last_zxid
-    disconnect(client)
+    with kazoo_client(ensemble.members[-1].host) as client:
+        assert served(client) == expected(state)
+        client.create("/restored", b"new")
+        assert client.get("/restored")[1].czxid > last_zxid
     for member in ensemble.members:
-        client = connect(member.host)
-        client.sync("/")
-        assert client.get("/restored")[0] == b"new"
-        assert len(client.get_children("/")) == len(state.children[b"/"]) + 1
-        disconnect(client)
+        with kazoo_client(member.host) as client:
+            client.sync("/")
+            assert client.get("/restored")[0] == b"new"
+            assert len(client.get_children("/")) == len(state.children[b"/"]) + 1
 
 
 Start = Callable[..., Any]
@@ -155,14 +153,13 @@ def test_a_member_of_the_old_ensemble_does_not_mix_in(zab_directories: Directori
         ensemble.members[2].kill()
         ZooKeeperEnsemble(ensemble.members[:2]).wait()
         ensemble.members[2].start()
-        client = connect(ensemble.members[0].host)
-        client.create("/only-here", b"")
-        deadline = time.monotonic() + START_SECONDS
-        while "link is up" not in ensemble.members[2].log_text():
-            assert time.monotonic() < deadline, ensemble.members[2].log_text()
-            time.sleep(0.02)
-        time.sleep(REFUSED_SECONDS)
-        assert ensemble.members[2].mode() == ""
-        assert client.get("/only-here")[0] == b""
-        assert set(client.get_children("/")) == {"only-here", *names}
-        disconnect(client)
+        with kazoo_client(ensemble.members[0].host) as client:
+            client.create("/only-here", b"")
+            deadline = time.monotonic() + START_SECONDS
+            while "link is up" not in ensemble.members[2].log_text():
+                assert time.monotonic() < deadline, ensemble.members[2].log_text()
+                time.sleep(0.02)
+            time.sleep(REFUSED_SECONDS)
+            assert ensemble.members[2].mode() == ""
+            assert client.get("/only-here")[0] == b""
+            assert set(client.get_children("/")) == {"only-here", *names}
