@@ -37,13 +37,15 @@ def another_process(count: int) -> Iterator[set[int]]:
 
 
 def drawn_until_none_is_left(claims: Claims) -> list[int]:
-    found = []
-    while True:
-        try:
+    found: list[int] = []
+
+    def draw_all() -> None:
+        while True:
             found.append(claims.draw(1))
-        except OSError as error:
-            assert "in use" in str(error)
-            return found
+
+    with pytest.raises(OSError, match="in use"):
+        draw_all()
+    return found
 
 
 @pytest.mark.process
