@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zab.wire.plain import DEPTH_MAX, ITEMS_MAX, PlainError, decode
+from zab.wire.plain import ARRAY, BYTES, DEPTH_MAX, INTEGER, ITEMS_MAX, PlainError, decode, head
 
 SCALARS = st.one_of(
     st.integers(-(1 << 64), (1 << 64) - 1), st.binary(max_size=300), st.text(max_size=100), st.booleans(), st.none()
@@ -38,6 +38,15 @@ def test_a_part_of_an_item_and_an_item_with_more_are_none(value: object, data: s
         decode(payload[: data.draw(st.integers(0, len(payload) - 1))])
     with pytest.raises(PlainError):
         decode(payload + data.draw(st.binary(min_size=1, max_size=9)))
+
+
+@given(st.integers(0, (1 << 64) - 1) | st.sampled_from([23, 24, 255, 256, 65_535, 65_536, (1 << 32) - 1, 1 << 32]))
+def test_a_head_is_the_one_that_cbor2_writes(value: int) -> None:
+    assert head(INTEGER, value) == cbor2.dumps(value)
+    for kind, item in ((BYTES, bytes), (ARRAY, list)):
+        if value <= 1 << 16:
+            payload = cbor2.dumps(item(value) if item is bytes else [0] * value)
+            assert payload[: len(payload) - value] == head(kind, value)
 
 
 @given(st.binary(max_size=60))

@@ -31,7 +31,13 @@ class Told:
     lag: int = checked(is_int(-5, 300))
 
 
-CODEC: Codec[Seek | Found | Told] = Codec((Seek, Found, Told))
+@attrs.define
+class Carried:
+    TYPE: ClassVar[int] = 5
+    pieces: list[bytes] = checked(is_list_of(is_bytes(1, 1 << 20)))
+
+
+CODEC: Codec[Seek | Found | Told | Carried] = Codec((Seek, Found, Told, Carried))
 
 
 def test_a_record_is_its_type_and_its_fields_in_their_order() -> None:
@@ -126,6 +132,25 @@ def test_integers_alone_are_written_as_among_other_fields(mark: int, lag: int) -
     assert CODEC.encode(Told(mark, lag)) == cbor2.dumps([3, mark, lag])
     assert CODEC.encode(Told(mark, -5)) == cbor2.dumps([3, mark, -5])
     assert CODEC.encode(Told(1 << 64, lag)) == cbor2.dumps([3, 1 << 64, lag]), "a test that lies says so"
+
+
+SIZES = st.integers(0, 30) | st.sampled_from([23, 24, 255, 256, 65_535, 65_536])
+
+
+@given(st.lists(SIZES.map(bytes), max_size=30), st.lists(st.integers(0, (1 << 64) - 1), min_size=2, max_size=2))
+def test_what_is_written_without_cbor2_is_what_it_would_write(pieces: list[bytes], integers: list[int]) -> None:
+    payload = CODEC.encode(Carried(pieces))
+    assert payload == cbor2.dumps([5, pieces])
+    if all(pieces):
+        assert CODEC.decode(payload) == Carried(pieces)
+    assert CODEC.encode(Told(*integers)) == cbor2.dumps([3, *integers])
+
+
+@pytest.mark.parametrize("message", [Carried([b"x" * 300]), Told(1 << 63, 24)], ids=["byte strings", "integers"])
+def test_frequent_messages_are_written_without_cbor2(message: Carried | Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = CODEC.encode(message)
+    monkeypatch.setattr("zab.wire.records.cbor2.dumps", None)
+    assert CODEC.encode(message) == expected
 
 
 @OF_EACH_FORM

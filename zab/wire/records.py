@@ -136,6 +136,8 @@ class Codec(Generic[M]):
         """Messages that consist of a few integers, by their first two bytes: the ranges of the integers."""
         self._beginnings: dict[int, bytes] = {}
         """These first bytes, by type number."""
+        self._of_byte_strings: dict[type[M], tuple[bytes, Callable[[M], list[bytes]]]] = {}
+        """Messages that consist of one list of byte strings: their first two bytes, and how to get the list."""
         self._values: dict[type[M], Callable[[M], Any]] = {}
         for kind in kinds:
             fields = attrs.fields(kind)
@@ -147,11 +149,18 @@ class Codec(Generic[M]):
             if 0 < len(ranges) == len(checks) < plain.SHORT - 1 and 0 <= kind.TYPE < plain.SHORT:
                 beginning = self._beginnings[kind.TYPE] = cbor2.dumps([kind.TYPE] + [0] * len(checks))[:2]
                 self._of_integers[beginning] = (kind, ranges)
+            elif len(checks) == 1 and _is_of_byte_strings(checks[0]) and 0 <= kind.TYPE < plain.SHORT:
+                self._of_byte_strings[kind] = (cbor2.dumps([kind.TYPE, []])[:2], attrgetter(names[0]))
             self._values[kind] = attrgetter("TYPE", *names)
 
     def encode(self, message: M) -> bytes:
-        """Encode one message as CBOR, without the frame's length."""
-        values = self._values[type(message)](message)
+        """Encode one message as CBOR, without the frame's length. The frequent ones of integers, and of byte strings,
+        are written here, byte for byte as cbor2 would."""
+        kind = type(message)
+        of_byte_strings = self._of_byte_strings.get(kind)
+        if of_byte_strings is not None:
+            return _byte_strings(of_byte_strings[0], of_byte_strings[1](message))
+        values = self._values[kind](message)
         data = self._beginnings.get(values[0])
         if data is None:
             return cbor2.dumps(values)
@@ -160,6 +169,8 @@ class Codec(Generic[M]):
                 data += _DIGITS[value]
             elif _WIDEST <= value <= _WIDEST_MAX:
                 data += _WIDE.pack(_WIDE_HEAD, value)
+            elif 0 <= value < _WIDEST:
+                data += plain.head(plain.INTEGER, value)
             else:
                 return cbor2.dumps(values)
         return data
@@ -192,6 +203,19 @@ class Codec(Generic[M]):
             if not is_right:
                 raise MessageError(f"{kind.__name__}.{names[index]} is out of range")
         return kind(*array)
+
+
+def _is_of_byte_strings(check: Check) -> bool:
+    return isinstance(getattr(check, "__self__", None), BytesRange)
+
+
+def _byte_strings(beginning: bytes, values: Sequence[bytes]) -> bytes:
+    """Encode a message of byte strings, such as a proposal, copying each once."""
+    pieces = [beginning, plain.head(plain.ARRAY, len(values))]
+    for value in values:
+        pieces.append(plain.head(plain.BYTES, len(value)))
+        pieces.append(value)
+    return b"".join(pieces)
 
 
 def _integers(payload: bytes, kind: type[M], ranges: list[tuple[int, int]]) -> M | None:
