@@ -294,13 +294,14 @@ class Leader(Alone):
         """Propose that these decide from now on."""
         zxid = self.peer.next_zxid()
         assert zxid is not None
-        self.tell(ev.Propose(config(zxid, voters, observers), 1, 0, RECONFIG, 0, 0, 0))
+        self.tell(ev.Propose(zxid, config(zxid, voters, observers), 1, 0, RECONFIG, 0, 0, 0))
         return zxid
 
     def propose(self, size: int = 10) -> Zxid:
         """One more batch; nobody has it on disk yet."""
-        assert self.peer.next_zxid() is not None
-        self.tell(ev.Propose(b"x" * size, 1, 0, 0, 0, 0, 0))
+        zxid = self.peer.next_zxid()
+        assert zxid is not None
+        self.tell(ev.Propose(zxid, b"x" * size, 1, 0, 0, 0, 0, 0))
         return self.peer.history.last[0]
 
 

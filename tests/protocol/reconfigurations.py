@@ -38,5 +38,5 @@ def propose_configuration(
     process = ensemble.servers[leader].process
     assert process is not None
     applied, digest = peer.delivered, process.alone.tree.digest
-    ensemble.step(leader, ev.Propose(body, 1, 0, RECONFIG, applied, digest, DIGEST_VERSION))
+    ensemble.step(leader, ev.Propose(zxid, body, 1, 0, RECONFIG, applied, digest, DIGEST_VERSION))
     return zxid

@@ -136,7 +136,9 @@ def test_a_proposal_raises_the_mark_to_what_it_says(steady: Steady) -> None:
 def proposed(steady: Steady) -> tuple[Peer, Peer, Zxid]:
     """The leader and a follower, once there is a batch that is logged nowhere."""
     leader, follower = deepcopy(steady.leader), deepcopy(steady.follower)
-    leader.step(NOW, ev.Propose(b"x", 1, 0, 0, leader.committed, 0, 1))
+    first = leader.next_zxid()
+    assert first is not None
+    leader.step(NOW, ev.Propose(first, b"x", 1, 0, 0, leader.committed, 0, 1))
     last = leader.history.last[0]
     assert follower.take_message(NOW, steady.to_leader, proposal(leader.history.batches[last]))
     follower.take_effects()
@@ -149,6 +151,28 @@ def ack(peer: Peer, zxid: Zxid) -> bytes:
 
 def durable(peer: Peer, zxid: Zxid) -> ev.Durable:
     return ev.Durable(peer.generation, zxid)
+
+
+@pytest.mark.parametrize("flags", [0, codec.SNAPSHOT])
+def test_transactions_of_the_member_are_proposed_both_ways_alike(steady: Steady, flags: int) -> None:
+    short, general = deepcopy(steady.leader), deepcopy(steady.leader)
+    first = short.next_zxid()
+    assert first is not None
+    event = ev.Propose(first, b"x" * 20, 2, 0, flags, short.committed, 0, 1)
+    assert short.take_proposal(NOW, event)
+    assert short.take_effects() == general.step(NOW, event)
+    assert state_of(short) == state_of(general)
+    assert short.next_zxid() == first + 2
+
+
+def test_a_reconfiguration_is_proposed_the_general_way(steady: Steady) -> None:
+    leader = deepcopy(steady.leader)
+    first = leader.next_zxid()
+    assert first is not None
+    assert not leader.take_proposal(NOW, ev.Propose(first, b"x", 1, 0, codec.RECONFIG, leader.committed, 0, 1))
+    leader.halted = True
+    assert not leader.take_proposal(NOW, ev.Propose(first, b"x", 1, 0, 0, leader.committed, 0, 1))
+    assert state_of(leader) | {"halted": False} == state_of(steady.leader)
 
 
 def test_acknowledgements_are_taken_and_the_second_one_changes_nothing_but_what_it_says(steady: Steady) -> None:

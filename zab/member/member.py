@@ -223,7 +223,7 @@ class Member:
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
         """Take one turn of the loop. The effects are to be carried out in their order."""
-        service, applier, driver, processor = self.service, self.applier, self._driver, self.processor
+        service, applier, driver = self.service, self.applier, self._driver
         if service.is_halted:
             return []
         self.clock.now, self.clock.wall = now, wall
@@ -234,14 +234,21 @@ class Member:
             self.messages.tell_touched()
         if not applier.is_between_states:
             self.clients.dirty.clear()
-        on_effect, effects = driver.handlers, self._outbox.effects
         if self.peer.effects:
             driver.carry_out(self.peer.take_effects())
-        if not inputs and self._is_settled:
-            self.awaits_durable = self.peer.awaits_durable
-            wanted = effects[:]
-            effects.clear()
-            return wanted
+        is_news = inputs or applier.committed or self.may_have_more or not service.is_on
+        if is_news or now >= driver.waits_until or self._turn_end.is_due:
+            self._take(now, inputs)
+        self.awaits_durable = self.peer.awaits_durable
+        effects = self._outbox.effects
+        wanted = effects[:]
+        effects.clear()
+        return wanted
+
+    def _take(self, now: int, inputs: Sequence[Input]) -> None:
+        """Take the inputs of a turn, and do all that follows, in the order above. A turn without news in which nothing
+        is due leaves this out."""
+        service, applier, driver, processor = self.service, self.applier, self._driver, self.processor
         for event in inputs:
             kind = type(event)
             if kind in _FROM_CLIENTS:
@@ -252,13 +259,7 @@ class Member:
             elif kind in self._on_input:
                 self._on_input[kind](event)
             else:
-                # As `PeerDriver.tell` does, without a call for each acknowledgement.
-                for effect in self.peer.step(now, event):  # type: ignore[arg-type]
-                    handler = on_effect.get(type(effect))
-                    if handler is not None:
-                        handler(effect)
-                    else:
-                        effects.append(effect)
+                driver.tell(event)  # type: ignore[arg-type]
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= driver.waits_until:
             driver.tell_time()
@@ -286,18 +287,6 @@ class Member:
         counts = self.state.tree.quota_sums.is_due
         self.may_have_more = bool(applies or answers or forgets or tells or counts)
         self.peer.invariants()
-        self.awaits_durable = self.peer.awaits_durable
-        wanted = effects[:]
-        effects.clear()
-        return wanted
-
-    @property
-    def _is_settled(self) -> bool:
-        """Whether a turn without inputs has nothing to do: nothing was committed, the turn before has left nothing, and
-        nothing is due."""
-        if self.applier.committed or self.may_have_more or not self.service.is_on:
-            return False
-        return self.clock.now < self._driver.waits_until and not self._turn_end.is_due
 
     def _export(self) -> None:
         """Hand out audit records and spans."""
@@ -326,18 +315,16 @@ class Member:
         """When the next step is due although nothing happens."""
         if self.has_more:
             return self.clock.now
-        deadline = self.limits.next_deadline
-        for due in (self.peer.next_deadline(), self.processor.change_feed.next_deadline):
-            if due is not None and due < deadline:
-                deadline = due
-        if self.service.is_on and self.sessions.tracker is not None:
-            deadline = min(deadline, self.sessions.tracker.next_deadline)
-        if self.service.read_only.due is not None and self._may_be_shown:
-            deadline = min(deadline, self.service.read_only.due)
-        if self.sessions.local.timeouts and (self.service.is_on or self.service.read_only.is_on):
-            deadline = min(deadline, self.sessions.local.next_deadline)
-        cleanup = self._turn_end.cleanup
-        return deadline if cleanup is None else min(deadline, cleanup.next_deadline)
+        deadline, peer_due, show_at = (
+            self._turn_end.next_deadline,
+            self.peer.next_deadline(),
+            self.service.read_only.due,
+        )
+        if peer_due is not None and peer_due < deadline:
+            deadline = peer_due
+        if show_at is not None and show_at < deadline and self._may_be_shown:
+            deadline = show_at
+        return deadline
 
     # ---------------------------------------------------------------------------------------------- effects of the peer
 

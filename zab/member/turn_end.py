@@ -77,9 +77,9 @@ class TurnEnd:
         self._applier = applier
         self._trees = trees
         self._look_at = self._clock.now if self._config.storage.disk_low_bytes else NEVER
-        """When the disk is next checked for room."""
+        """From when on a turn looks whether the disk has room."""
         self._lead_at = self._clock.now
-        """When a session or a znode may next expire, on a leader."""
+        """From when on each turn of a leader looks for sessions and znodes that expire, and notes how old these are."""
         self._sequences = Sequences(self._config.timing.tick_time_ms)
         self._lacks_configuration = False
         """Whether this leader still has to propose the first configuration of the history."""
@@ -97,24 +97,33 @@ class TurnEnd:
         self.cleanup = None
 
     @property
+    def next_deadline(self) -> int:
+        """When a turn is due for `end`, although nothing happens: all times that the parts wait for."""
+        serving, sessions, cleanup = self._serving, self._sessions, self.cleanup
+        due = self._limits.next_deadline
+        wait_ends = self._processor.change_feed.next_deadline
+        if wait_ends is not None and wait_ends < due:
+            due = wait_ends
+        if serving.is_on and sessions.tracker is not None and sessions.tracker.next_deadline < due:
+            due = sessions.tracker.next_deadline
+        if cleanup is not None and cleanup.next_deadline < due:
+            due = cleanup.next_deadline
+        local = sessions.local
+        if local.timeouts and local.next_deadline < due and (serving.is_on or serving.read_only.is_on):
+            due = local.next_deadline
+        return due
+
+    @property
     def is_due(self) -> bool:
         """Whether `end` has something to do although nothing has happened."""
-        processor, sessions, questions = self._processor, self._sessions, self._questions
-        now, limits, local = self._clock.now, self._limits, sessions.local
+        processor, sessions, limits, now = self._processor, self._sessions, self._limits, self._clock.now
         if processor.intake.queue or processor.waiting.syncing or sessions.wanted or sessions.revalidations:
             return True
-        if questions.is_any_asked or sessions.doubted or self._trees.check.undecided is not None:
+        if self._questions.is_any_asked or sessions.doubted or self._trees.check.undecided is not None:
             return True
-        if limits.loaded or limits.large.waiting or self._throttle is not None:
+        if limits.loaded or limits.large.waiting or self._throttle is not None or now >= self._look_at:
             return True
-        if now >= limits.next_deadline or now >= self._look_at:
-            return True
-        wait_ends = processor.change_feed.next_deadline
-        if wait_ends is not None and now >= wait_ends:
-            return True
-        if self._peer.state is LEADING and now >= self._lead_at:
-            return True
-        return bool(local.timeouts) and now >= local.next_deadline
+        return (self._peer.state is LEADING and now >= self._lead_at) or now >= self.next_deadline
 
     def end(self) -> None:
         """Do everything, in the order above."""
@@ -212,7 +221,7 @@ class TurnEnd:
                 refuses_writes=refuses_writes,
             ):
                 self._metrics.proposal_count += 1
-                self._driver.tell(proposal)
+                self._driver.propose(proposal)
             if intake.queue and not proposing.is_due:
                 intake.stall(passes_small=proposing.passes_small)
         tag = processor.waiting.take_sync_tag() if processor.waiting.syncing else None

@@ -56,14 +56,15 @@ def next_zxid(peer: PeerState) -> Zxid | None:
 
 def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propose) -> None:
     """LeaderProcessRequest: number the transactions as one batch, log it, and send it to every synchronized learner."""
-    first = next_zxid(peer)
-    assert first is not None, "only an established leader with room proposes"
+    assert peer.phase is BROADCAST, "only an established leader proposes"
+    assert not leading.renewal_wanted
+    assert leading.heir is None
     assert leading.epoch is not None
     previous = peer.history.last
     batch = codec.build(
         previous[1],
         epoch=leading.epoch,
-        first=first,
+        first=event.first,
         count=event.count,
         time=event.time,
         flags=event.flags,

@@ -181,8 +181,10 @@ class SnapshotWithdrawn:
 
 @attrs.define
 class Propose:
-    """The leader's member has transactions, numbered from `next_zxid()`: make them a batch and broadcast it."""
+    """The leader's member has transactions: make them a batch and broadcast it."""
 
+    first: Zxid
+    """The number of the first one, from `next_zxid()`."""
     body: bytes
     count: int
     time: int

@@ -94,6 +94,7 @@ class Peer(PeerState):
 
     take_message = short_way.take_message
     take_durable = short_way.take_durable
+    take_proposal = short_way.take_proposal
 
     def next_deadline(self) -> int | None:
         """When to step the next `TimePassed`; None for never."""

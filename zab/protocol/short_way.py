@@ -2,6 +2,7 @@
 
     take_message(peer, now, link, payload) -> bool     True: it is done. False: nothing was changed, and the message, or
     take_durable(peer, now, event) -> bool             the event, has to go the general way (`Peer.step`)
+    take_proposal(peer, now, event) -> bool
 
 Nearly all messages between members are these three, and in the steady state each of them does one thing. They are
 recognized by the bytes with which they begin, and are neither decoded into a message nor wrapped in an event. What
@@ -12,7 +13,8 @@ Nothing is refused here. Whatever is not plain in every respect goes the general
 stands: a case that is forgotten here costs time, and nothing else. Plain is:
 
     every role   broadcast is under way, and no configuration is outstanding; the log has become durable
-    a leader     an ACK of a proposal of this epoch from a learner that serves; nothing is handed over or renewed
+    a leader     an ACK of a proposal of this epoch from a learner that serves; nothing is handed over or renewed;
+                 transactions of its own member that are no reconfiguration
     a learner    it serves, and is no master of observers; a PROPOSAL of one batch of this epoch that continues its
                  history and is no reconfiguration; a COMMIT of a batch that it has
 
@@ -31,7 +33,7 @@ from typing import Final
 from datatree.log import batch as codec
 from datatree.log.zxid import COUNTER_BITS, COUNTER_MAX, Epoch, make_zxid
 from zab.protocol import broadcast, storage_answers
-from zab.protocol.events import Durable
+from zab.protocol.events import Durable, Propose
 from zab.protocol.message import Ack, encode
 from zab.protocol.peer_state import PeerState
 from zab.protocol.roles import UP_TO_DATE, Following, Leading
@@ -67,6 +69,14 @@ def take_durable(peer: PeerState, now: int, event: Durable) -> bool:
     elif leading is None or leading.heir is not None or leading.renewal_wanted:
         return False
     storage_answers.on_durable(peer, now, event)
+    return True
+
+
+def take_proposal(peer: PeerState, now: int, event: Propose) -> bool:
+    """Make a batch of the member's transactions, and broadcast it."""
+    if peer.halted or peer.leading is None or event.flags & codec.RECONFIG:
+        return False
+    broadcast.leader_propose(peer, now, peer.leading, event)
     return True
 
 

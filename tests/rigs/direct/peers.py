@@ -168,7 +168,7 @@ class Ensemble:
         assert first is not None
         applied, digest = process.alone.peer.delivered, process.alone.tree.digest
         body = transactions(first, count, data)
-        self.step(sid, ev.Propose(body, count, 0, 0, applied, digest, DIGEST_VERSION))
+        self.step(sid, ev.Propose(first, body, count, 0, 0, applied, digest, DIGEST_VERSION))
         return end_of(first, count)
 
     def step(self, sid: ServerId, event: ev.Event) -> None:

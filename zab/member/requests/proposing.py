@@ -21,6 +21,7 @@ from typing import Protocol
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import RECONFIG, Batch
+from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, encode
@@ -278,7 +279,7 @@ class Proposing:
         self._state.metrics.last_proposal_size = size
         self._state.metrics.proposal_size.add(size)
         flags |= self._schedule.flags_of(len(txns), size)
-        return Propose(body, len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
+        return Propose(Zxid(first), body, len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
 
 
 def _is_refused(txn: Fields) -> bool:

@@ -33,6 +33,11 @@ class PeerDriver:
         """Hand the peer an event, and carry out or pass on its effects."""
         self.carry_out(self.peer.step(self._clock.now, event))
 
+    def propose(self, proposal: ev.Propose) -> None:
+        """Let the peer propose transactions of this member."""
+        now, peer = self._clock.now, self.peer
+        self.carry_out(peer.take_effects() if peer.take_proposal(now, proposal) else peer.step(now, proposal))
+
     def carry_out(self, effects: Sequence[fx.Effect]) -> None:
         """Carry out effects of the peer, or pass them on."""
         for effect in effects:

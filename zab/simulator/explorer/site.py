@@ -282,14 +282,14 @@ class Site:
         assert self.peer is not None
         zxid = self.peer.next_zxid()
         assert zxid is not None
-        return self.step(ev.Propose(body_of(zxid, data), 1, 0, 0, 0, 0, 1))
+        return self.step(ev.Propose(zxid, body_of(zxid, data), 1, 0, 0, 0, 0, 1))
 
     def reconfigure(self, voters: frozenset[ServerId]) -> list[Output]:
         """Propose a configuration with these voters."""
         assert self.peer is not None
         zxid = self.peer.next_zxid()
         assert zxid is not None
-        return self.step(ev.Propose(body_of(zxid, text_of(zxid, voters)), 1, 0, RECONFIG, 0, 0, 1))
+        return self.step(ev.Propose(zxid, body_of(zxid, text_of(zxid, voters)), 1, 0, RECONFIG, 0, 0, 1))
 
     def hand_over(self, heir: ServerId) -> list[Output]:
         """Begin a hand-over of the lead to this server."""

@@ -99,6 +99,14 @@ class ObservedPeer(Peer):
         self._took(event, self.effects[known:])
         return True
 
+    def take_proposal(self, now: int, event: ev.Propose) -> bool:
+        known = len(self.effects)
+        if not self._has_short_way or not super().take_proposal(now, event):
+            return False
+        self.invariants()
+        self.observe(event, self.effects[known:])
+        return True
+
     def _took(self, event: ev.MessageReceived | ev.Durable, effects: list[fx.Effect]) -> None:
         self.taken.append(event)
         self.invariants()
