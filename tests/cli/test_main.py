@@ -11,6 +11,8 @@ from zab.cli.commands import ALIASES, COMMANDS, TAKES_DATA
 from zab.cli.main import main
 from zab.cli.rendering import event_block, stat_text
 from zab.client import EventType, Stat, State, WatchEvent
+from zab.native import loaded
+from zab.service.version import VERSION
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -68,7 +70,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
         main(["--version"])
     assert not ending.value.code
-    assert capsys.readouterr().out.startswith("zab ")
+    assert capsys.readouterr().out == f"zab {VERSION}, native: {loaded()}\n"
 
 
 def test_as_a_module_it_is_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
     python -m tests.wheels python3.11 python3.12 python3.13      # `make wheels`
 
+Each Python has a wheel of its own, with the native parts; the first one has a second wheel, built without a compiler.
 It takes the index of packages, so it is no part of `make test`. A Python that is not there is told and passed over; at
 least one has to be there. In each environment, from an empty directory: the client on trio, asyncio and threads and a
 recipe against a member of the test kit, the command line, and tests with the fixtures.
@@ -9,6 +10,7 @@ recipe against a member of the test kit, the command line, and tests with the fi
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -77,25 +79,45 @@ def test_client(zab_client):
 """
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    words, variables = [*map(str, command)], {**os.environ, **environment}
+    done = subprocess.run(words, cwd=cwd, env=variables, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def check(python: str, directory: Path, wheel: Path) -> None:
-    place = directory / Path(python).name
+def built(python: str, directory: Path, **environment: str) -> Path:
+    """A wheel for this Python."""
+    # Not in the checkout: what the build leaves there would be part of the next wheel.
+    source = directory / "source"
+    run("git", "clone", "--quiet", "--local", ROOT, source, cwd=directory)
+    command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
+    run(*command, cwd=directory, **environment)
+    [wheel] = directory.glob("zab-*.whl")
+    if wheel.name.split("-")[1] != VERSION:
+        raise SystemExit(f"{wheel.name} is not of version {VERSION}")
+    return wheel
+
+
+def check(python: str, directory: Path, wheel: Path, native: str) -> None:
+    place = directory / "environment"
     run(python, "-m", "venv", place, cwd=directory)
     own = place / "bin" / "python"
     run(own, "-m", "pip", "install", "--quiet", f"{wheel}[testing]", cwd=directory)
     empty = place / "empty"
     empty.mkdir()
     (empty / "test_it.py").write_text(TESTS)
+    said = run(place / "bin" / "zab", "--version", cwd=empty)
+    if said != f"zab {VERSION}, native: {native}\n":
+        raise SystemExit(f"{wheel.name} has other native parts than {native}: {said}")
     run(own, "-c", PROGRAM, cwd=empty)
     run(own, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=empty)
     version = run(own, "--version", cwd=empty).strip()
-    print(f"{version}: the clients, the command line and the test kit work out of {wheel.name}", flush=True)
+    print(
+        f"{version}: the clients, the command line and the test kit work out of {wheel.name}, {said.strip()}",
+        flush=True,
+    )
 
 
 def is_there(python: str) -> bool:
@@ -113,13 +135,13 @@ def main(pythons: list[str]) -> None:
     if not found:
         raise SystemExit("no Python to install it into")
     with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT, cwd=directory)
-        [wheel] = directory.glob("zab-*.whl")
-        if wheel.name.split("-")[1] != VERSION:
-            raise SystemExit(f"{wheel.name} is not of version {VERSION}")
         for python in found:
-            check(python, directory, wheel)
+            directory = Path(made, Path(python).name)
+            directory.mkdir()
+            check(python, directory, built(python, directory), "durable")
+        directory = Path(made, "without a compiler")
+        directory.mkdir()
+        check(found[0], directory, built(found[0], directory, CC="/bin/false"), "none")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ def _version(context: typer.Context, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
         from importlib.metadata import version
 
-        print(f"zab {version('zab')}")
+        from zab.native import loaded
+
+        print(f"zab {version('zab')}, native: {loaded()}")
         raise typer.Exit
 
 

@@ -26,11 +26,13 @@ from zab.host.process.descriptors import client_descriptors
 from zab.host.storage.disk import RealDisk
 from zab.member.settings.config import Config
 from zab.member.state.metrics import Metrics
+from zab.native import loaded
 from zab.server.address_book import AddressBook
 from zab.server.binding import Sockets, bind
 from zab.server.files import Files, files_of, warnings_of
 from zab.server.quorum_host import quorum_addresses, warn_if_open
 from zab.server.start import open_disk, recover_from
+from zab.service.version import VERSION
 
 journal = Journal("server")
 
@@ -65,6 +67,7 @@ class Resources:
 async def open_resources(config: Config, filled: Hole | None) -> Resources:
     """Open all resources. `filled`: the hole that the previous server filled, which recovery writes. Raises
     ServerFailedError, and then leaves nothing open."""
+    journal.info("start", version=VERSION, native=loaded())
     for warning in (*config.warnings, *warnings_of(config)):
         journal.warning(str(warning))
     config = _with_room(config)
