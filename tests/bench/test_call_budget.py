@@ -3,8 +3,6 @@
 `python -m bench.calls` counts whole members, with their loop, whose number of turns the machine decides.
 """
 
-import select
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from datatree.log.zxid import Epoch, Zxid
 from tests.host.loop.link_server import Server as LinkServer
 from tests.host.loop.service import Server as ClientService
-from tests.host.loop.service import give, running
+from tests.host.loop.service import give, readable, running
 from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from zab.host.http.exposition import FigureCollector
 from zab.member.storage.storage import Storage
@@ -132,11 +130,6 @@ def test_many_writes_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert all([error for _, error, _ in client.replies()] == [0] * 100 for client in clients)
     for server, budget in zip((ensemble.leader, ensemble.follower), MANY[kind], strict=True):
         check(counts[server.sid], budget)
-
-
-def readable(sock: socket.socket) -> None:
-    """Wait until something has come."""
-    assert select.select([sock], [], [], 60)[0]
 
 
 def test_a_message_between_members() -> None:

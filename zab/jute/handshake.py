@@ -17,6 +17,7 @@ short raises `JuteError`. A null password reads as an empty one, which no sessio
 Not here: what to accept when (`zab.server`), ids and passwords (`session.identity`).
 """
 
+from struct import Struct
 from typing import Final
 
 from attrs import define
@@ -27,6 +28,11 @@ __all__ = ["PASSWORD_BYTES", "ConnectRequest", "ConnectResponse"]
 
 PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
+
+_REQUEST = Struct(">iqiq")
+"""A request up to its password."""
+_RESPONSE = Struct(">iiqi16s")
+"""An answer up to the read-only byte."""
 
 
 @define
@@ -52,8 +58,10 @@ class ConnectRequest:
     @classmethod
     def decode(cls, payload: bytes) -> "ConnectRequest":
         """Raises JuteError."""
-        reader = Reader(payload)
-        protocol, last_zxid, timeout_ms, session_id = reader.int(), reader.long(), reader.int(), reader.long()
+        if len(payload) < _REQUEST.size:
+            raise JuteError(f"{len(payload)} bytes are no handshake")
+        protocol, last_zxid, timeout_ms, session_id = _REQUEST.unpack_from(payload)
+        reader = Reader(payload, _REQUEST.size)
         password = reader.buffer() or b""
         has_read_only = reader.remaining > 0
         read_only = reader.bool() if has_read_only else False
@@ -79,10 +87,8 @@ class ConnectResponse:
     def encode(self) -> bytes:
         """The payload, without the frame's length."""
         assert len(self.password) == PASSWORD_BYTES
-        writer = Writer().int(self.protocol).int(self.timeout_ms).long(self.session_id).buffer(self.password)
-        if self.has_read_only:
-            writer.bool(self.read_only)
-        return writer.getvalue()
+        start = _RESPONSE.pack(self.protocol, self.timeout_ms, self.session_id, PASSWORD_BYTES, self.password)
+        return start + bytes((self.read_only,)) if self.has_read_only else start
 
     @classmethod
     def decode(cls, payload: bytes) -> "ConnectResponse":

@@ -60,7 +60,8 @@ def client_protocol(config: Config) -> ClientProtocol[ClientConnection]:
         longs = LongRequests(config.requests.jute_max_buffer_bytes, config.requests.oversize_request_bytes)
         frames = FrameReader(config.requests.jute_max_buffer_bytes, longs)
         connection = ClientConnection(next(numbers), host, port, frames)
-        connection.identify(*identities_of_subject(config, subject))
+        if subject:
+            connection.identify(*identities_of_subject(config, subject))
         return connection
 
     return ClientProtocol(connect, Closing.AT_ONCE)

@@ -1,6 +1,7 @@
 """A service with client sockets on the loopback interface. One turn is one call of `turn`."""
 
 import contextlib
+import select
 import socket
 import time
 
@@ -89,6 +90,11 @@ class Server:
 def give(connection, *pieces):
     connection.out += pieces
     connection.out_bytes += sum(map(len, pieces))
+
+
+def readable(sock: socket.socket) -> None:
+    """Wait until something has come."""
+    assert select.select([sock], [], [], 60)[0]
 
 
 def receive_exactly(sock, count):

@@ -14,6 +14,7 @@ from tests.host.loop.service import (
     WHEN_SENT,
     Server,
     give,
+    readable,
     receive_exactly,
     running,
 )
@@ -22,7 +23,7 @@ from zab.host.loop import sockets as module
 from zab.host.loop.listener import PAUSE_MS
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
-from zab.wire.client_protocol import ClientBytes, ClientClosed
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 
 @pytest.fixture
@@ -238,17 +239,59 @@ def test_budget_follows_how_long_turns_take(server):
     assert clients._budget_bytes == BUDGET_BYTES_MIN
 
 
-def test_paused_connection_leaves_the_selector_and_comes_back(server):
+def test_paused_connection_leaves_the_poller_once_there_is_something_to_read_and_comes_back(server):
     sock, connection = server.client()
     connection.paused = True
     server.turn(dirty=[connection])
-    assert server.socket_of(connection).interest == 0
     sock.sendall(b"waits")
-    time.sleep(0.02)
+    readable(server.socket_of(connection).socket)
     assert server.turn() == []
+    assert server.socket_of(connection).interest == 0
+    assert not server.clients.has_news
     connection.paused = False
     server.turn(dirty=[connection])
     assert server.until(1) == [ClientBytes(connection, b"waits")]
+
+
+def test_pause_that_ends_before_anything_comes_is_none_for_the_poller(server, monkeypatch):
+    sock, connection = server.client()
+    changes = []
+    monkeypatch.setattr(server.loop, "watch", lambda *change: changes.append(change))
+    for paused in (True, False):
+        connection.paused = paused
+        server.turn(dirty=[connection])
+    assert changes == []
+    sock.sendall(b"goes on")
+    assert server.until(1) == [ClientBytes(connection, b"goes on")]
+
+
+def one_to_read_and_one_that_knocks(server):
+    """The connection that is known, after both have sent."""
+    sock, connection = server.client()
+    sock.sendall(b"first")
+    new = socket.create_connection(server.address)
+    server.opened.append(new)
+    new.sendall(b"second")
+    [listener] = server.clients._listeners
+    readable(listener.socket)
+    readable(server.socket_of(connection).socket)
+    return connection
+
+
+def test_new_connection_is_read_from_in_the_turn_that_accepts_it_after_all_others(server):
+    connection = one_to_read_and_one_that_knocks(server)
+    first, connected, second = server.turn()
+    assert first == ClientBytes(connection, b"first")
+    assert isinstance(connected, ClientConnected)
+    assert second == ClientBytes(connected.connection, b"second")
+
+
+def test_turn_without_room_reads_from_no_new_connection(server):
+    connection = one_to_read_and_one_that_knocks(server)
+    assert server.turn(until_ns=0) == [ClientBytes(connection, b"first")]
+    connected, second = server.turn()
+    assert isinstance(connected, ClientConnected)
+    assert second == ClientBytes(connected.connection, b"second")
 
 
 def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server):
@@ -326,7 +369,7 @@ def test_unsent_output_of_a_client_that_never_reads_is_told_to_the_service(serve
     assert connection.unsent_bytes > total - 6_000_000
     connection.paused = True
     server.turn(dirty=[connection])
-    assert server.socket_of(connection).interest == WRITE
+    assert server.socket_of(connection).interest & WRITE
     connection.closing = AT_ONCE
     server.turn(dirty=[connection])
     assert server.clients.count == 0

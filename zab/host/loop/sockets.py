@@ -4,11 +4,13 @@
     notice_ends(inputs)     notices ended connections, while none may be read from
     flush(dirty)            sends the joined output of each connection once
     accept()                at the end of a turn; new connections are inputs of the next turn, those with TLS when their
-                            handshake is done (`handshakes`)
+                            handshake is done (`handshakes`). Where a turn has room after it has read from all others,
+                            `receive` accepts those without, and reads their greetings
 
 The service makes the connection object (`ClientProtocol`). It collects output, and has `paused` (do not read from it
 now) and `closing`; `unsent_bytes` is set to what the kernel has not taken yet. A socket is in the poller only with the
-needed interest: for writing while something is unsent, not at all while it is paused with nothing to send.
+needed interest: for writing while something is unsent; not for reading while it is paused, from the moment on at which
+there is something to read: most pauses end before that.
 
 The budget: a turn should last `TURN_MS` at most (H2 turn budget). Handling bytes costs far more than receiving them, so
 the number of bytes that a turn reads depends on how long the turns before it took.
@@ -72,6 +74,8 @@ class ClientSocket(PolledSocket, Generic[C]):
         self.queue = SendQueue()
         self.is_finished = False
         """Whether all is sent and the peer was told that nothing follows."""
+        self.is_paused = False
+        """Whether it is not read from. The poller is told so once there is something to read."""
         self._clients = clients
         self.line = clients.readable
         """The line that it is in while there is something to read."""
@@ -208,7 +212,7 @@ class ClientSockets(Generic[C]):
         self._loop.discard(listener)
 
     def _have_knocks(self) -> None:
-        self.has_knocks = True
+        self.has_knocks = self.has_news = True
 
     def _have_news(self) -> None:
         self.has_news = True
@@ -225,6 +229,18 @@ class ClientSockets(Generic[C]):
             if listener.ready:
                 for sock, address in listener.accept():
                     self._add(sock, address, policy, now)
+
+    def _accept_plain(self, inputs: list[Any]) -> bool:
+        """Accept those that need no handshake, and append them. False: there is none."""
+        for listener, policy in self._listeners.items():
+            if listener.ready and policy is None:
+                for sock, address in listener.accept():
+                    self._add(sock, address, None, 0)
+        self.has_knocks = any(listener.ready for listener in self._listeners)
+        is_any = bool(self._news)
+        inputs += self._news
+        self._news.clear()
+        return is_any
 
     def _add(self, sock: socket.socket, address: tuple[str, int], policy: TlsPolicy | None, now: int) -> None:
         try:
@@ -248,8 +264,8 @@ class ClientSockets(Generic[C]):
         self._sockets[connection] = client
         self._loop.watch(client, READ)
         self._report(ClientConnected(connection))
-        if client.has_more:
-            client.line[client] = None
+        # Mostly its greeting is there already.
+        client.line[client] = None
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -265,12 +281,16 @@ class ClientSockets(Generic[C]):
         while True:
             if not line or taken_bytes >= until_bytes:
                 if line is long or not has_long:
-                    break
+                    if not self.has_knocks or taken_bytes >= until_bytes or not self._accept_plain(inputs):
+                        break
+                    line, has_long = short, False
+                    continue
                 line, until_bytes = long, max(budget_bytes, taken_bytes + 1)
                 continue
             client = next(iter(line))
             del line[client]
-            if not client.interest & READ:
+            if client.is_paused:
+                self._loop.watch(client, client.interest & ~READ)
                 continue
             room_bytes = until_bytes - taken_bytes
             count_max = RECEIVE_BYTES if room_bytes > RECEIVE_BYTES else max(room_bytes, RECEIVE_BYTES_MIN)
@@ -308,7 +328,8 @@ class ClientSockets(Generic[C]):
         self._news.clear()
         for client in [*islice(self.readable, ENDS_MAX), *islice(self.long, ENDS_MAX)]:
             del client.line[client]
-            if not client.interest & READ:
+            if client.is_paused:
+                self._loop.watch(client, client.interest & ~READ)
                 continue
             try:
                 is_at_end = not client.socket.recv(1, socket.MSG_PEEK)
@@ -387,7 +408,8 @@ class ClientSockets(Generic[C]):
         if connection.closing:
             self._close_when_sent(client, now)
         else:
-            interest = 0 if connection.paused else READ
+            client.is_paused = connection.paused
+            interest = client.interest & READ if client.is_paused else READ
             if queue.unsent_bytes or client.sealed_bytes:
                 interest |= WRITE
             if interest != client.interest:
@@ -404,6 +426,7 @@ class ClientSockets(Generic[C]):
         """Tell the peer that nothing follows, read on, and close when the peer has closed: closing with unread bytes
         would reset the connection and lose the last answers."""
         if client not in self._closing:
+            client.is_paused = False
             self._closing[client] = now + CLOSING_MS
             self._timer.set(now + CLOSING_MS)
         if client.queue.unsent_bytes or client.sealed_bytes:

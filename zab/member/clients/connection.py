@@ -178,7 +178,7 @@ class ClientConnection:
     waited_most_ms: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.identify((b"ip", self.host.encode()))
+        self.identities = ((b"ip", self.host.encode()),)
 
     def __repr__(self) -> str:
         return f"<client {self.id} of {self.host}:{self.port}, session {self.session:#x}, {self.stage.value}>"
