@@ -32,10 +32,10 @@ ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
 RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/rigs/direct", "zab/simulator"))
 GENERATED = "<attrs generated"
 
-ON_LEADER, ON_FOLLOWER, FOLLOWS = 98, 103, 52
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 95, 104, 52
 """Calls for one write, with the decoding of messages and otherwise without those of the host: at the leader, when its
 own client asks and when a follower's client does; and at a follower whose clients ask for nothing."""
-MANY = {"setData": (20_400, 9_240), "create": (29_390, 12_230)}
+MANY = {"setData": (20_540, 9_360), "create": (29_530, 12_350)}
 """Calls for three thousand writes at once, a third of them from clients of each member, without those of the host: at
 the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 18, 16, 14

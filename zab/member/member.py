@@ -259,7 +259,7 @@ class Member:
             elif kind in self._on_input:
                 self._on_input[kind](event)
             else:
-                driver.tell(event)  # type: ignore[arg-type]
+                driver.carry_out(self.peer.step(now, event))  # type: ignore[arg-type]
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= driver.waits_until:
             driver.tell_time()

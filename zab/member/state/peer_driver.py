@@ -6,13 +6,18 @@ Not here: the peer (`zab.protocol.peer`), and the handlers of its effects (`zab.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zab.member.state.outbox import Outbox
 from zab.member.state.turn_clock import TurnClock
 from zab.protocol import effects as fx
 from zab.protocol import events as ev
+from zab.protocol import message as msg
 from zab.protocol.peer import Peer
+
+TOLD_WITH_BYTES_MAX: Final = 64 << 10
+"""A COMMIT goes with a proposal of at most this size. Before a larger one it is sent by itself, since learners are told
+the mark once they have all of the proposal."""
 
 Handlers: TypeAlias = Mapping[type[object], Callable[[Any], None]]
 
@@ -34,8 +39,14 @@ class PeerDriver:
         self.carry_out(self.peer.step(self._clock.now, event))
 
     def propose(self, proposal: ev.Propose) -> None:
-        """Let the peer propose transactions of this member."""
+        """Let the peer propose transactions of this member. A COMMIT of this turn goes with them."""
         now, peer = self._clock.now, self.peer
+        if len(proposal.body) <= TOLD_WITH_BYTES_MAX:
+            # The batch says what the mark is now, on the same links.
+            effects = self.outbox.effects
+            for at in range(len(effects) - 1, -1, -1):
+                if type(effects[at]) is fx.Send and type(effects[at].message) is msg.Commit:
+                    del effects[at]
         self.carry_out(peer.take_effects() if peer.take_proposal(now, proposal) else peer.step(now, proposal))
 
     def carry_out(self, effects: Sequence[fx.Effect]) -> None:
