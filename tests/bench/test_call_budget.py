@@ -32,7 +32,7 @@ ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
 RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/rigs/direct", "zab/simulator"))
 GENERATED = "<attrs generated"
 
-ON_LEADER, ON_FOLLOWER, FOLLOWS = 95, 104, 52
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 93, 102, 50
 """Calls for one write, with the decoding of messages and otherwise without those of the host: at the leader, when its
 own client asks and when a follower's client does; and at a follower whose clients ask for nothing."""
 MANY = {"setData": (20_540, 9_360), "create": (29_530, 12_350)}

@@ -39,6 +39,12 @@ def state_of(thing: Any) -> Any:
     return thing if isinstance(thing, int | bytes | str | frozenset | set | None) else repr(type(thing))
 
 
+def taken(peer: Peer) -> list[fx.Effect]:
+    """What the peer wants since it was looked at last."""
+    effects, peer.effects = peer.effects, []
+    return effects
+
+
 class Steady:
     """A leader and a follower that serve, with a batch that is proposed and one that the leader alone knows."""
 
@@ -79,7 +85,7 @@ def both(peer: Peer, link: Link, payload: bytes) -> tuple[bool, Peer, list[fx.Ef
     """A copy of the peer that takes the message the short way if it can, and one that never does."""
     short, general = deepcopy(peer), deepcopy(peer)
     is_taken = short.take_message(NOW, link, payload)
-    effects = short.take_effects()
+    effects = taken(short)
     if not is_taken:
         assert (state_of(short), effects) == (state_of(peer), []), "what is not taken changes nothing"
     try:
@@ -141,7 +147,7 @@ def proposed(steady: Steady) -> tuple[Peer, Peer, Zxid]:
     leader.step(NOW, ev.Propose(first, b"x", 1, 0, 0, leader.committed, 0, 1))
     last = leader.history.last[0]
     assert follower.take_message(NOW, steady.to_leader, proposal(leader.history.batches[last]))
-    follower.take_effects()
+    taken(follower)
     return leader, follower, last
 
 
@@ -160,7 +166,7 @@ def test_transactions_of_the_member_are_proposed_both_ways_alike(steady: Steady,
     assert first is not None
     event = ev.Propose(first, b"x" * 20, 2, 0, flags, short.committed, 0, 1)
     assert short.take_proposal(NOW, event)
-    assert short.take_effects() == general.step(NOW, event)
+    assert taken(short) == general.step(NOW, event)
     assert state_of(short) == state_of(general)
     assert short.next_zxid() == first + 2
 
@@ -181,10 +187,10 @@ def test_acknowledgements_are_taken_and_the_second_one_changes_nothing_but_what_
     one, other = leader.learners
     assert check(leader, one, ack(leader, last))
     assert leader.take_message(NOW, one, ack(leader, last))
-    assert [type(effect) for effect in leader.take_effects()] == [fx.MarkMoved, fx.Send, fx.Deliver]
+    assert [type(effect) for effect in taken(leader)] == [fx.MarkMoved, fx.Send, fx.Deliver]
     assert check(leader, other, ack(leader, last))
     assert leader.take_message(NOW, other, ack(leader, last))
-    assert leader.take_effects() == []
+    assert taken(leader) == []
     assert leader.committed == last
 
 
@@ -198,7 +204,7 @@ def test_a_commit_is_taken_before_and_after_the_log_is_durable(steady: Steady) -
     assert after.take_message(NOW, steady.to_leader, commit)
     assert [type(effect) for effect in after.effects] == [fx.MarkMoved]
     assert after.take_durable(NOW, durable(after, last))
-    assert after.take_effects() == before.take_effects()
+    assert taken(after) == taken(before)
     assert after.delivered == before.delivered == last
 
 
@@ -297,7 +303,7 @@ def test_an_acknowledgement_of_what_was_not_sent_goes_the_general_way(steady: St
 def test_a_commit_of_what_is_no_end_of_a_batch_goes_the_general_way(steady: Steady) -> None:
     follower = deepcopy(steady.follower)
     assert follower.take_message(NOW, steady.to_leader, proposal(steady.batch(count=3)))
-    follower.take_effects()
+    taken(follower)
     last = follower.history.last[0]
     for zxid in (last - 1, last + 1):
         assert not check(follower, steady.to_leader, msg.encode(msg.Commit(Zxid(zxid))))

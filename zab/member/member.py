@@ -235,7 +235,7 @@ class Member:
         if not applier.is_between_states:
             self.clients.dirty.clear()
         if self.peer.effects:
-            driver.carry_out(self.peer.take_effects())
+            driver.carry_out(self.peer.effects)
         is_news = inputs or applier.committed or self.may_have_more or not service.is_on
         if is_news or now >= driver.waits_until or self._turn_end.is_due:
             self._take(now, inputs)

@@ -239,11 +239,6 @@ class PeerState:
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 
-    def take_effects(self) -> list[fx.Effect]:
-        """What the host has to do, in order."""
-        effects, self.effects = self.effects, []
-        return effects
-
     def emit(self, effect: fx.Effect) -> None:
         self.effects.append(effect)
 

@@ -5,7 +5,7 @@ Not here: the peer (`zab.protocol.peer`), and the handlers of its effects (`zab.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from zab.member.state.outbox import Outbox
@@ -47,11 +47,13 @@ class PeerDriver:
             for at in range(len(effects) - 1, -1, -1):
                 if type(effects[at]) is fx.Send and type(effects[at].message) is msg.Commit:
                     del effects[at]
-        self.carry_out(peer.take_effects() if peer.take_proposal(now, proposal) else peer.step(now, proposal))
+        self.carry_out(peer.effects if peer.take_proposal(now, proposal) else peer.step(now, proposal))
 
-    def carry_out(self, effects: Sequence[fx.Effect]) -> None:
-        """Carry out effects of the peer, or pass them on."""
-        for effect in effects:
+    def carry_out(self, effects: list[fx.Effect]) -> None:
+        """Carry out effects of the peer, or pass them on. None is left in the list."""
+        wanted = effects[:]
+        effects.clear()
+        for effect in wanted:
             handler = self.handlers.get(type(effect))
             if handler is not None:
                 handler(effect)
