@@ -3,34 +3,22 @@
 `python -m bench.calls` counts whole members, with their loop, whose number of turns the machine decides.
 """
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from datatree.log.zxid import Epoch, Zxid
+from tests.bench.call_counts import check, count_turns, counted, uncounted
 from tests.host.loop.link_server import Server as LinkServer
 from tests.host.loop.service import Server as ClientService
 from tests.host.loop.service import give, readable, running
 from tests.rigs.direct.members import SURROUNDINGS, Ensemble, Server
 from zab.host.http.exposition import FigureCollector
-from zab.member.storage.storage import Storage
-from zab.member.turn import Turn
 from zab.member.words.figures import figures
 from zab.protocol.events import MessageReceived
 from zab.protocol.message import Ack, Commit
-
-ROOT = Path(__file__).parents[2]
-ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
-RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/rigs/direct", "zab/simulator"))
-GENERATED = "<attrs generated"
 
 ON_LEADER, ON_FOLLOWER, FOLLOWS = 93, 102, 50
 """Calls for one write, with the decoding of messages and otherwise without those of the host: at the leader, when its
@@ -42,60 +30,6 @@ RECEIVED, SENT, ANSWERED = 18, 16, 14
 """Calls in the host: for a message that comes on a link, for one that leaves, for a request with its answer."""
 SCRAPE = 635
 """Calls for the metrics of a leader, as Prometheus reads them. `make bench-scrape` measures their time."""
-MORE, FEWER = 1.02, 0.9
-"""A call more in each turn is too many. Far fewer are to be written down here."""
-
-
-@contextmanager
-def counted(counts: Counter[str]) -> Iterator[None]:
-    """Count the calls of functions of the product, by name, and not those of the rigs around it."""
-
-    def note(frame: FrameType, event: str, _argument: Any) -> None:
-        code = frame.f_code
-        is_ours = code.co_filename.startswith((*ROOMS, GENERATED)) and not code.co_filename.startswith(RIGS)
-        if event == "call" and is_ours:
-            counts[f"{Path(code.co_filename).stem}:{code.co_qualname}"] += 1
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-def check(counts: Counter[str], budget: int) -> None:
-    total = sum(counts.values())
-    most = ", ".join(f"{name} {count}" for name, count in counts.most_common(40))
-    assert total <= budget * MORE, f"{total} calls, {budget} are usual: {most}"
-    assert total >= budget * FEWER, f"only {total} calls: write that down in place of {budget}"
-
-
-def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
-    def quiet(*arguments: Any) -> Any:
-        note = sys.getprofile()
-        sys.setprofile(None)
-        try:
-            return function(*arguments)
-        finally:
-            sys.setprofile(note)
-
-    return quiet
-
-
-def count_turns(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch) -> dict[int, Counter[str]]:
-    """The calls of each member's turns from here on, without those of its storage: a server has a thread for it."""
-    counts: dict[int, Counter[str]] = {sid: Counter() for sid in ensemble.servers}
-    sids = {server.turn: sid for sid, server in ensemble.servers.items()}
-    take = Turn.take
-
-    def watched(turn: Turn) -> bool:
-        with counted(counts[sids[turn]]):
-            return take(turn)
-
-    monkeypatch.setattr(Turn, "take", watched)
-    monkeypatch.setattr(Storage, "perform", uncounted(Storage.perform))
-    return counts
 
 
 @pytest.mark.parametrize(("asked", "leader"), [("leader", ON_LEADER), ("follower", ON_FOLLOWER)])

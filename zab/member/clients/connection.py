@@ -118,6 +118,8 @@ class ClientConnection:
     """Bytes that the host took from `out` and has not sent yet; set by the host."""
     closing: Closing = Closing.NO
     holds: Hold = Hold.NONE
+    paused: bool = False
+    """Whether the host must not read from it: there is any such reason."""
     is_ours: bool = False
     """Whether it is in `Clients`."""
 
@@ -211,11 +213,6 @@ class ClientConnection:
         self.identities = identities
         return True
 
-    @property
-    def paused(self) -> bool:
-        """Whether the host must not read from it."""
-        return self.holds != Hold.NONE
-
     def forget_counts(self) -> None:
         """Reset its figures, as `crst` does."""
         self.received_count = self.sent_count = self.answered_count = self.waited_ms = self.waited_most_ms = 0
@@ -288,11 +285,13 @@ class Clients:
     def hold(self, connection: ClientConnection, reason: Hold) -> None:
         """Stop reading from a connection."""
         connection.holds |= reason
+        connection.paused = True
         self.dirty[connection] = None
 
     def release(self, connection: ClientConnection, reason: Hold) -> None:
         """Remove a reason; without any other, the connection is read from again."""
         connection.holds &= ~reason
+        connection.paused = bool(connection.holds)
         self.dirty[connection] = None
 
     def close_all(self, how: Closing = Closing.AT_ONCE) -> None:

@@ -28,14 +28,10 @@ class EventSender:
     bytes_max: int
     waiting: dict[ClientConnection, int] = attrs.field(factory=dict)
     """The connections in the order of their turns, and the bytes of their events. Events that were sent with a reply
-    are counted until the turn of their connection."""
+    are counted until the turn of their connection. `watch_events` adds to this, and to the sum: a change may have
+    thousands of watchers."""
     bytes: int = 0
     """The sum of these bytes."""
-
-    def add(self, connection: ClientConnection, size: int) -> None:
-        """Note that events of this size were appended to the output of a connection."""
-        self.waiting[connection] = self.waiting.get(connection, 0) + size
-        self.bytes += size
 
     @property
     def is_full(self) -> bool:

@@ -288,7 +288,7 @@ class Limits:
                 return True
             if connection.closing:
                 continue
-            if connection.holds:
+            if connection.paused:
                 connection.idle_ticks = 0
                 if connection.holds & _OURS and connection.stage is Stage.SERVED:
                     self._touch(connection, now)

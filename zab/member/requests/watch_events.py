@@ -65,7 +65,8 @@ def _tell(
     piece = frames[0] if len(frames) == 1 else b"".join(frames)
     size, more = len(piece), len(frames) - 1
     each = 1 if isinstance(watchers, Mapping) else CONSUMED
-    wait = state.event_sender.add
+    sender = state.event_sender
+    waiting = sender.waiting
     told_count = 0
     for connection in watchers:
         if connection.answering_zxid:
@@ -74,7 +75,8 @@ def _tell(
             connection.out.append(piece)
             connection.out_bytes += size
             connection.sent_count += more
-            wait(connection, size)
+            waiting[connection] = waiting.get(connection, 0) + size
+            sender.bytes += size
         told_count += 1
         work += each
         if work >= TOLD:
