@@ -58,7 +58,7 @@ def acknowledge_in_front_of_the_write(patch: Patch) -> None:
         for effect in effects:
             if isinstance(effect, fx.AppendBatches) and effect.then is not None:
                 for link in effect.then.links:
-                    storage.send(link, effect.then.message)
+                    storage.hold(link, effect.then.message)()
         return perform(storage, effects)
 
     patch.setattr(Storage, "perform", hasty)
