@@ -26,7 +26,7 @@ own client asks and when a follower's client does; and at a follower whose clien
 MANY = {"setData": (20_540, 9_360), "create": (29_530, 12_350)}
 """Calls for three thousand writes at once, a third of them from clients of each member, without those of the host: at
 the leader, and at a follower."""
-RECEIVED, SENT, ANSWERED = 18, 16, 14
+RECEIVED, SENT, ANSWERED = 19, 18, 14
 """Calls in the host: for a message that comes on a link, for one that leaves, for a request with its answer."""
 SCRAPE = 635
 """Calls for the metrics of a leader, as Prometheus reads them. `make bench-scrape` measures their time."""
@@ -84,7 +84,8 @@ def test_a_message_between_members() -> None:
         with counted(counts):
             server.links.send((link,), Commit(Zxid(5)))
             server.turn()
-        check(counts, SENT)
+        # With native parts its gate is no call of Python's.
+        check(Counter({name: count for name, count in counts.items() if not name.startswith("gate:")}), SENT)
 
 
 def test_a_request_of_a_client_and_its_answer() -> None:
