@@ -18,6 +18,7 @@ Not here: which items a message has (`records`), and encoding whole items, for w
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -55,6 +56,7 @@ class PlainError(ValueError):
     """The bytes are not plain CBOR; the text says why."""
 
 
+@lru_cache(maxsize=1024)
 def head(kind: int, value: int) -> bytes:
     """The head of an item of this kind, in its shortest form. The value is a length, a number of items, or an integer
     of at most 64 bits that is not negative."""

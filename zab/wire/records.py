@@ -159,7 +159,12 @@ class Codec(Generic[M]):
         kind = type(message)
         of_byte_strings = self._of_byte_strings.get(kind)
         if of_byte_strings is not None:
-            return _byte_strings(of_byte_strings[0], of_byte_strings[1](message))
+            beginning, list_of = of_byte_strings
+            byte_strings = list_of(message)
+            pieces = [beginning, plain.head(plain.ARRAY, len(byte_strings))]
+            for piece in byte_strings:
+                pieces += plain.head(plain.BYTES, len(piece)), piece
+            return b"".join(pieces)
         values = self._values[kind](message)
         data = self._beginnings.get(values[0])
         if data is None:
@@ -207,15 +212,6 @@ class Codec(Generic[M]):
 
 def _is_of_byte_strings(check: Check) -> bool:
     return isinstance(getattr(check, "__self__", None), BytesRange)
-
-
-def _byte_strings(beginning: bytes, values: Sequence[bytes]) -> bytes:
-    """Encode a message of byte strings, such as a proposal, copying each once."""
-    pieces = [beginning, plain.head(plain.ARRAY, len(values))]
-    for value in values:
-        pieces.append(plain.head(plain.BYTES, len(value)))
-        pieces.append(value)
-    return b"".join(pieces)
 
 
 def _integers(payload: bytes, kind: type[M], ranges: list[tuple[int, int]]) -> M | None:
