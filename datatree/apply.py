@@ -18,11 +18,12 @@ arguments (tree, zxid, time, path, data, number, rest, list of triggers to exten
 compute the digest of an ordinary znode inline, since a call would cost as much as the sum.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from datatree.acl import OPEN
+from datatree.compiled import USED, TreePart
 from datatree.crowd import CROWD_COUNT, Crowd
 from datatree.digest import MASK, part, session_part
 from datatree.opcodes import Effect, OpCode
@@ -39,7 +40,7 @@ from datatree.outcome import (
 )
 from datatree.paths import QUOTA
 from datatree.quota import is_limits, is_stats
-from datatree.record import AclList, Fields
+from datatree.record import AclList, Fields, Part
 from datatree.slices import slices_of
 from datatree.state import NEARING_COUNT, TreeState
 from datatree.znode import (
@@ -338,8 +339,10 @@ def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[
         assert len(kinds) == 1, "a multi that is refused in part"
         results += [(ERROR, number, path, None) for _, number, path, _, _ in parts]
         return
+    used = USED.tree
     for some in slices_of(parts):
-        for kind, number, path, data, rest in some:
+        left = some if used is None else _left_by(used, tree, zxid, time, some, triggers, results)
+        for kind, number, path, data, rest in left:
             stat = OPERATIONS[kind](tree, zxid, time, path, data, number, rest, triggers)
             # A createIfNotExists that found its znode is answered like one that made it.
             results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
@@ -347,6 +350,22 @@ def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[
                 # The last delete of a removeRecursive: the ones before it get no answers.
                 del results[-1 - number : -1]
         yield
+
+
+def _left_by(
+    used: TreePart,
+    tree: TreeState,
+    zxid: int,
+    time: int,
+    parts: Sequence[Part],
+    triggers: Triggers,
+    results: list[PartResult],
+) -> Iterator[Part]:
+    """The parts that are left to Python, in order. When one comes, those before it are applied."""
+    at = 0
+    while (at := used.apply_parts(tree, zxid, time, parts, at, triggers, results)) < len(parts):
+        yield parts[at]
+        at += 1
 
 
 def create_session(tree: TreeState, txn: Fields) -> None:

@@ -85,6 +85,11 @@ class Outstanding:
         """How many changes of a path are outstanding."""
         return len(self.queue)
 
+    def plain(self) -> tuple[Any, ...]:
+        """What plain writes are prepared against (`datatree.compiled`). These objects stay the same."""
+        tree = self._tree
+        return self.changes, self.queue, tree.sessions, self.closing, tree.shards, tree.quotas, _ABSENT
+
     def view(self, path: bytes) -> ChangeRecord | None:
         """The znode at `path` as it will be, or None if there will be none."""
         change = self.changes.get(path)

@@ -29,6 +29,7 @@ from typing import Any, Final, TypeAlias
 from datatree.acl import ADMIN, WRITE
 from datatree.acl_budget import AclBudget
 from datatree.checks import Checks
+from datatree.compiled import USED
 from datatree.creates import Creates
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
@@ -85,7 +86,7 @@ class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
     __slots__ = (
-        *("_creates", "_last", "_long_operations", "_operations", "_parts", "_removals"),
+        *("_creates", "_last", "_long_operations", "_operations", "_parts", "_plain", "_removals"),
         *("_settings", "_time", "_tree"),
         *("acl_budget", "outstanding"),
     )
@@ -95,6 +96,7 @@ class Prepare:
         self._settings = settings or PrepareSettings()
         self._last, self._time = tree.applied, 0
         self.outstanding = Outstanding(tree)
+        self._plain = self.outstanding.plain()
         acl_budget = self.acl_budget = AclBudget(self._settings)
         creates = self._creates = Creates(tree, self.outstanding, self._settings, acl_budget)
         removals = self._removals = Removals(tree, self.outstanding, self._settings)
@@ -132,6 +134,11 @@ class Prepare:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last, self._time = zxid, time
+        used = USED.writes
+        if used is not None:
+            txn: Fields | None = used.prepare(self._plain, request, zxid, time)
+            if txn is not None:
+                return txn
         self.acl_budget.bytes_left = self._settings.acl_bytes_max
         creates = self._creates
         creates.time, creates.long_names_count = time, 0
@@ -277,7 +284,20 @@ class Prepare:
         parts: list[Part] = []
         refused: ErrorCode | None = None
         count = slice_end = refused_at = 0
-        for opcode, fields, end in write_parts_of(request[3]):
+        used, at = USED.writes, 0
+        while used is not None:
+            room = min(PARTS - count % PARTS, self._settings.multi_parts_max - count)
+            end = used.prepare_parts(
+                self._plain, self.outstanding.journal, zxid, self._time, request[3], at, parts, room, SLICE_BYTES
+            )
+            is_slice = len(parts) > count and (not len(parts) % PARTS or end - at > SLICE_BYTES)
+            count, at = len(parts), end
+            if not is_slice:
+                break
+            slice_end = at
+            yield
+        # From the first part on that is not plain.
+        for opcode, fields, end in write_parts_of(request[3], at):
             if not opcode:
                 break
             if max(count, len(parts)) >= self._settings.multi_parts_max:

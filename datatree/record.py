@@ -57,6 +57,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import cbor2
 
+from datatree.compiled import USED
 from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.slices import DECODED_BYTES, slices_of
 
@@ -141,6 +142,11 @@ class Txn(NamedTuple):
 
 def encode(txn: Fields, encoded_rest: bytes | None = None) -> bytes:
     """Encode `txn`; `encoded_rest` is its encoded rest, if known."""
+    used = USED.writes
+    if used is not None and encoded_rest is None:
+        record = used.encode(txn)
+        if record is not None:
+            return record
     zxid, time, session, cxid, kind, number, path, data, rest = txn
     if encoded_rest is not None:
         end = encoded_rest
@@ -192,10 +198,24 @@ def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
 
 def decode_fields(body: bytes, first: int, count: int) -> list[Fields]:
     """The transactions as plain tuples, to be applied."""
-    txns, end = _decode(body, 0, range(first, first + count))
+    txns, end = _decode_due(body, 0, range(first, first + count))
     if end != len(body):
         raise RecordError(f"{len(body) - end} bytes after the last of {count} records")
     return txns
+
+
+def _decode_due(body: bytes, at: int, zxids: range) -> tuple[list[Fields], int]:
+    """Like `_decode`, for zxids above 0."""
+    used = USED.writes
+    if used is None or zxids.start <= 0:
+        return _decode(body, at, zxids)
+    txns, at = used.decode(body, at, zxids.start, len(zxids))
+    while len(txns) < len(zxids):
+        zxid = zxids[len(txns)]
+        one, at = _decode(body, at, range(zxid, zxid + 1))
+        more, at = used.decode(body, at, zxid + 1, len(zxids) - len(txns) - 1)
+        txns += one + more
+    return txns, at
 
 
 def _decode(
@@ -261,10 +281,13 @@ def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
     if rest is None or kind not in _LISTS:
         return encode(txn)
     values: list[object] = []
+    used = USED.writes
+    encoded = used.encode_parts(rest) if used is not None and kind == _MULTI else None
     for items in slices_of(rest):
-        values += [_item_value(kind, item) for item in items]
+        if encoded is None:
+            values += [_item_value(kind, item) for item in items]
         yield
-    return encode(txn, cbor2.dumps(values))
+    return encode(txn, cbor2.dumps(values) if encoded is None else encoded)
 
 
 def decode_in_slices(body: bytes, first: int, count: int = 1) -> Generator[None, None, list[Fields]]:
@@ -279,7 +302,7 @@ def decode_in_slices(body: bytes, first: int, count: int = 1) -> Generator[None,
         while last < first + count and end - at < DECODED_BYTES and end + _LENGTH_BYTES <= len(body):
             end += _LENGTH_BYTES + int.from_bytes(body[end + 1 : end + _LENGTH_BYTES])
             last += 1
-        more, at = _decode(body, at, range(zxid, max(last, zxid + 1)))
+        more, at = _decode_due(body, at, range(zxid, max(last, zxid + 1)))
         txns += more
         if len(txns) < count:
             yield
@@ -300,6 +323,13 @@ def _decode_long(body: bytes, first: int) -> Generator[None, None, list[Fields]]
     if not found:
         return [txn]
     [(kind, at, end)] = found
+    used = USED.writes
+    parts = used.decode_parts(body[at:end]) if used is not None and kind == _MULTI else None
+    if parts is not None:
+        yield
+        for _ in slices_of(parts):
+            yield
+        return [(*txn[:8], parts)]
     try:
         values = cbor2.loads(body[at:end])
         yield
@@ -363,6 +393,8 @@ def _encode_rest(kind: int, rest: Any) -> bytes:
         return pair + (_OWNER.pack(_LONG, owner) if owner >= 0 else _OWNER.pack(_LONG + _NEGATIVE, ~owner))
     if kind == _ERROR and rest in _REFUSALS:
         return _REFUSALS[rest]
+    if kind == _MULTI and (used := USED.writes) is not None and (parts := used.encode_parts(rest)) is not None:
+        return parts
     return cbor2.dumps(_rest_value(kind, rest))
 
 
@@ -375,6 +407,8 @@ def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> An
         if head == _LONG and owner >= 0:
             return (None, owner)
     raw = buffer[at:end]
+    if kind == _MULTI and (used := USED.writes) is not None and (parts := used.decode_parts(raw)) is not None:
+        return parts
     if kind == _ERROR and raw in _REFUSED:
         return _REFUSED[raw]
     try:

@@ -302,9 +302,9 @@ def parts_of(
         yield kind, NoBody() if body is None else body, end
 
 
-def write_parts_of(buffer: bytes) -> Iterator[tuple[int, tuple[Any, ...], int]]:
-    """The parts of a multi, with the fields of each body."""
-    return _decoded_parts(FIELDS, MULTI_WRITES, buffer, 0)
+def write_parts_of(buffer: bytes, at: int = 0) -> Iterator[tuple[int, tuple[Any, ...], int]]:
+    """The parts of a multi from this offset on, with the fields of each body."""
+    return _decoded_parts(FIELDS, MULTI_WRITES, buffer, at)
 
 
 def _decoded_parts(

@@ -22,6 +22,7 @@ from zlib import crc32
 
 from datatree.acl import OPEN, READ_ONLY
 from datatree.apply import ERROR, OPERATIONS, apply_multi, close_session, create_session
+from datatree.compiled import USED
 from datatree.crowd import CROWD_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.digest import MASK, part, recompute, session_part
@@ -97,6 +98,11 @@ class DataTree(TreeState):
     def apply(self, txn: Fields, is_watched: bool = True) -> Applied:
         """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it. Without
         watches there are no triggers."""
+        used = USED.tree
+        if used is not None:
+            applied: Applied | None = used.apply(self, txn, is_watched)
+            if applied is not None:
+                return applied
         zxid, time, _, _, kind, number, path, data, rest = txn
         assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
         operation = OPERATIONS.get(kind)
@@ -110,8 +116,8 @@ class DataTree(TreeState):
             try:
                 next(steps)
             except StopIteration as end:
-                applied: Applied = end.value
-                return applied
+                whole: Applied = end.value
+                return whole
 
     def apply_in_slices(self, txn: Fields, is_watched: bool = True) -> Generator[None, None, Applied]:
         """Like `apply`, for a transaction that is not an operation on one znode: a generator that yields after each

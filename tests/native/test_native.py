@@ -15,6 +15,7 @@ from tests.tidy.sources import ROOT
 from zab.native import PARTS, load, loaded
 
 SOURCES = sorted(Path(ROOT, "zab", "native").glob("*.c"))
+HEADERS = sorted(Path(ROOT, "zab", "native").glob("*.h"))
 LINES_MAX = 1_500
 """The limit of all native code together."""
 
@@ -30,7 +31,7 @@ def test_each_source_is_a_part_that_the_build_knows() -> None:
 
 
 def test_native_code_stays_small() -> None:
-    assert sum(len(source.read_text(encoding="utf-8").splitlines()) for source in SOURCES) <= LINES_MAX
+    assert sum(len(source.read_text(encoding="utf-8").splitlines()) for source in [*SOURCES, *HEADERS]) <= LINES_MAX
 
 
 @pytest.mark.process

@@ -15,7 +15,11 @@ from tests.native.compiling import compile_part
 from tests.tidy.sources import ROOT
 from zab.native import PARTS
 
-TESTS = {"durable": ["tests/host/loop/test_held_message.py"]}
+TESTS = {
+    "durable": ["tests/host/loop/test_held_message.py"],
+    "tree": ["tests/datatree/test_native_writes.py"],
+    "writes": ["tests/datatree/test_native_writes.py"],
+}
 """The tests of each part; in each, those of the native way have `native` in their name."""
 FLAGS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 SECONDS_MAX = 300
@@ -45,6 +49,8 @@ def test_no_sanitizer_finds_anything(part: str) -> None:
             "LD_PRELOAD": " ".join(filter(None, libraries)),
             # The interpreter keeps what it has allocated until its process ends.
             "ASAN_OPTIONS": "detect_leaks=0",
+            # Its own allocator would hide what is read beside a block.
+            "PYTHONMALLOC": "malloc",
             "PYTHONPATH": str(directory),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "native", *TESTS[part]]

@@ -4,6 +4,8 @@ reference.
     part        compiled from   what it does, and the Python that does the same
     durable     `durable.c`     a durable write and the frame that waits for it: `zab.host.storage.disk`,
                                 `zab.host.loop.gate`
+    tree        `tree.c`        applying of plain transactions: `datatree.apply`, `datatree.tree`
+    writes      `writes.c`      preparing of plain writes, and their records: `datatree.prepare`, `datatree.record`
 
 `load` gives a part, or None: it was not compiled, since there was no compiler at the installation, or it is switched
 off by `ZAB_NATIVE=0` in the environment.
@@ -18,7 +20,7 @@ import os
 from types import ModuleType
 from typing import Final
 
-PARTS: Final = ("durable",)
+PARTS: Final = ("durable", "tree", "writes")
 
 
 def load(part: str) -> ModuleType | None:

@@ -20,6 +20,8 @@ from functools import partial
 
 import attrs
 
+from datatree.compiled import using
+from zab import native
 from zab.host.journal.journal import LEVELS
 from zab.host.loop.loop import Loop
 from zab.host.process.interpreter import tune_interpreter
@@ -50,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     named = {"format": options.log_format, "level": options.log_level, "file": options.log_file}
     told = {name: value for name, value in named.items() if value is not None}
     config = attrs.evolve(config, journal=attrs.evolve(config.journal, **told))
-    return run_service(partial(_serve, config), config.journal, stops_with_parent=options.stop_with_parent)
+    with using(native.load("tree"), native.load("writes")):
+        return run_service(partial(_serve, config), config.journal, stops_with_parent=options.stop_with_parent)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
