@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from datatree.compiled import using
 from zab.cli.servers.simulate import attempt, run_block
 from zab.member.turn_end import TurnEnd
+from zab.native import load
 from zab.simulator.ensemble.members.profile import FAULTS, SELDOM
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import run
@@ -66,8 +70,34 @@ def test_other_seeds_are_other_runs() -> None:
 
 @pytest.mark.parametrize("focus", ["", "reshaping", "recurring"])
 def test_a_run_is_the_same_on_both_ways_of_messages(focus: str) -> None:
-    """Seed 12 has a write that comes while acknowledgements change nothing: their turn must not end without it."""
-    run(12, scope=Scope(focus=focus, both_ways=True))
+    """Seed 12 has a write that comes while acknowledgements change nothing: their turn must not end without it. What is
+    compiled, if it is, does the same, too."""
+    with using(load("tree"), load("writes")):
+        run(12, scope=Scope(focus=focus, both_ways=True))
+
+
+class LeavesAll:
+    """As if nothing were plain: it counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def leave(*arguments: Any) -> Any:
+            self.count += 1
+            offset = {"apply_parts": 4, "prepare_parts": 5}.get(name)
+            return ([], arguments[1]) if name == "decode" else None if offset is None else arguments[offset]
+
+        return leave
+
+
+@pytest.mark.parametrize(("seed", "is_asked"), [(20, True), (21, True), (22, False), (23, False)])
+def test_half_of_the_seeds_use_what_is_compiled(seed: int, is_asked: bool) -> None:
+    tree, writes = LeavesAll(), LeavesAll()
+    with using(tree, writes):
+        left = run(seed).hash
+    assert (tree.count > 0) == (writes.count > 0) == is_asked
+    assert left == run(seed).hash
 
 
 def test_ways_that_lead_to_different_runs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,10 @@ from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from datatree.compiled import using
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
+from zab.native import load
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.profile import FOCUSES
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Scope
@@ -108,7 +110,7 @@ def attempt(
     """Run one seed, and catch its failure."""
     if both_judges and recorder is None:
         recorder = Recorder()
-    with Attempt(seed) as result:
+    with Attempt(seed) as result, using(load("tree"), load("writes")):
         report = run(seed, sink, recorder, scope)
         if both_judges and recorder is not None:
             recorded.judge(seed, recorder)
@@ -148,7 +150,7 @@ def simulate_command(
         str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
     ] = None,
     no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
-    both_ways: Annotated[bool, typer.Option("--both-ways", help="With and without the short way: compare.")] = False,
+    both_ways: Annotated[bool, typer.Option("--both-ways", help="With and without its short ways: compare.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""

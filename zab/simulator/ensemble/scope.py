@@ -3,7 +3,7 @@
 focus               all runs have this focus, whatever their seeds decide
 members, faults     the number of voters, and the only faults
 mercy               without it, lasting faults are not mended
-ways                the run is made on both ways of messages, and compared
+ways                the run is made on both ways of messages, with what is compiled and without, and compared
 kept                the part of a failed run that is needed to fail (`zab.simulator.world.scope`)
 """
 
@@ -32,10 +32,10 @@ class Scope:
     focus: str = ""
     """One of `FOCUSES`; empty: as the seed decides."""
     both_ways: bool = False
-    """Whether the run is repeated with messages of the steady state on the way that the seed does not choose
-    (`Profile.has_short_way`), and has to be the same."""
+    """Whether the run is repeated on the ways that the seed does not choose (`Profile.has_short_way`,
+    `Profile.is_compiled`), and has to be the same."""
     other_way: bool = False
-    """Whether they go that other way."""
+    """Whether it takes those other ways."""
 
     def __attrs_post_init__(self) -> None:
         if self.members is not None and not (3 <= self.members <= MEMBERS_MAX and self.members % 2):
@@ -63,7 +63,9 @@ class Scope:
         if not self.mercy:
             profile = without_mercy(profile)
         if self.other_way:
-            profile = attrs.evolve(profile, has_short_way=not profile.has_short_way)
+            profile = attrs.evolve(
+                profile, has_short_way=not profile.has_short_way, is_compiled=not profile.is_compiled
+            )
         return profile if self.kept is None else attrs.evolve(profile, fault_ticks=self.kept.ticks)
 
     @property

@@ -26,6 +26,7 @@ from typing import Final
 
 import attrs
 
+from datatree.compiled import USED, using
 from zab.simulator.ensemble.clients.client import Client
 from zab.simulator.ensemble.faults.faults import Faults
 from zab.simulator.ensemble.judges.linearizability import demand_linearizability
@@ -104,8 +105,10 @@ class Simulation(simulation.Simulation):
         """Run all phases. Raises SafetyError, LivenessError, UndecidedError, or an exception of the code under test;
         the record is complete up to then."""
         recorder = self.observer.recorder
+        is_compiled = self.profile.is_compiled
         try:
-            report = self._run()
+            with using(USED.tree if is_compiled else None, USED.writes if is_compiled else None):
+                report = self._run()
         finally:
             recorder.finish(self.observer.history)
         report.counts["operations judged"] += len(recorder.records)

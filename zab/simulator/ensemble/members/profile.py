@@ -171,6 +171,8 @@ class Profile:
     has_short_way: bool = True
     """Whether members take messages of the steady state at once (`zab.protocol.short_way`), in every other seed. The
     run is the same if not."""
+    is_compiled: bool = True
+    """Whether trees use what is compiled (`datatree.compiled`), in two of four seeds. The run is the same if not."""
     further: tuple[tuple[str, str | int], ...] = ()
     """Additional or replaced lines of the configuration."""
 
@@ -233,7 +235,8 @@ def _read(text: str) -> Config:
 
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed."""
-    profile = attrs.evolve(_with_seldom(_draw(seed, rng), rng), has_short_way=seed % 2 == 0)
+    profile = _with_seldom(_draw(seed, rng), rng)
+    profile = attrs.evolve(profile, has_short_way=seed % 2 == 0, is_compiled=seed % 4 < 2)
     if not profile.focus:
         profile = attrs.evolve(profile, faults={**profile.faults, **_of_elections(seed)})
     # From a generator of its own, so that all other runs stay the same.
