@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def run(ensemble: ZooKeeperEnsemble, seconds: float, cell: str, client_count: int) -> list[Operation]:
     """What the recording clients were told during the load."""
-    ports = [member.client_port for member in ensemble.members]
+    ports = [("127.0.0.1", member.client_port) for member in ensemble.members]
     founder = RecordingClient(0, ports, 0)
     founder.once(ports[0], [Request(Kind.CREATE, "/chaos", "root")])
     founder.once(ports[0], [Request(Kind.CREATE, path, f"first {path}") for path in SHARED_PATHS])
