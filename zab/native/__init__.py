@@ -35,5 +35,5 @@ def load(part: str) -> ModuleType | None:
 
 
 def loaded() -> str:
-    """The names of the parts that are used, for people: "durable", or "none"."""
+    """The names of the parts that are used, for people; "none" without any."""
     return ", ".join(part for part in PARTS if load(part) is not None) or "none"
