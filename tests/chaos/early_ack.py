@@ -34,7 +34,7 @@ def perform(self: Storage, effects: Sequence[StorageEffect]) -> list[StorageAnsw
         elif effect.batches:
             _held.extend((time.monotonic(), batch) for batch in effect.batches)
             for link in effect.then.links if effect.then is not None else ():
-                self.send(link, effect.then.message)
+                self.hold(link, effect.then.message)()
             answers.append(Durable(effect.generation, effect.batches[-1].zxid))
     write_held(self, older_than_seconds=DELAY_SECONDS)
     return answers
