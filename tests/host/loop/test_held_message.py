@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.host.loop.beside_turns import ACKS_COUNT, acks_arrive_beside_turns
 from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
 from zab.host.loop import link as link_module
@@ -21,7 +22,6 @@ from zab.host.storage import disk as disk_module
 from zab.host.storage.disk import RealDisk
 from zab.native import load
 from zab.protocol.events import QuorumLinkDown
-from zab.protocol.member_message import Request
 from zab.protocol.message import Ack, Commit, Proposal
 
 PATIENCE_SECONDS = 60
@@ -209,25 +209,7 @@ def test_an_open_ensemble_has_no_seals(file):
 def test_two_threads_that_send_at_once_keep_the_order_of_each(server, file, tmp_path):
     """Each frame has its seal and its number: one out of place would end the link."""
     other, link = server.linked()
-    count = 2_000
-
-    def write_all():
-        for number in range(count):
-            file.write_durable(b"%d\n" % number, server.links.hold(link, Ack(1, number)))
-
-    sender = threading.Thread(target=write_all)
-    heard = []
-    hearer = threading.Thread(target=lambda: heard.extend(other.hear() for _ in range(2 * count)))
-    hearer.start()
-    sender.start()
-    for number in range(count):
-        server.links.send((link,), Commit(number) if number % 10 else Request([[[], [bytes(9_000)]]]))
-        assert server.turn() == []
-    sender.join(PATIENCE_SECONDS)
-    while hearer.is_alive():
-        assert server.turn() == []
-        hearer.join(0.001)
-    assert [message.zxid for message in heard if isinstance(message, Ack)] == list(range(count))
-    assert [message.zxid for message in heard if isinstance(message, Commit)] == [n for n in range(count) if n % 10]
-    assert len(heard) == 2 * count
-    assert written(tmp_path) == b"".join(b"%d\n" % number for number in range(count))
+    acks_arrive_beside_turns(
+        server, other, link, lambda ack: file.write_durable(b"%d\n" % ack.zxid, server.links.hold(link, ack))
+    )
+    assert written(tmp_path) == b"".join(b"%d\n" % number for number in range(ACKS_COUNT))

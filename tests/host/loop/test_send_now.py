@@ -1,13 +1,14 @@
 """What another thread sends on a quorum link, beside the turns: at once, in order, and never on another connection."""
 
 import threading
+from functools import partial
 
 import pytest
 
+from tests.host.loop.beside_turns import acks_arrive_beside_turns
 from tests.host.loop.link_server import Server
 from tests.host.loop.service import running
 from zab.protocol.events import QuorumLinkDown
-from zab.protocol.member_message import Request
 from zab.protocol.message import Ack, Commit, Proposal
 
 PATIENCE_SECONDS = 60
@@ -154,19 +155,4 @@ def test_socket_is_not_closed_while_another_thread_sends_on_it(server):
 def test_two_threads_that_send_at_once_keep_the_order_of_each(server):
     """Each frame has its seal and its number: one out of place would end the link."""
     other, link = server.linked()
-    count = 2_000
-    sender = threading.Thread(target=lambda: [server.links.send_now(link, Ack(1, number)) for number in range(count)])
-    heard = []
-    hearer = threading.Thread(target=lambda: heard.extend(other.hear() for _ in range(2 * count)))
-    hearer.start()
-    sender.start()
-    for number in range(count):
-        server.links.send((link,), Commit(number) if number % 10 else Request([[[], [bytes(9_000)]]]))
-        assert server.turn() == []
-    sender.join(PATIENCE_SECONDS)
-    while hearer.is_alive():
-        assert server.turn() == []
-        hearer.join(0.001)
-    assert [message.zxid for message in heard if isinstance(message, Ack)] == list(range(count))
-    assert [message.zxid for message in heard if isinstance(message, Commit)] == [n for n in range(count) if n % 10]
-    assert len(heard) == 2 * count
+    acks_arrive_beside_turns(server, other, link, partial(server.links.send_now, link))

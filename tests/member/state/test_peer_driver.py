@@ -2,8 +2,13 @@
 
 import pytest
 
+from datatree.log.zxid import Zxid
 from tests.rigs.direct.members import Ensemble
-from zab.member.state.peer_driver import TOLD_WITH_BYTES_MAX
+from zab.member.state.outbox import Outbox
+from zab.member.state.peer_driver import TOLD_WITH_BYTES_MAX, PeerDriver
+from zab.member.state.turn_clock import TurnClock
+from zab.protocol import effects as fx
+from zab.protocol import events as ev
 from zab.protocol import message as msg
 
 
@@ -43,3 +48,33 @@ def test_a_commit_goes_with_the_proposal_of_its_turn_unless_that_is_large(
         assert server.member.applied == first, "a learner knows it at once"
     ensemble.settle()
     assert {server.member.applied for server in ensemble.servers.values()} == {leader.member.peer.history.last[0]}
+
+
+class ProposingPeer:
+    """Proposes whatever its member has."""
+
+    def __init__(self) -> None:
+        self.effects: list[fx.Effect] = []
+
+    def take_proposal(self, _now: int, proposal: ev.Propose) -> bool:
+        self.effects.append(fx.Send((1, 2), msg.Proposal([proposal.body])))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        pytest.param([1, 1], [msg.Proposal, msg.Proposal], id="small ones"),
+        pytest.param([TOLD_WITH_BYTES_MAX + 1, 1], [msg.Commit, msg.Proposal, msg.Proposal], id="a large one first"),
+        pytest.param([1, TOLD_WITH_BYTES_MAX + 1], [msg.Proposal, msg.Proposal], id="a large one last"),
+    ],
+)
+def test_only_the_first_proposal_of_a_turn_decides_whether_the_commit_goes_with_it(
+    sizes: list[int], expected: list[type[msg.Message]]
+) -> None:
+    outbox: Outbox[fx.Effect] = Outbox()
+    driver = PeerDriver(ProposingPeer(), TurnClock(0, 0), outbox, {})
+    outbox.want(fx.Send((1, 2), msg.Commit(7)))
+    for size in sizes:
+        driver.propose(ev.Propose(Zxid(8), bytes(size), 1, 0, 0, 7, 0, 1))
+    assert [type(effect.message) for effect in outbox.effects] == expected

@@ -42,10 +42,14 @@ class PeerDriver:
         """Let the peer propose transactions of this member. A COMMIT of this turn goes with them."""
         now, peer = self._clock.now, self.peer
         if len(proposal.body) <= TOLD_WITH_BYTES_MAX:
-            # The batch says what the mark is now, on the same links.
+            # The batch says what the mark is now, on the same links. A COMMIT before another proposal stays: that one
+            # is large.
             effects = self.outbox.effects
             for at in range(len(effects) - 1, -1, -1):
-                if type(effects[at]) is fx.Send and type(effects[at].message) is msg.Commit:
+                kind = type(effects[at].message) if type(effects[at]) is fx.Send else None
+                if kind is msg.Proposal:
+                    break
+                if kind is msg.Commit:
                     del effects[at]
         self.carry_out(peer.effects if peer.take_proposal(now, proposal) else peer.step(now, proposal))
 
