@@ -4,7 +4,7 @@ The server's client sockets (`zab.host.loop.sockets`) and the simulator's use th
 """
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -16,8 +16,8 @@ class Connection(Protocol):
     """Bytes taken out of `out` that the socket has not accepted yet; the socket sets this."""
 
     @property
-    def out(self) -> list[bytes]:
-        """What to send, in order."""
+    def out(self) -> list[Any]:
+        """What to send, in order: bytes, and `FileSlice`s where the service sends files."""
         ...
 
     @property
@@ -25,7 +25,7 @@ class Connection(Protocol):
         """The size of `out`."""
         ...
 
-    def take_output(self) -> list[bytes]:
+    def take_output(self) -> list[Any]:
         """Empty `out` and return what was in it; the caller owns it."""
         ...
 

@@ -40,9 +40,9 @@ CLIENT_PROTOCOL = ClientProtocol(Client, AT_ONCE)
 
 
 class Server:
-    def __init__(self, policy=None, handshakes_max=250):
+    def __init__(self, policy=None, handshakes_max=250, files=None):
         self.loop = Loop()
-        self.clients = ClientSockets(self.loop, CLIENT_PROTOCOL, handshakes_max=handshakes_max)
+        self.clients = ClientSockets(self.loop, CLIENT_PROTOCOL, handshakes_max=handshakes_max, files=files)
         self.address = self.listen(policy)
         self.opened = []
         self.now = 1000

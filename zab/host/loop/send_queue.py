@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 JOIN_BYTES_MAX = 256 << 10
 SMALL_BYTES = 4 << 10
@@ -60,10 +60,10 @@ class SendQueue:
         self._unsent = memoryview(rest)
         self.unsent_bytes += len(rest)
 
-    def flush(self, send: Send, pieces: Sequence[bytes] = (), total_bytes: int = 0) -> int:
-        """Push the pieces, whose total length is `total_bytes`, and call `send` once with all that waits, joined;
-        returns how many bytes it took. Errors of `send` pass through, except BlockingIOError, which counts as 0
-        bytes."""
+    def flush(self, send: Send, pieces: Sequence[Any] = (), total_bytes: int = 0) -> int:
+        """Push the pieces of bytes, whose total length is `total_bytes`, and call `send` once with all that waits,
+        joined; returns how many bytes it took. Errors of `send` pass through, except BlockingIOError, which counts as
+        0 bytes."""
         data: bytes | memoryview
         if pieces:
             assert self._seal is None

@@ -38,11 +38,13 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from zab.host.files.open_files import OpenFiles
 from zab.host.loop.handshakes import HANDSHAKES_MAX, Handshakes
 from zab.host.loop.listener import Listener
 from zab.host.loop.loop import Loop, PolledSocket
 from zab.host.loop.poller import READ, WRITE
 from zab.host.loop.send_queue import SendQueue
+from zab.host.loop.sliced_queue import SlicedQueue
 from zab.host.tls.engine import TlsSide
 from zab.host.tls.policy import TlsPolicy
 from zab.host.tls.tls_socket import SealedFrames
@@ -71,7 +73,9 @@ class ClientSocket(PolledSocket, Generic[C]):
     def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C) -> None:
         super().__init__(sock)
         self.connection = connection
-        self.queue = SendQueue()
+        self.queue = (
+            SendQueue() if clients.files is None else SlicedQueue(clients.files, sock if self.copies_files else None)
+        )
         self.is_finished = False
         """Whether all is sent and the peer was told that nothing follows."""
         self.is_paused = False
@@ -80,6 +84,8 @@ class ClientSocket(PolledSocket, Generic[C]):
         self.line = clients.readable
         """The line that it is in while there is something to read."""
 
+    copies_files = True
+    """Whether the kernel may copy files to the socket."""
     receive: Callable[[int], bytes]
     """Like `recv` of a socket."""
     send: Callable[[bytes | memoryview], int]
@@ -127,6 +133,8 @@ class PlainSocket(ClientSocket[C]):
 class TlsSocket(ClientSocket[C]):
     """A socket with TLS, whose handshake is done."""
 
+    copies_files = False
+
     def __init__(self, clients: ClientSockets[C], sock: socket.socket, connection: C, side: TlsSide) -> None:
         super().__init__(clients, sock, connection)
         self._tls = SealedFrames(sock, side)
@@ -171,7 +179,10 @@ class ClientSockets(Generic[C]):
         *,
         keep_alive: bool = False,
         handshakes_max: int = HANDSHAKES_MAX,
+        files: OpenFiles | None = None,
     ) -> None:
+        """`files`: those that the service sends slices of; None: it sends only bytes."""
+        self.files = files
         self._loop = loop
         self._protocol = protocol
         self._keep_alive = keep_alive
