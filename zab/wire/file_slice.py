@@ -8,8 +8,8 @@ import attrs
 
 @attrs.frozen
 class FileSlice:
-    """`length` bytes from `position` of the file at `path`, which is relative to the directory of a `Disk`. The file
-    has them, and nobody changes them any more."""
+    """`length` bytes from `position` of the file at `path`, which is relative to the directory of a `Disk`. They are in
+    the file, and no longer change."""
 
     path: str
     position: int

@@ -5,22 +5,8 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.host.loop.sink import Sink
 from zab.host.loop.send_queue import JOIN_BYTES_MAX, SMALL_BYTES, SendQueue
-
-
-class Sink:
-    def __init__(self, takes):
-        self.takes = deque(takes)
-        self.taken = bytearray()
-        self.calls = []
-
-    def send(self, data):
-        if not self.takes:
-            raise BlockingIOError
-        count = min(self.takes.popleft(), len(data))
-        self.taken += data[:count]
-        self.calls.append(len(data))
-        return count
 
 
 @given(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.host.loop.service import Server, give, receive_exactly, running
-from tests.host.loop.test_send_queue import Sink
+from tests.host.loop.sink import Sink
 from zab.host.files.open_files import OpenFiles
 from zab.host.loop import sliced_queue as module
 from zab.host.loop.sliced_queue import SlicedQueue, SliceError
