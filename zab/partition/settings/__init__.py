@@ -1,0 +1,1 @@
+"""The settings of topics and of brokers, under Kafka's names. Pure."""
