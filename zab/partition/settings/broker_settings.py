@@ -1,0 +1,152 @@
+"""The settings of a broker, under Kafka's names: those of `server.properties`.
+
+What holds for topics that say nothing is `TopicSettings`, whose keys have other names in this file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from zab.configuration.fields import BOOLEAN, BYTES, COUNT, COUNT_OR_0, INT_MAX, LONG_MAX, integer, setting, text_of
+from zab.partition.settings.listeners import Endpoint, endpoints_in
+
+BROKER_ID_GENERATED: Final = -1
+_MS = integer(1, LONG_MAX)
+
+
+@frozen(kw_only=True)
+class BrokerSettings:
+    """Who the broker is, where it listens, and where its files are. Times are ms, sizes bytes."""
+
+    broker_id: int = setting(
+        "broker.id", BROKER_ID_GENERATED, integer(-1, INT_MAX), "id", "-1: the coordination service gives out an id."
+    )
+    listeners: tuple[Endpoint, ...] = setting(
+        "listeners",
+        (Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
+        endpoints_in,
+        "NAME://HOST:PORT,…",
+        "Where clients connect. An empty host is every address of this machine.",
+        shown="PLAINTEXT://127.0.0.1:9092",
+    )
+    advertised_listeners: tuple[Endpoint, ...] | None = setting(
+        "advertised.listeners",
+        None,
+        endpoints_in,
+        "NAME://HOST:PORT,…",
+        "What clients are told to connect to. None: the listeners.",
+    )
+    log_directory: str = setting("log.dirs", "broker-data", text_of, "path", "The directory of the logs; one.")
+    rack: str | None = setting(
+        "broker.rack", None, text_of, "name", "Replicas of a partition are spread over the racks."
+    )
+    servers: str = setting(
+        *("zookeeper.connect", "127.0.0.1:2181", text_of, "HOST:PORT,…[/PATH]"),
+        "The members of the coordination service, and the path below which the brokers' znodes are.",
+    )
+    session_timeout_ms: int = setting(
+        *("zookeeper.session.timeout.ms", 6000, _MS, "ms"),
+        "How long after its last sign of life others take this broker for dead.",
+    )
+    partition_count: int = setting(
+        "num.partitions", 1, integer(1, 10_000), "partitions", "How many a topic gets whose creator names no number."
+    )
+    replication_factor: int = setting(
+        *("default.replication.factor", 1, integer(1, 32_767), "replicas"),
+        "How many replicas a partition gets whose creator names no number.",
+    )
+    creates_topics: bool = setting(
+        *("auto.create.topics.enable", True, BOOLEAN, "true/false"),
+        "Whether a topic is created when a client asks about it that allows this.",
+    )
+    deletes_topics: bool = setting(
+        "delete.topic.enable", True, BOOLEAN, "true/false", "Whether clients may delete topics."
+    )
+
+
+@frozen(kw_only=True)
+class RequestSettings:
+    """What a client may ask for at once, and how much of it may wait."""
+
+    request_bytes_max: int = setting(
+        "socket.request.max.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The largest request."
+    )
+    idle_ms: int = setting(
+        "connections.max.idle.ms", 600_000, _MS, "ms", "A connection that is silent for so long is closed."
+    )
+    connections_max: int = setting(
+        *("max.connections", INT_MAX, COUNT, "connections"), "How many connections a broker serves."
+    )
+    connections_of_address_max: int = setting(
+        "max.connections.per.ip", INT_MAX, COUNT, "connections", "How many come from one address."
+    )
+    fetch_bytes_max: int = setting(
+        "fetch.max.bytes", 55 << 20, integer(1024, INT_MAX), "bytes", "The most that one fetch gets."
+    )
+    fetch_sessions_max: int = setting(
+        "max.incremental.fetch.session.cache.slots", 1000, COUNT_OR_0, "sessions", "How many fetch sessions are kept."
+    )
+    purge_interval: int = setting(
+        *("producer.purgatory.purge.interval.requests", 1000, COUNT, "requests"),
+        "So many requests that are answered already may stay in the lists of those that wait.",
+    )
+
+
+@frozen(kw_only=True)
+class LogSettings:
+    """When the logs of a broker are looked after."""
+
+    retention_check_ms: int = setting(
+        "log.retention.check.interval.ms", 300_000, _MS, "ms", "How often old segments are looked for."
+    )
+    checkpoint_ms: int = setting(
+        *("log.flush.offset.checkpoint.interval.ms", 60_000, _MS, "ms"),
+        "How often it is written down up to where logs are on the disk, and where they begin.",
+    )
+    high_watermark_checkpoint_ms: int = setting(
+        *("replica.high.watermark.checkpoint.interval.ms", 5000, _MS, "ms"),
+        "How often the high watermarks are written down.",
+    )
+    producer_id_expiration_ms: int = setting(
+        *("producer.id.expiration.ms", 86_400_000, _MS, "ms"),
+        "How long after its last write a log forgets a producer.",
+    )
+
+
+@frozen(kw_only=True)
+class GroupSettings:
+    """Consumer groups, and the topic that keeps their offsets."""
+
+    session_timeout_min_ms: int = setting(
+        "group.min.session.timeout.ms", 6000, _MS, "ms", "The shortest session timeout that a member may ask for."
+    )
+    session_timeout_max_ms: int = setting(
+        "group.max.session.timeout.ms", 1_800_000, _MS, "ms", "The longest session timeout that a member may ask for."
+    )
+    initial_delay_ms: int = setting(
+        *("group.initial.rebalance.delay.ms", 3000, integer(0, LONG_MAX), "ms"),
+        "How long an empty group waits for more members before its first generation.",
+    )
+    members_max: int = setting("group.max.size", INT_MAX, COUNT, "members", "How many members a group may have.")
+    metadata_bytes_max: int = setting(
+        "offset.metadata.max.bytes", 4096, BYTES, "bytes", "The longest text beside a committed offset."
+    )
+    offsets_partition_count: int = setting(
+        "offsets.topic.num.partitions", 50, integer(1, 10_000), "partitions", "Partitions of __consumer_offsets."
+    )
+    offsets_replication_factor: int = setting(
+        *("offsets.topic.replication.factor", 3, integer(1, 32_767), "replicas"),
+        "Replicas of its partitions; fewer where there are fewer brokers.",
+    )
+    offsets_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The size of its segments."
+    )
+    offsets_retention_minutes: int = setting(
+        *("offsets.retention.minutes", 10_080, integer(1, INT_MAX), "minutes"),
+        "How long after a group is empty its offsets are kept.",
+    )
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms", 5000, _MS, "ms", "How long a commit waits for its replicas."
+    )
