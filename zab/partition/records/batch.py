@@ -53,8 +53,10 @@ __all__ = [
     "TimestampType",
     "check_crc",
     "read_header",
+    "sealed",
     "stamp",
     "stamp_append_time",
+    "stamp_max_timestamp",
     "walk",
 ]
 
@@ -252,6 +254,16 @@ def _crc_of(data: Data, position: int, batch_length: int) -> int:
     return crc32c()(memoryview(data)[position + _CRC_FROM : position + LENGTH_END + batch_length])
 
 
+def sealed(header: BatchHeader, records: bytes) -> bytes:
+    """A whole batch of this header and these records; batch_length and crc become theirs, in `header` too."""
+    header.batch_length = _LENGTH_MIN + len(records)
+    batch = bytearray(header.packed())
+    batch += records
+    header.crc = _crc_of(batch, 0, header.batch_length)
+    _CRC.pack_into(batch, _CRC_AT, header.crc)
+    return bytes(batch)
+
+
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Write the offset and the epoch that a leader assigns into the batch at `position`: the checksum stays valid."""
     assert base_offset >= 0, base_offset
@@ -262,9 +274,15 @@ def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leade
 def stamp_append_time(buffer: bytearray | memoryview, position: int, append_time_ms: int) -> BatchHeader:
     """Give every record of the batch at `position` this time (LogAppendTime) without touching a record: bit 3,
     max_timestamp and a new checksum. Returns the new header."""
+    attributes = read_header(buffer, position).attributes | LOG_APPEND_TIME_BIT
+    _ATTRIBUTES.pack_into(buffer, position + _CRC_FROM, attributes)
+    return stamp_max_timestamp(buffer, position, append_time_ms)
+
+
+def stamp_max_timestamp(buffer: bytearray | memoryview, position: int, max_timestamp_ms: int) -> BatchHeader:
+    """Correct max_timestamp of the batch at `position`, and its checksum. Returns the new header."""
     header = read_header(buffer, position)
     assert position + header.size_bytes <= len(buffer)
-    _ATTRIBUTES.pack_into(buffer, position + _CRC_FROM, header.attributes | LOG_APPEND_TIME_BIT)
-    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_AT, append_time_ms)
+    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _CRC.pack_into(buffer, position + _CRC_AT, _crc_of(buffer, position, header.batch_length))
     return read_header(buffer, position)
