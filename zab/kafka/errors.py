@@ -41,7 +41,7 @@ class ErrorCode(enum.IntEnum):
     NOT_ENOUGH_REPLICAS = 19
     """Fewer replicas in sync than min.insync.replicas: nothing was appended."""
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    """The same, noticed after the append: the batch is in the log."""
+    """Noticed after the append: the batch is in the log."""
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
