@@ -3,9 +3,9 @@
 import pytest
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.replica.in_sync_set import Fate, Proposal
 from zab.partition.replica.leader import Leader, LogPosition
-from zab.partition.replica.partition_state import NO_LEADER, PartitionState
 
 LAG_MS = 30_000
 

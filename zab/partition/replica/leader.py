@@ -21,9 +21,9 @@ from __future__ import annotations
 import attrs
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.image.partition_state import PartitionState
 from zab.partition.replica.followers import NEVER, UNKNOWN, FollowerState
 from zab.partition.replica.in_sync_set import Fate, InSyncSet, Proposal
-from zab.partition.replica.partition_state import PartitionState
 from zab.quorum.high_water_mark import high_water_mark
 from zab.quorum.ids import ServerId
 from zab.quorum.quorums import InSync

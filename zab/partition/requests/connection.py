@@ -1,0 +1,100 @@
+"""The clients of a broker: a `ClientConnection` for each socket, and the line of its answers.
+
+Requests of one connection are answered in the order in which they came, also when a later one is ready first. So each
+request that is to be answered stands in a line, and what is ready leaves it from the front.
+
+Limits:
+    WAITING_MAX         requests of a connection that wait for their answer: above it, it is not read from
+    UNSENT_BYTES_MAX    answers that its socket has not taken: likewise. Parts of files count, and need no memory
+    request_bytes_max   one request: a longer one closes the connection before anything of it is kept
+
+Not here: sockets; what a request means (`dispatch`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TypeAlias
+
+import attrs
+
+from zab.wire.file_slice import FileSlice
+from zab.wire.frames import FrameReader
+
+WAITING_MAX = 1000
+UNSENT_BYTES_MAX = 1 << 20
+
+Piece: TypeAlias = bytes | FileSlice
+
+
+class Closing(IntEnum):
+    """Whether, and how, a connection ends."""
+
+    NO = 0
+    FLUSHED = 1
+    """Once its answers are sent."""
+    AT_ONCE = 2
+
+
+@attrs.define(eq=False)
+class Place:
+    """The place of one request in the line of its connection."""
+
+    pieces: Sequence[Piece] | None = None
+    """The answer; None: it is not ready. Without pieces: there is none, as for a produce with acks=0."""
+
+
+@attrs.define(eq=False, repr=False)
+class ClientConnection:
+    """One client socket, as the pure part of the broker sees it."""
+
+    id: int
+    """Never reused while the process runs."""
+    host: str
+    """The numeric address of the client."""
+    port: int
+    listener: str
+    """The name of the listener that it came through: what it is told to connect to is that listener's."""
+    frames: FrameReader
+    heard_at: int = 0
+    """When something came last (monotonic ms)."""
+    line: deque[Place] = attrs.Factory(deque)
+    out: list[Piece] = attrs.Factory(list)
+    out_bytes: int = 0
+    """Bytes in `out`."""
+    unsent_bytes: int = 0
+    """Bytes that the host took from `out` and has not sent yet; set by the host."""
+    closing: Closing = Closing.NO
+
+    @property
+    def paused(self) -> bool:
+        """Whether the host must not read from it."""
+        return len(self.line) >= WAITING_MAX or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+
+    def take_output(self) -> list[Piece]:
+        """Empty `out`; the caller owns what was in it."""
+        pieces, self.out, self.out_bytes = self.out, [], 0
+        return pieces
+
+    def stand_in_line(self) -> Place:
+        """A place for the request that has just come."""
+        place = Place()
+        self.line.append(place)
+        return place
+
+    def let_out(self) -> bool:
+        """Move the answers that are ready, and not behind one that is not, to the output. True: there are any."""
+        line, had = self.line, len(self.out)
+        while line and line[0].pieces is not None:
+            for piece in line.popleft().pieces or ():
+                self.out.append(piece)
+                self.out_bytes += len(piece)
+        return len(self.out) > had
+
+    def close(self, how: Closing) -> None:
+        """End it; a second call can only end it sooner."""
+        self.closing = max(self.closing, how)
+        if how is Closing.AT_ONCE:
+            self.line.clear()

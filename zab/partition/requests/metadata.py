@@ -1,0 +1,137 @@
+"""Metadata and DescribeCluster: where the brokers are, which topics there are, and who leads what.
+
+Clients are told the address of the listener through which they came. A topic that is asked for and is not there may be
+created on the way: this round is answered with LEADER_NOT_AVAILABLE, and the client asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from zab.kafka.errors import ErrorCode
+from zab.kafka.messages.metadata import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from zab.kafka.primitives import ZERO_UUID
+from zab.partition.image.cluster_image import ClusterImage, Topic
+from zab.partition.image.partition_state import NO_LEADER, PartitionState
+from zab.partition.image.topic_names import is_valid
+
+NO_OPERATIONS_ASKED = -(1 << 31)
+_IDS_SINCE = 12
+"""The version from which on a topic may be asked for by its id."""
+_NULL_SINCE = 1
+"""The version from which on no topics are asked for by an empty list, and all of them by null."""
+_ENDPOINT_OF_BROKERS = 1
+
+
+class MetadataRequests:
+    """Answers from the image."""
+
+    def __init__(self, image: Callable[[], ClusterImage], create: Callable[[str], None] | None) -> None:
+        """`create` begins to create a topic with defaults; None: topics are not created on the way."""
+        self._image = image
+        self._create = create
+
+    def metadata(self, request: MetadataRequest, version: int, listener: str) -> MetadataResponse:
+        """Answer Metadata of this version that came through this listener."""
+        image = self._image()
+        topics: Iterable[MetadataResponseTopic]
+        if request.topics is None or (version < _NULL_SINCE and not request.topics):
+            topics = (self._topic(image, topic, listener) for topic in image.topics.values())
+        else:
+            creates = request.allow_auto_topic_creation
+            topics = (self._asked(image, asked, version, listener, creates) for asked in request.topics)
+        brokers = (
+            MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if (endpoint := broker.endpoints.get(listener)) is not None
+        )
+        return MetadataResponse(
+            brokers=tuple(brokers),
+            cluster_id=image.cluster_id,
+            controller_id=image.controller,
+            topics=tuple(topics),
+        )
+
+    def _asked(
+        self, image: ClusterImage, asked: MetadataRequestTopic, version: int, listener: str, creates: bool
+    ) -> MetadataResponseTopic:
+        if version >= _IDS_SINCE and asked.name is None:
+            topic = image.topic_of(asked.topic_id)
+            if topic is None:
+                return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+            return self._topic(image, topic, listener)
+        name = asked.name
+        if name is None:
+            return _error(ErrorCode.INVALID_REQUEST, "")
+        topic = image.topics.get(name)
+        if topic is not None:
+            return self._topic(image, topic, listener)
+        if not is_valid(name):
+            return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+        if creates and self._create is not None:
+            self._create(name)
+            return _error(ErrorCode.LEADER_NOT_AVAILABLE, name)
+        return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+
+    def _topic(self, image: ClusterImage, topic: Topic, listener: str) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.is_internal,
+            partitions=tuple(
+                _partition(image, index, state, listener) for index, state in sorted(topic.partitions.items())
+            ),
+        )
+
+    def describe_cluster(self, request: DescribeClusterRequest, listener: str) -> DescribeClusterResponse:
+        """Answer DescribeCluster."""
+        image = self._image()
+        if request.endpoint_type != _ENDPOINT_OF_BROKERS:
+            return DescribeClusterResponse(
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=f"endpoint type {request.endpoint_type} is not that of brokers, {_ENDPOINT_OF_BROKERS}",
+                endpoint_type=request.endpoint_type,
+                cluster_id=image.cluster_id,
+                brokers=(),
+            )
+        brokers = (
+            DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if (endpoint := broker.endpoints.get(listener)) is not None
+        )
+        return DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            cluster_id=image.cluster_id,
+            controller_id=image.controller,
+            brokers=tuple(brokers),
+        )
+
+
+def _partition(image: ClusterImage, index: int, state: PartitionState, listener: str) -> MetadataResponsePartition:
+    leader = state.leader
+    broker = image.brokers.get(leader)
+    has_leader = broker is not None and listener in broker.endpoints
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=leader if has_leader else NO_LEADER,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=tuple(replica for replica in state.replicas if replica not in image.brokers),
+    )
+
+
+def _error(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=())
