@@ -23,13 +23,12 @@ def a_state(isr=(1, 2, 3), *, leader=1, leader_epoch=5, partition_epoch=7, repli
     )
 
 
-def a_leader(state=None, *, epoch_start=0, high_watermark=0, now=0):
-    state = state or a_state()
-    return Leader(1, state, epoch_start=epoch_start, high_watermark=high_watermark, now=now, lag_max_ms=LAG_MS)
+def a_leader(state=None, *, epoch_start=0, now=0):
+    return Leader(1, state or a_state(), epoch_start=epoch_start, now=now, lag_max_ms=LAG_MS)
 
 
-def own(end, stored_end=None):
-    return LogPosition(end=end, stored_end=end if stored_end is None else stored_end)
+def own(end, stored_end=None, mark=0):
+    return LogPosition(end=end, stored_end=end if stored_end is None else stored_end, high_watermark=mark)
 
 
 def fetch(leader, replica, offset, *, now=1, leader_end=10, epoch=None):
@@ -42,73 +41,66 @@ def fetch(leader, replica, offset, *, now=1, leader_end=10, epoch=None):
 
 def test_the_mark_is_what_every_member_of_the_set_has():
     leader = a_leader()
-    assert not leader.advance(1, own(10), 1), "nobody has said where it is"
+    assert leader.high_watermark(1, own(10), 1) == 0, "nobody has said where it is"
     fetch(leader, 2, 8)
-    assert not leader.advance(1, own(10), 1)
+    assert leader.high_watermark(1, own(10), 1) == 0
     fetch(leader, 3, 6)
-    assert leader.advance(1, own(10), 1)
-    assert leader.high_watermark == 6
+    assert leader.high_watermark(1, own(10), 1) == 6
     fetch(leader, 3, 9)
-    assert leader.advance(1, own(10), 1)
-    assert leader.high_watermark == 8
+    assert leader.high_watermark(1, own(10), 1) == 8
 
 
 def test_the_leader_itself_counts_with_what_it_has_stored():
     leader = a_leader(a_state((1,), replicas=(1,)))
-    assert not leader.advance(1, own(10, 0), 1)
-    assert leader.advance(1, own(10, 4), 1)
-    assert leader.high_watermark == 4
+    assert leader.high_watermark(1, own(10, 0), 1) == 0
+    assert leader.high_watermark(1, own(10, 4), 1) == 4
 
 
 def test_the_mark_never_falls():
-    leader = a_leader(high_watermark=7)
+    leader = a_leader()
     for replica in (2, 3):
         fetch(leader, replica, 5)
-    assert not leader.advance(1, own(10), 1)
-    assert leader.high_watermark == 7
+    assert leader.high_watermark(1, own(10, mark=7), 1) == 7
 
 
 def test_below_the_minimum_the_mark_stands_still():
     """KIP-966: whoever was in the set when it was large enough has all that was acknowledged (S12)."""
     leader = a_leader(a_state((1,)))
-    assert not leader.advance(1, own(10), 2)
-    assert leader.advance(1, own(10), 1)
+    assert leader.high_watermark(1, own(10), 2) == 0
+    assert leader.high_watermark(1, own(10), 1) == 10
 
 
 def test_the_minimum_is_not_more_than_there_are_replicas():
     leader = a_leader(a_state((1,), replicas=(1,)))
-    assert leader.advance(1, own(10), 2)
+    assert leader.high_watermark(1, own(10), 2) == 10
 
 
 def test_one_that_keeps_up_outside_of_the_set_holds_the_mark_back():
     leader = a_leader(a_state((1, 2)))
     fetch(leader, 2, 10)
     fetch(leader, 3, 9)
-    assert leader.advance(1, own(10), 1)
-    assert leader.high_watermark == 10, "it was never level"
+    assert leader.high_watermark(1, own(10), 1) == 10, "it was never level"
     fetch(leader, 3, 10, now=2, leader_end=10)
     fetch(leader, 2, 20, now=3, leader_end=20)
     fetch(leader, 3, 15, now=3, leader_end=20)
-    assert leader.advance(3, own(20), 1)
-    assert leader.high_watermark == 15
-    assert leader.advance(4 + LAG_MS, own(20), 1)
-    assert leader.high_watermark == 20, "it does not keep up any longer"
+    assert leader.high_watermark(3, own(20), 1) == 15
+    assert leader.high_watermark(4 + LAG_MS, own(20), 1) == 20, "it does not keep up any longer"
 
 
 # ---------------------------------------------------------------------------------------------------------- in-sync set
 
 
 def test_a_follower_that_is_level_joins():
-    leader = a_leader(a_state((1, 2)), high_watermark=8)
+    leader = a_leader(a_state((1, 2)))
     fetch(leader, 3, 7)
-    assert leader.proposal(1, own(10), looks_for_lag=False) is None
+    assert leader.proposal(1, own(10, mark=8), looks_for_lag=False) is None
     fetch(leader, 3, 8)
-    assert leader.proposal(1, own(10), looks_for_lag=False) == Proposal(5, 7, (1, 2, 3), (101, -1, 103))
+    assert leader.proposal(1, own(10, mark=8), looks_for_lag=False) == Proposal(5, 7, (1, 2, 3), (101, -1, 103))
 
 
 def test_nobody_joins_below_the_start_of_the_epoch():
     """KAFKA-7128, S7: the mark of a new leader lags behind what was acknowledged."""
-    leader = a_leader(a_state((1, 2)), high_watermark=5, epoch_start=10)
+    leader = a_leader(a_state((1, 2)), epoch_start=10)
     fetch(leader, 3, 7)
     assert leader.proposal(1, own(10), looks_for_lag=False) is None
     fetch(leader, 3, 10)
@@ -178,10 +170,9 @@ def test_an_addition_counts_when_it_is_proposed_and_a_removal_when_it_is_confirm
     assert shrink is not None
     assert shrink.isr == (1, 2)
     assert leader.in_sync.maximal == {1, 2, 3}
-    assert not leader.advance(late, own(20), 1) or leader.high_watermark == 10
+    assert leader.high_watermark(late, own(20), 1) == 10
     assert leader.changed(a_state((1, 2), partition_epoch=9), late)
-    assert leader.advance(late, own(20), 1)
-    assert leader.high_watermark == 20
+    assert leader.high_watermark(late, own(20), 1) == 20
 
 
 def test_one_change_is_under_way_at_a_time():

@@ -1,7 +1,7 @@
 """The leader of a partition: where its followers are, which of them are in sync, and the high watermark.
 
     fetched_by(…)       a follower fetched: that says where it is
-    advance(now)        raises the high watermark, if it can
+    high_watermark(…)   what everybody has who counts
     proposal(now)       the change of the in-sync set that is due, if any
     changed(state, now) the controller has written a newer state of the same leader epoch
 
@@ -37,18 +37,16 @@ class LogPosition:
     """The offset of the next record."""
     stored_end: int
     """What is below it is stored: written, or synced where the log is to be synced before it is acknowledged."""
+    high_watermark: int
 
 
 class Leader:
     """The leader's side of one partition, for one leader epoch."""
 
-    def __init__(
-        self, broker_id: int, state: PartitionState, *, epoch_start: int, high_watermark: int, now: int, lag_max_ms: int
-    ) -> None:
-        """`epoch_start`: where the log ended when this epoch began. `high_watermark`: the last one known."""
+    def __init__(self, broker_id: int, state: PartitionState, *, epoch_start: int, now: int, lag_max_ms: int) -> None:
+        """`epoch_start`: where the log ended when this epoch began."""
         self.epoch = state.leader_epoch
         self.epoch_start = epoch_start
-        self.high_watermark = high_watermark
         self.in_sync = InSyncSet(frozenset(state.isr), state.partition_epoch)
         self.state = state
         self.followers: dict[int, FollowerState] = {}
@@ -99,10 +97,11 @@ class Leader:
         """`min.insync.replicas`, as far as there are so many replicas."""
         return min(wanted, max(1, len(self.state.replicas)))
 
-    def advance(self, now: int, own: LogPosition, min_in_sync: int) -> bool:
-        """Raise the high watermark to what everybody has who counts. True: it has risen."""
+    def high_watermark(self, now: int, own: LogPosition, min_in_sync: int) -> int:
+        """What everybody has who counts, never below the present mark."""
+        mark = own.high_watermark
         if len(self.in_sync.committed) < self.min_in_sync(min_in_sync):
-            return False
+            return mark
         counted = self.in_sync.maximal | {
             replica
             for replica, follower in self.followers.items()
@@ -111,8 +110,7 @@ class Leader:
         acknowledged = {ServerId(replica): follower.log_end for replica, follower in self.followers.items()}
         acknowledged[ServerId(self._broker_id)] = own.stored_end
         quorum = InSync(frozenset(map(ServerId, counted | {self._broker_id})))
-        before, self.high_watermark = self.high_watermark, high_water_mark(quorum, acknowledged, self.high_watermark)
-        return self.high_watermark > before
+        return high_water_mark(quorum, acknowledged, mark)
 
     # --------------------------------------------------------------------------------------------------- in-sync set
 
@@ -127,7 +125,7 @@ class Leader:
             lagging = {each for each in committed - {self._broker_id} if self._lags(each, now, own)}
             if lagging:
                 return self._propose(committed - lagging)
-        joining = {each for each in self.followers if each not in committed and self._is_level(each)}
+        joining = {each for each in self.followers if each not in committed and self._is_level(each, own)}
         return self._propose(committed | joining) if joining else None
 
     def _lags(self, replica: int, now: int, own: LogPosition) -> bool:
@@ -140,9 +138,9 @@ class Leader:
         is_leaving = replica in self.state.removing
         return epoch != UNKNOWN and epoch == self.followers[replica].broker_epoch and not is_leaving
 
-    def _is_level(self, replica: int) -> bool:
+    def _is_level(self, replica: int, own: LogPosition) -> bool:
         reached = self.followers[replica].log_end
-        return self._may_join(replica) and reached >= self.high_watermark and reached >= self.epoch_start
+        return self._may_join(replica) and reached >= max(own.high_watermark, self.epoch_start)
 
     def _propose(self, members: frozenset[int]) -> Proposal:
         isr = tuple(replica for replica in self.state.replicas if replica in members)

@@ -1,0 +1,222 @@
+"""A replica of one partition on this broker: its log, and what the broker is for it, leader or follower.
+
+    take_state(state, now)      what the controller has decided
+    append(…)                   a producer writes, at the leader
+    read(…)                     a consumer or a follower reads, at the leader
+    advance(now)                raises the high watermark
+
+Reading is fenced by epochs (KIP-320): who asks names the leader epoch that it knows, and the epoch of the last batch
+that it has. If the leader's history went another way after that epoch, the answer says where both still agree, and has
+no data: so a follower truncates, and a consumer notices (KIP-101, KIP-279).
+
+What consumers are given is below the high watermark. An offset between the mark and the end of the log is not out of
+range, but has no data yet: after an election the mark of the new leader may lag behind what consumers have read.
+
+Not here: waiting (`zab.partition.requests`), storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import attrs
+
+from zab.kafka.errors import ErrorCode
+from zab.kafka.primitives import Uuid
+from zab.partition.image.partition_state import NO_EPOCH, PartitionState
+from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
+from zab.partition.log.transaction_index import AbortedTransaction
+from zab.partition.records.batch import BatchHeader
+from zab.partition.records.checks import Checked, ProduceRules, check_produced
+from zab.partition.replica.leader import Leader, LogPosition
+from zab.wire.file_slice import FileSlice
+
+ALL_IN_SYNC: Final = -1
+"""The `acks` of a producer that waits for every replica in sync."""
+UNKNOWN_EPOCH: Final = -1
+
+
+class Isolation(IntEnum):
+    """What a consumer reads."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ReplicaError(Exception):
+    """A request that this replica refuses; nothing was changed."""
+
+    def __init__(self, error: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+@attrs.frozen(kw_only=True)
+class Read:
+    """What a read is answered with."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start: int
+    data: FileSlice | None = None
+    """Whole batches; None: there are none now."""
+    aborted: Sequence[AbortedTransaction] | None = None
+    """The aborted transactions of the data; None: all records are wanted."""
+    diverging: tuple[int, int] | None = None
+    """An epoch and the offset at which it ends here: up to there at the most, the reader has what the leader has."""
+
+
+class Replica:
+    """One replica. Times are monotonic ms, but where wall clock is said."""
+
+    def __init__(self, broker_id: int, topic: str, topic_id: Uuid, index: int, log: Log, *, lag_max_ms: int) -> None:
+        self.topic, self.topic_id, self.index = topic, topic_id, index
+        self.log = log
+        self.state: PartitionState | None = None
+        self.leader: Leader | None = None
+        """While this broker leads the partition."""
+        self._broker_id = broker_id
+        self._lag_max_ms = lag_max_ms
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The topic and the partition's index."""
+        return self.topic, self.index
+
+    @property
+    def stored_end(self) -> int:
+        """What is below may be acknowledged: written, or synced where the topic wants that."""
+        log = self.log
+        return log.synced_end if log.settings.flush_mode == BATCH else log.written_end
+
+    @property
+    def position(self) -> LogPosition:
+        """Where the log is."""
+        log = self.log
+        return LogPosition(end=log.log_end, stored_end=self.stored_end, high_watermark=log.high_watermark)
+
+    # --------------------------------------------------------------------------------------------------------- roles
+
+    def take_state(self, state: PartitionState, now: int) -> bool:
+        """Take what the controller has decided. False: it is not newer than what is known."""
+        leads = state.leader == self._broker_id
+        if self.state is not None and not state.is_newer_than(self.state, leads=leads):
+            return False
+        known = self.leader
+        if not leads:
+            self.leader = None
+        elif known is not None and known.epoch == state.leader_epoch:
+            if not known.changed(state, now):
+                return False
+        else:
+            self.log.begin_epoch(state.leader_epoch)
+            self.leader = Leader(
+                self._broker_id, state, epoch_start=self.log.log_end, now=now, lag_max_ms=self._lag_max_ms
+            )
+        self.state = state
+        return True
+
+    def leading(self, current_leader_epoch: int = UNKNOWN_EPOCH) -> Leader:
+        """This replica as the leader that somebody asks who knows this leader epoch. Raises ReplicaError."""
+        own = NO_EPOCH if self.state is None else self.state.leader_epoch
+        if current_leader_epoch != UNKNOWN_EPOCH:
+            if current_leader_epoch < own:
+                text = f"leader epoch {current_leader_epoch} is over, {own} has begun"
+                raise ReplicaError(ErrorCode.FENCED_LEADER_EPOCH, text)
+            if current_leader_epoch > own:
+                raise ReplicaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {current_leader_epoch} is not known")
+        if self.leader is None:
+            raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads the partition")
+        return self.leader
+
+    # ------------------------------------------------------------------------------------------------------ producers
+
+    def append(self, data: memoryview, produce_version: int, acks: int, wall_ms: int) -> Appended:
+        """Append what a producer sent for this partition.
+
+        Raises ReplicaError, BatchError, LogError; each has the `error` to answer with. Nothing was appended then."""
+        leader = self.leading()
+        if acks == ALL_IN_SYNC:
+            in_sync, wanted = len(leader.in_sync.committed), self.min_in_sync
+            if in_sync < wanted:
+                raise ReplicaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync} replicas are in sync, {wanted} have to be"
+                )
+        own = bytearray(data)
+        checked: Checked = check_produced(own, self._rules(), produce_version, wall_ms)
+        headers: list[BatchHeader] = [header for _, header in checked.batches]
+        return self.log.append_as_leader(own, headers, leader.epoch, wall_ms)
+
+    def _rules(self) -> ProduceRules:
+        settings = self.log.settings
+        return ProduceRules(
+            max_message_bytes=settings.max_message_bytes,
+            is_compacted=settings.is_compacted,
+            validates_records=settings.record_validation == "full",
+            has_append_time=settings.message_timestamp_type == LOG_APPEND_TIME,
+            timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        )
+
+    @property
+    def min_in_sync(self) -> int:
+        """How many replicas have to be in sync for a write that waits for all of them."""
+        wanted = self.log.settings.min_insync_replicas
+        return wanted if self.leader is None else self.leader.min_in_sync(wanted)
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether so many are."""
+        return self.leader is not None and len(self.leader.in_sync.maximal) >= self.min_in_sync
+
+    def advance(self, now: int) -> bool:
+        """Raise the high watermark as far as it goes. True: it has risen."""
+        if self.leader is None:
+            return False
+        before = self.log.high_watermark
+        mark = self.leader.high_watermark(now, self.position, self.log.settings.min_insync_replicas)
+        return mark > before and self.log.update_high_watermark(mark) > before
+
+    # -------------------------------------------------------------------------------------------------------- readers
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        current_leader_epoch: int = UNKNOWN_EPOCH,
+        last_fetched_epoch: int = UNKNOWN_EPOCH,
+        is_follower: bool = False,
+    ) -> Read:
+        """What is there from `offset` on: whole batches, as many as fit into `max_bytes`, and at least one. With
+        `max_bytes` 0 no data is looked for. Raises ReplicaError, LogError, OSError."""
+        self.leading(current_leader_epoch)
+        log = self.log
+        stable = log.last_stable_offset
+        marks = {"high_watermark": log.high_watermark, "last_stable_offset": stable, "log_start": log.log_start}
+        if last_fetched_epoch != UNKNOWN_EPOCH:
+            diverging = self._diverging(offset, last_fetched_epoch)
+            if diverging is not None:
+                return Read(**marks, diverging=diverging)
+        if not log.log_start <= offset <= log.log_end:
+            text = f"{offset} is not in {log.log_start} to {log.log_end}"
+            raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        is_committed = isolation is Isolation.READ_COMMITTED and not is_follower
+        bound = log.log_end if is_follower else stable if is_committed else log.high_watermark
+        found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
+        data = None if found is None else FileSlice(found.path, found.position, found.length)
+        aborted = list(log.aborted_transactions(offset, bound)) if is_committed and found is not None else []
+        return Read(**marks, data=data, aborted=aborted if is_committed else None)
+
+    def _diverging(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+        """Where the history of a reader that is at `offset` parts from this log; None: it does not. Raises
+        ReplicaError."""
+        epoch, end = self.log.end_offset_for(last_fetched_epoch)
+        if epoch == NO_EPOCH:
+            raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known here")
+        if offset < self.log.log_start:
+            raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is below {self.log.log_start}")
+        return (epoch, end) if epoch < last_fetched_epoch or end < offset else None

@@ -1,0 +1,82 @@
+"""From the bytes of a connection to the one who answers: cuts requests, reads them, and hands each to its handler.
+
+A request that cannot be read, or that this broker does not serve, closes its connection, as in Kafka: nothing after it
+could be trusted. Only ApiVersions is answered whatever its version, since a client sends it to find out (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from zab.kafka.api_key import ApiKey
+from zab.kafka.errors import ErrorCode
+from zab.kafka.frames import decode_request, response_frame
+from zab.kafka.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
+from zab.kafka.primitives import ProtocolError
+from zab.kafka.versions import api_versions_response
+from zab.partition.requests.connection import ClientConnection, Closing
+from zab.partition.requests.request import Ready, Request
+from zab.wire.frames import FrameError
+
+Handler: TypeAlias = Callable[[Request], None]
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+_SOFTWARE_SINCE = 3
+"""The version from which on a client says what it is."""
+
+
+class Dispatch:
+    """Hands out requests."""
+
+    def __init__(self, handlers: Mapping[int, Handler], ready: Ready, refused: Callable[[ClientConnection, str], None]):
+        """`handlers` by API key; those and ApiVersions are what is served. `refused` is told why a connection is
+        closed."""
+        self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
+        self._ready = ready
+        self._refused = refused
+
+    def take(self, connection: ClientConnection, data: bytes) -> None:
+        """Handle the requests that these bytes complete."""
+        try:
+            payloads = connection.frames.feed(data)
+            reason = None
+        except FrameError as error:
+            payloads, reason = error.frames, str(error)
+        for payload in payloads:
+            if connection.closing:
+                return
+            try:
+                self._take_one(connection, payload)
+            except ProtocolError as error:
+                reason = str(error)
+                break
+        if reason is not None:
+            self.close(connection, reason)
+
+    def close(self, connection: ClientConnection, reason: str) -> None:
+        """Close it once what it was answered is sent."""
+        self._refused(connection, reason)
+        connection.close(Closing.FLUSHED)
+        self._ready[connection] = None
+
+    def _take_one(self, connection: ClientConnection, payload: bytes) -> None:
+        header, body = decode_request(payload)
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise ProtocolError(f"{ApiKey(header.api_key).name} is not served here")
+        handler(Request(connection, header, body, connection.stand_in_line(), self._ready))
+
+    def _api_versions(self, request: Request) -> None:
+        header, body = request.header, request.body
+        version, answer = api_versions_response(header.api_version, self._handlers)
+        if body is not None and not _names_software(body, header.api_version):
+            answer = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+        request.answer_with([response_frame(header.api_key, version, header.correlation_id, answer)])
+
+
+def _names_software(body: ApiVersionsRequest, version: int) -> bool:
+    """Whether the names of the client are such as may stand in metrics and logs."""
+    names = (body.client_software_name, body.client_software_version)
+    return version < _SOFTWARE_SINCE or all(_SOFTWARE.fullmatch(name) for name in names)

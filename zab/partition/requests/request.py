@@ -1,0 +1,52 @@
+"""One request of a client, from the moment when it is read until it is answered."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import attrs
+
+from zab.kafka.frames import response_frame
+from zab.kafka.headers import RequestHeader
+from zab.partition.requests.connection import ClientConnection, Piece, Place
+
+Ready: TypeAlias = dict[ClientConnection, None]
+"""Connections that have something to send, or are to be closed."""
+
+
+@attrs.define(eq=False)
+class Request:
+    """A request and the place of its answer. It is answered once, now or later."""
+
+    connection: ClientConnection
+    header: RequestHeader
+    body: Any
+    """The message; its class is that of the key."""
+    _place: Place
+    _ready: Ready
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def listener(self) -> str:
+        """The listener that it came through."""
+        return self.connection.listener
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody waits for the answer: nobody does once the connection is closed."""
+        return self._place.pieces is None and not self.connection.closing
+
+    def answer(self, message: Any) -> None:
+        """Answer with a response of the request's key and version."""
+        header = self.header
+        frame = response_frame(header.api_key, header.api_version, header.correlation_id, message)
+        self.answer_with([frame])
+
+    def answer_with(self, pieces: list[Piece]) -> None:
+        """Answer with a whole frame, in pieces. No pieces: there is no answer."""
+        assert self._place.pieces is None, "a request is answered once"
+        self._place.pieces = pieces
+        self._ready[self.connection] = None
