@@ -67,6 +67,8 @@ class ClientConnection:
     unsent_bytes: int = 0
     """Bytes that the host took from `out` and has not sent yet; set by the host."""
     closing: Closing = Closing.NO
+    reason: str = ""
+    """Why the broker closes it."""
 
     @property
     def paused(self) -> bool:
@@ -93,8 +95,9 @@ class ClientConnection:
                 self.out_bytes += len(piece)
         return len(self.out) > had
 
-    def close(self, how: Closing) -> None:
+    def close(self, how: Closing, reason: str = "") -> None:
         """End it; a second call can only end it sooner."""
+        self.reason = self.reason or reason
         self.closing = max(self.closing, how)
         if how is Closing.AT_ONCE:
             self.line.clear()

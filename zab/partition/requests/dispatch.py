@@ -30,12 +30,10 @@ _SOFTWARE_SINCE = 3
 class Dispatch:
     """Hands out requests."""
 
-    def __init__(self, handlers: Mapping[int, Handler], ready: Ready, refused: Callable[[ClientConnection, str], None]):
-        """`handlers` by API key; those and ApiVersions are what is served. `refused` is told why a connection is
-        closed."""
+    def __init__(self, handlers: Mapping[int, Handler], ready: Ready) -> None:
+        """`handlers` by API key; those and ApiVersions are what is served."""
         self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
         self._ready = ready
-        self._refused = refused
 
     def take(self, connection: ClientConnection, data: bytes) -> None:
         """Handle the requests that these bytes complete."""
@@ -53,13 +51,8 @@ class Dispatch:
                 reason = str(error)
                 break
         if reason is not None:
-            self.close(connection, reason)
-
-    def close(self, connection: ClientConnection, reason: str) -> None:
-        """Close it once what it was answered is sent."""
-        self._refused(connection, reason)
-        connection.close(Closing.FLUSHED)
-        self._ready[connection] = None
+            connection.close(Closing.FLUSHED, reason)
+            self._ready[connection] = None
 
     def _take_one(self, connection: ClientConnection, payload: bytes) -> None:
         header, body = decode_request(payload)

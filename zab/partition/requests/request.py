@@ -8,7 +8,7 @@ import attrs
 
 from zab.kafka.frames import response_frame
 from zab.kafka.headers import RequestHeader
-from zab.partition.requests.connection import ClientConnection, Piece, Place
+from zab.partition.requests.connection import ClientConnection, Closing, Piece, Place
 
 Ready: TypeAlias = dict[ClientConnection, None]
 """Connections that have something to send, or are to be closed."""
@@ -49,4 +49,11 @@ class Request:
         """Answer with a whole frame, in pieces. No pieces: there is no answer."""
         assert self._place.pieces is None, "a request is answered once"
         self._place.pieces = pieces
+        self._ready[self.connection] = None
+
+    def close(self, reason: str) -> None:
+        """Close the connection, once what stands before this request in the line is answered and sent: there is no way
+        to say in an answer what went wrong."""
+        self._place.pieces = []
+        self.connection.close(Closing.FLUSHED, reason)
         self._ready[self.connection] = None
