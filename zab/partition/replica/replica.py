@@ -31,6 +31,7 @@ from zab.partition.log.transaction_index import AbortedTransaction
 from zab.partition.records.batch import BatchHeader
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
+from zab.partition.replica.record_search import RecordSearch
 from zab.wire.file_slice import FileSlice
 
 ALL_IN_SYNC: Final = -1
@@ -205,11 +206,30 @@ class Replica:
             text = f"{offset} is not in {log.log_start} to {log.log_end}"
             raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         is_committed = isolation is Isolation.READ_COMMITTED and not is_follower
-        bound = log.log_end if is_follower else stable if is_committed else log.high_watermark
+        bound = log.log_end if is_follower else self.bound(isolation)
         found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
         data = None if found is None else FileSlice(found.path, found.position, found.length)
         aborted = list(log.aborted_transactions(offset, bound)) if is_committed and found is not None else []
         return Read(**marks, data=data, aborted=aborted if is_committed else None)
+
+    def bound(self, isolation: Isolation) -> int:
+        """What a consumer is given is below it."""
+        is_committed = isolation is Isolation.READ_COMMITTED
+        return self.log.last_stable_offset if is_committed else self.log.high_watermark
+
+    @property
+    def newest_timestamp(self) -> int:
+        """The largest timestamp of all batches (ms since 1970); -1: there is none."""
+        return max(segment.max_timestamp for segment in self.log.segments)
+
+    def search(self, timestamp: int, bound: int) -> RecordSearch | None:
+        """Where the first record below `bound` of this time or later (ms since 1970) is to be looked for; None: there
+        is none. Raises OSError."""
+        found = self.log.find_by_time(timestamp, bound)
+        if found is None:
+            return None
+        batch = FileSlice(found.path, found.position, found.length)
+        return RecordSearch(batch, timestamp, self.log.log_start)
 
     def _diverging(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where the history of a reader that is at `offset` parts from this log; None: it does not. Raises
