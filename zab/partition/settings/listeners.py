@@ -31,9 +31,12 @@ class Endpoint:
 
 def endpoints_in(text: str) -> tuple[Endpoint, ...]:
     """The listeners of a `listeners` or `advertised.listeners` line. Raises ValueError."""
-    endpoints = tuple(_endpoint(word.strip()) for word in text.split(",") if word.strip())
+    endpoints = tuple(endpoint_in(word.strip()) for word in text.split(",") if word.strip())
     if not endpoints:
         raise ValueError("there is no listener")
+    for endpoint in endpoints:
+        if endpoint.name not in _PROTOCOLS:
+            raise ValueError(f"{endpoint.name} is not supported, only {', '.join(_PROTOCOLS)} is")
     names = [endpoint.name for endpoint in endpoints]
     for name in names:
         if names.count(name) > 1:
@@ -41,13 +44,12 @@ def endpoints_in(text: str) -> tuple[Endpoint, ...]:
     return endpoints
 
 
-def _endpoint(text: str) -> Endpoint:
+def endpoint_in(text: str) -> Endpoint:
+    """One listener, of any protocol. Raises ValueError."""
     found = _LISTENER.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not NAME://HOST:PORT")
     name, host, port = found[1].upper(), found[2].removeprefix("[").removesuffix("]"), int(found[3])
-    if name not in _PROTOCOLS:
-        raise ValueError(f"{name} is not supported, only {', '.join(_PROTOCOLS)} is")
     if port > 65535:
         raise ValueError(f"{port} is no port")
     return Endpoint(name, host, port)
