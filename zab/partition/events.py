@@ -1,0 +1,75 @@
+"""What a broker's step is told, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+from attrs import frozen
+
+from zab.kafka.errors import ErrorCode
+from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
+from zab.partition.log.checkpoints import MetaProperties, TopicPartition
+from zab.partition.log.directory import LogDirectory
+from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
+from zab.partition.log.log import Log
+from zab.partition.replica.record_search import Found, RecordSearch
+from zab.partition.requests.connection import ClientConnection
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
+
+# ---------------------------------------------------------------------------------------------------------------- inputs
+
+
+@frozen
+class LogsOpened:
+    """The logs of this broker, recovered; `notes` are sentences for the journal."""
+
+    directory: LogDirectory
+    logs: Mapping[TopicPartition, tuple[bytes, Log]]
+    """The topic id and the log of each partition that has files."""
+    notes: tuple[str, ...] = ()
+
+
+@frozen
+class LogsRefused:
+    """They cannot be opened: the broker must not run."""
+
+    reason: str
+
+
+@frozen
+class RecordFound:
+    """What a search came to."""
+
+    token: int
+    result: Found | ErrorCode
+
+
+FromClient: TypeAlias = (
+    ClientConnected[ClientConnection] | ClientBytes[ClientConnection] | ClientClosed[ClientConnection]
+)
+FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
+Input: TypeAlias = FromClient | FromCoordination | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound
+
+# --------------------------------------------------------------------------------------------------------------- effects
+
+
+@attrs.define
+class Effects:
+    """What a step asks for."""
+
+    files: list[FileEffect] = attrs.Factory(list)
+    """Changes of files, in order; each `Confirm` is answered."""
+    submits: list[Submit] = attrs.Factory(list)
+    """Operations for the coordination service."""
+    opens: MetaProperties | None = None
+    """Open the logs, as this broker of this cluster; answer with `LogsOpened` or `LogsRefused`."""
+    searches: list[tuple[int, RecordSearch]] = attrs.Factory(list)
+    """Searches by their token; answer with `RecordFound`."""
+    dirty: dict[ClientConnection, None] = attrs.Factory(dict)
+    """Connections to be flushed or closed."""
+    reports: list[str] = attrs.Factory(list)
+    """Sentences for the journal."""
+    failure: str | None = None
+    """Why the broker must end."""

@@ -1,0 +1,146 @@
+"""All settings of a broker, as one file of properties says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import Factory, frozen
+
+from zab.configuration.fields import Setting, block, built, integer, settings_of
+from zab.configuration.nearest import nearest
+from zab.configuration.properties import PropertiesError, parse_properties
+from zab.partition.settings.broker_settings import BrokerSettings, GroupSettings, LogSettings, RequestSettings
+from zab.partition.settings.topic_settings import (
+    NO_LIMIT,
+    InvalidSettingError,
+    TopicSettings,
+    broker_defaults,
+    twin_keys,
+)
+
+
+@frozen(kw_only=True)
+class BrokerConfig:
+    """What the file says."""
+
+    broker: BrokerSettings = block(BrokerSettings)
+    requests: RequestSettings = block(RequestSettings)
+    logs: LogSettings = block(LogSettings)
+    groups: GroupSettings = block(GroupSettings)
+
+    topics: TopicSettings = Factory(TopicSettings)
+    """What holds for topics that say nothing."""
+    warnings: tuple[str, ...] = ()
+    """Keys that have no effect, each with its line."""
+
+
+class BrokerConfigError(ValueError):
+    """The file is refused; the text begins with the line."""
+
+
+IGNORED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("num.network.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "background.threads"),
+            *("num.replica.fetchers", "queued.max.requests", "socket.send.buffer.bytes"),
+            "socket.receive.buffer.bytes",
+        ),
+        "one loop serves all connections",
+    ),
+    **dict.fromkeys(("log.message.format.version", "inter.broker.protocol.version"), "there is one format"),
+    **dict.fromkeys(
+        (
+            *("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
+            *("transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"),
+        ),
+        "there are no transactions yet",
+    ),
+    "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
+}
+"""Keys of Kafka that change nothing here, and why."""
+REFUSED: Mapping[str, str] = {
+    "authorizer.class.name": "there are no access lists yet: without them everybody may do everything",
+    "super.users": "there are no access lists yet",
+    "process.roles": "brokers find each other by the coordination service: zookeeper.connect",
+    "controller.quorum.voters": "brokers find each other by the coordination service: zookeeper.connect",
+}
+_REFUSED_PREFIXES: Mapping[str, str] = {
+    "ssl.": "there is no TLS for brokers yet",
+    "sasl.": "there is no login for brokers yet",
+    "zookeeper.ssl.": "there is no TLS to the coordination service yet",
+}
+_LONGER: Mapping[str, tuple[str, int]] = {
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
+}
+"""Keys that set the same in longer units; the shortest unit counts."""
+_PROTOCOL_MAP = "listener.security.protocol.map"
+
+
+def read_config(text: str) -> BrokerConfig:
+    """The settings that this file has. Raises BrokerConfigError: for what cannot be honoured, with the line."""
+    known = {setting.key: setting for setting in settings_of(BrokerConfig)}
+    values: dict[Setting, object] = {}
+    twins: dict[str, str] = {}
+    longer: dict[str, int] = {}
+    warnings: list[str] = []
+    try:
+        entries = parse_properties(text)
+    except PropertiesError as error:
+        raise BrokerConfigError(str(error)) from error
+    for entry in entries:
+        key, place = entry.key, f"line {entry.line}: {entry.key}"
+        try:
+            if key in known:
+                values[known[key]] = known[key].read(entry.value)
+            elif key == "log.dir":
+                values[known["log.dirs"]] = known["log.dirs"].read(entry.value)
+            elif key in twin_keys():
+                broker_defaults({key: entry.value})
+                twins[key] = entry.value
+            elif key in _LONGER:
+                longer[key] = _number(entry.value)
+            else:
+                warnings.append(f"{place}: {_why_idle(key)}")
+        except InvalidSettingError as error:
+            raise BrokerConfigError(f"line {entry.line}: {error}") from error
+        except ValueError as error:
+            raise BrokerConfigError(f"{place}: {error}") from error
+    for key, (twin, ms) in _LONGER.items():
+        if key in longer and twin not in twins:
+            twins[twin] = str(longer[key] * ms if longer[key] >= 0 else NO_LIMIT)
+    config = built(BrokerConfig, values, topics=broker_defaults(twins), warnings=tuple(warnings))
+    if "," in config.broker.log_directory:
+        raise BrokerConfigError("log.dirs: there is one directory")
+    _check_advertised(config.broker)
+    return config
+
+
+_number = integer(-1, 1_000_000_000)
+
+
+def _check_advertised(broker: BrokerSettings) -> None:
+    own = {endpoint.name for endpoint in broker.listeners}
+    for endpoint in broker.advertised_listeners or ():
+        if endpoint.name not in own:
+            raise BrokerConfigError(f"advertised.listeners: {endpoint.name} is none of the listeners")
+    if broker.advertised_listeners is None and any(not endpoint.host for endpoint in broker.listeners):
+        raise BrokerConfigError(
+            "advertised.listeners: a listener has no host, so say here what clients are to connect to"
+        )
+
+
+def _why_idle(key: str) -> str:
+    """Why this key has no effect. Raises ValueError if it must not be ignored."""
+    reason = REFUSED.get(key) or next(
+        (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix)), None
+    )
+    if reason is not None:
+        raise ValueError(reason)
+    if key == _PROTOCOL_MAP:
+        return "a listener's name is its protocol"
+    known = [*(setting.key for setting in settings_of(BrokerConfig)), *twin_keys()]
+    like = nearest(key, known)
+    return IGNORED.get(key) or f"the key is unknown and has no effect{f'; {like} is known' if like else ''}"
