@@ -6,46 +6,56 @@
 Its life: the coordination service is found, the broker registers, its logs are opened and recovered, and from then on
 it does what the controller says. Clients are answered from the beginning, at first that the broker leads nothing.
 
-A turn takes its inputs in order, then does once what they made necessary: marks rise, and requests are looked at that
-wait for them.
+A turn takes its inputs in order, then does once what they made necessary: marks rise, what is to be stored is handed
+out, and requests are looked at that wait for it.
+
+Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
+silent for `connections.max.idle.ms` is closed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final, TypeAlias
+
+import attrs
 
 from zab.kafka.api_key import ApiKey
-from zab.kafka.primitives import Uuid
+from zab.kafka.errors import ErrorCode
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
-from zab.partition.controller.requests import Answer
-from zab.partition.controller.requests import Request as ControllerRequest
-from zab.partition.events import Effects, FromCoordination, Input, LogsOpened, LogsRefused, RecordFound
-from zab.partition.image.cluster_image import ClusterImage, Topic
+from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
+from zab.partition.controller.requests import Answer, StopReplicaAnswered
+from zab.partition.controller.requests import Input as ControllerInput
+from zab.partition.controller.znodes import TopicPartition
+from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.image.from_controller import image_after
-from zab.partition.log.checkpoints import MetaProperties, TopicPartition
-from zab.partition.log.directory import LogDirectory
-from zab.partition.log.file_effects import Confirmed, Failed, Token
-from zab.partition.log.log import Log
-from zab.partition.purgatory.purgatory import Purgatory
+from zab.partition.local_replicas import LocalReplicas
+from zab.partition.log.checkpoints import MetaProperties
+from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
+from zab.partition.purgatory.purgatory import Purgatory, Waiting
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.connection import ClientConnection, Closing
-from zab.partition.requests.dispatch import Dispatch
+from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
 from zab.partition.requests.produce import Produced, ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
-from zab.partition.requests.request import Request
+from zab.partition.requests.request import Ready
 from zab.partition.requests.topics import TopicRequests
+from zab.partition.settings.broker_config import BrokerConfig
+from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
-NEVER = 1 << 62
-AT_ONCE_MS = 0
+NEVER: Final = 1 << 62
+NOT_REGISTERED: Final = -1
+Operation: TypeAlias = Produced | Fetching | Deleting
 
 
 class Broker:
@@ -54,25 +64,285 @@ class Broker:
     def __init__(self, config: BrokerConfig, controller: Controller, rng: Random, now: int) -> None:
         self.config = config
         self.image = ClusterImage()
-        self.id = config.broker.broker_id
-        self.epoch = -1
+        self.id = self.epoch = NOT_REGISTERED
+        self.cluster_id = ""
         self.replicas = Replicas(lambda: self.image)
+        self._local = LocalReplicas(config, self.replicas, rng, self._touch, now)
         self._controller = controller
-        self._rng = rng
         self._now = now
         self._wall = 0
         self._effects = Effects()
-        self._clients: dict[ClientConnection, None] = {}
-        """Longest silence first."""
-        self._purgatory: Purgatory[Produced | Fetching | Deleting] = Purgatory(now)
-        self._waiting: dict[ClientConnection, dict[Waiting[Produced | Fetching | Deleting], None]] = {}
+        self._clients: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
+        """The connections, longest silence first, and what of theirs waits."""
+        self._of_address: Counter[str] = Counter()
+        self._purgatory: Purgatory[Operation] = Purgatory(now)
+        self._owners: dict[Operation, Waiting[Operation]] = {}
         self._searches: dict[int, Callable[[Found | ErrorCode], None]] = {}
         self._search_count = 0
         self._touched: dict[Replica, None] = {}
-        """Replicas whose marks may rise."""
+        """Replicas to which something happened in this turn."""
+        self._controller_epoch = -1
+        self._messages: list[ToBroker] = []
+        """What the controller said before the logs were open."""
         self._to_controller: list[ControllerInput] = []
-        self._logs = ReplicaLogs(config)
-        self._ready: dict[ClientConnection, None] = {}
+        self._ready: Ready = {}
         self._asking = AskingController()
         self._producer_ids = ProducerIds(self._asking)
+        self._topics = TopicRequests(self._asking, lambda: self.image)
         self._dispatch = Dispatch(self._handlers(), self._ready)
+
+    def _handlers(self) -> dict[int, Handler]:
+        broker, requests = self.config.broker, self.config.requests
+        creates = self._topics.create_on_the_way if broker.creates_topics else None
+        metadata = MetadataRequests(lambda: self.image, creates)
+        produce = ProduceRequests(self.replicas, lambda: self._wall, self._wait, self._touch)
+        fetch = FetchRequests(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max)
+        offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
+        return {
+            ApiKey.PRODUCE: produce.produce,
+            ApiKey.FETCH: fetch.fetch,
+            ApiKey.METADATA: metadata.metadata,
+            ApiKey.DESCRIBE_CLUSTER: metadata.describe_cluster,
+            ApiKey.LIST_OFFSETS: offsets.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: offsets.delete_records,
+            ApiKey.CREATE_TOPICS: self._topics.create,
+            ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
+            ApiKey.DELETE_TOPICS: self._topics.delete,
+            ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
+        }
+
+    # --------------------------------------------------------------------------------------------------------- a turn
+
+    def step(self, now: int, wall: int, inputs: Sequence[Input]) -> Effects:
+        """Take one turn."""
+        self._now, self._wall = now, wall
+        effects = self._effects = Effects()
+        for given in inputs:
+            match given:
+                case ClientBytes(connection, data):
+                    self._heard(connection, data)
+                case ClientConnected(connection):
+                    self._connected(connection)
+                case ClientClosed(connection):
+                    self._forget(connection)
+                case Confirmed(token):
+                    self._local.stored(token, None)
+                case Failed(token, reason):
+                    self._local.stored(token, reason)
+                case RecordFound(token, result):
+                    self._searches.pop(token)(result)
+                case LogsOpened():
+                    self._take_logs(given)
+                case LogsRefused(reason):
+                    effects.failure = reason
+                case _:
+                    self._to_controller.append(given)
+        self._close_silent()
+        self._local.keep_up(now, wall)
+        self._settle()
+        self._run_controller()
+        self._let_out()
+        effects.files += self._local.effects
+        effects.reports += self._local.notes
+        self._local.effects, self._local.notes = [], []
+        return effects
+
+    def next_deadline(self) -> int:
+        """When the next step is due although nothing happens."""
+        waiting, of_controller = self._purgatory.next_deadline(), self._controller.next_deadline()
+        silent = next((each.heard_at + self.config.requests.idle_ms for each in self._clients), NEVER)
+        return min(
+            NEVER if waiting is None else waiting,
+            NEVER if of_controller is None else of_controller,
+            silent,
+            self._local.next_deadline(),
+        )
+
+    # -------------------------------------------------------------------------------------------------------- clients
+
+    def _connected(self, connection: ClientConnection) -> None:
+        limits, host = self.config.requests, connection.host
+        if len(self._clients) >= limits.connections_max or self._of_address[host] >= limits.connections_of_address_max:
+            connection.close(Closing.AT_ONCE, "there are too many connections")
+            self._effects.dirty[connection] = None
+            return
+        connection.heard_at = self._now
+        self._clients[connection] = {}
+        self._of_address[host] += 1
+
+    def _heard(self, connection: ClientConnection, data: bytes) -> None:
+        waiting = self._clients.pop(connection, None)
+        if waiting is not None:
+            self._clients[connection] = waiting
+            connection.heard_at = self._now
+            self._dispatch.take(connection, data)
+
+    def _forget(self, connection: ClientConnection) -> None:
+        """Nothing of this connection is answered any longer."""
+        waits = self._clients.pop(connection, None)
+        if waits is None:
+            return
+        self._of_address[connection.host] -= 1
+        if not self._of_address[connection.host]:
+            del self._of_address[connection.host]
+        for waiting in waits:
+            self._purgatory.withdraw(waiting)
+            del self._owners[waiting.operation]
+        if connection.reason:
+            self._effects.reports.append(f"a connection of {connection.host} is closed: {connection.reason}")
+
+    def _close_silent(self) -> None:
+        until = self._now - self.config.requests.idle_ms
+        while self._clients and (connection := next(iter(self._clients))).heard_at <= until:
+            connection.close(Closing.AT_ONCE)
+            self._effects.dirty[connection] = None
+            self._forget(connection)
+
+    def _let_out(self) -> None:
+        """Send what is ready."""
+        for connection in self._ready:
+            if connection.let_out() or connection.closing:
+                self._effects.dirty[connection] = None
+            if connection.closing:
+                self._forget(connection)
+        self._ready.clear()
+
+    # --------------------------------------------------------------------------------------------- what has to wait
+
+    def _wait(self, operation: Operation, timeout_ms: int) -> None:
+        """Let a request wait for the replicas that it names."""
+        waiting = self._purgatory.watch(operation, operation.keys(), self._now + max(0, timeout_ms))
+        if waiting is None:
+            operation.complete()
+            return
+        self._owners[operation] = waiting
+        self._clients[operation.request.connection][waiting] = None
+
+    def _touch(self, replica: Replica) -> None:
+        self._touched[replica] = None
+
+    def _settle(self) -> None:
+        """Raise marks, hand out what is to be stored, and end the waiting of what can be answered now."""
+        while True:
+            touched, self._touched = self._touched, {}
+            for replica in touched:
+                replica.advance(self._now)
+                self._effects.files += replica.log.take_effects()
+                self._purgatory.touch(replica.key)
+            settled = self._purgatory.settle(self._now)
+            for each in settled:
+                operation = each.operation
+                waiting = self._owners.pop(operation)
+                del self._clients[operation.request.connection][waiting]
+                operation.complete()
+            if not (settled or self._touched or self._purgatory.has_touched):
+                return
+
+    def _search(self, search: RecordSearch, found: Callable[[Found | ErrorCode], None]) -> None:
+        """Begin to look for a record."""
+        self._search_count += 1
+        self._searches[self._search_count] = found
+        self._effects.searches.append((self._search_count, search))
+
+    # --------------------------------------------------------------------------------------------------- controller
+
+    def _run_controller(self) -> None:
+        """Hand the controller what there is for it, and do what it says, until there is nothing left."""
+        while True:
+            given = [*self._to_controller, *self._asking.asked]
+            self._to_controller, self._asking.asked = [], []
+            for effect in self._controller.step(self._now, self._wall, given):
+                self._take_from_controller(effect)
+            self._settle()
+            if not (self._to_controller or self._asking.asked):
+                return
+
+    def _take_from_controller(self, effect: of_controller.Effect) -> None:
+        match effect:
+            case of_controller.Submit():
+                self._effects.submits.append(effect)
+            case Answer():
+                self._asking.answer(effect)
+            case ToBroker():
+                self._take_message(effect)
+            case of_controller.Registered(broker_id, broker_epoch, cluster_id):
+                self._registered(broker_id, broker_epoch, cluster_id)
+            case of_controller.Follows(controller_id):
+                self.image = self.image.changed(controller=NOT_REGISTERED if controller_id is None else controller_id)
+            case of_controller.ConfigChanged(entity_path, config):
+                self._config_changed(entity_path, dict(config))
+            case of_controller.Reported(text):
+                self._effects.reports.append(text)
+            case of_controller.Failed(reason):
+                self._effects.failure = reason
+            case of_controller.Became(epoch):
+                self._effects.reports.append(f"this broker is the controller, of epoch {epoch}")
+            case of_controller.Resigned(reason):
+                self._effects.reports.append(f"this broker is the controller no longer: {reason}")
+
+    def _registered(self, broker_id: int, broker_epoch: int, cluster_id: str) -> None:
+        self.id, self.epoch, self.cluster_id = broker_id, broker_epoch, cluster_id
+        self.image = self.image.changed(cluster_id=cluster_id)
+        self._producer_ids.registered(broker_id, broker_epoch)
+        if not self._local.is_open:
+            self._effects.opens = MetaProperties(broker_id, cluster_id)
+
+    def _take_logs(self, given: LogsOpened) -> None:
+        self._local.open(self.id, given.directory, given.logs)
+        self._effects.reports += given.notes
+        messages, self._messages = self._messages, []
+        for message in messages:
+            self._take_message(message)
+
+    def _take_message(self, envelope: ToBroker) -> None:
+        """Do what the controller says, unless an older one says it, or it is meant for a former life of this broker."""
+        if envelope.broker_id != self.id or envelope.broker_epoch != self.epoch:
+            return
+        if envelope.controller_epoch < self._controller_epoch:
+            return
+        if not self._local.is_open:
+            self._messages.append(envelope)
+            return
+        self._controller_epoch = envelope.controller_epoch
+        message = envelope.message
+        if isinstance(message, PartitionStates):
+            self._take_states(message, envelope.controller_id)
+        else:
+            self._stop_replicas(message, envelope.controller_epoch)
+
+    def _take_states(self, message: PartitionStates, controller: int) -> None:
+        self.image = image_after(self.image, message, controller)
+        named = {each.topic for each in message.topics}
+        topics = {name: topic for name, topic in self.image.topics.items() if name in named}
+        self._local.follow(topics, self._now, self._wall)
+
+    def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> None:
+        done: dict[TopicPartition, ErrorCode] = {}
+        for stopped in message.replicas:
+            topic, index = stopped.partition
+            self._local.stop(topic, index, self._now, deletes=stopped.delete)
+            if stopped.delete:
+                done[stopped.partition] = ErrorCode.NONE
+        if done:
+            self._to_controller.append(StopReplicaAnswered(self.id, self.epoch, controller_epoch, done))
+
+    def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
+        kind, _, name = entity_path.partition("/")
+        topic = self.image.topics.get(name) if kind == "topics" else None
+        if topic is not None:
+            changed = attrs.evolve(topic, changes=config)
+            self.image = self.image.changed(topics=[changed])
+            if self._local.is_open:
+                self._local.follow({name: changed}, self._now, self._wall)
+
+    # ------------------------------------------------------------------------------------------------------- the end
+
+    def close(self) -> list[FileEffect]:
+        """Write down all that a clean start trusts. Nothing is stepped any more; once what is returned is confirmed,
+        `clean_shutdown` says what is written last."""
+        return self._local.close()
+
+    def clean_shutdown(self) -> list[FileEffect]:
+        """The mark of a clean stop."""
+        return self._local.clean_shutdown()

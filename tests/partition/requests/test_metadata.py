@@ -42,7 +42,7 @@ def requests(created=None):
 
 
 def test_clients_are_told_the_addresses_of_their_listener():
-    answer = requests().metadata(asking("t"), 12, "A")
+    answer = requests().answer(asking("t"), 12, "A")
     assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
         (1, "host1", 11, "r"),
         (2, "host2", 21, None),
@@ -57,7 +57,7 @@ def test_clients_are_told_the_addresses_of_their_listener():
 
 
 def test_a_leader_that_does_not_listen_there_is_none():
-    answer = requests().metadata(asking("t"), 12, "B")
+    answer = requests().answer(asking("t"), 12, "B")
     assert [each.node_id for each in answer.brokers] == [1]
     assert [(each.leader_id, each.error_code) for each in answer.topics[0].partitions] == [
         (1, ErrorCode.NONE),
@@ -66,9 +66,9 @@ def test_a_leader_that_does_not_listen_there_is_none():
 
 
 def test_all_topics_or_none():
-    assert {each.name for each in requests().metadata(MetadataRequest(topics=None), 1, "A").topics} == set(IMAGE.topics)
-    assert requests().metadata(MetadataRequest(topics=()), 1, "A").topics == ()
-    answer = requests().metadata(MetadataRequest(topics=()), 0, "A")
+    assert {each.name for each in requests().answer(MetadataRequest(topics=None), 1, "A").topics} == set(IMAGE.topics)
+    assert requests().answer(MetadataRequest(topics=()), 1, "A").topics == ()
+    answer = requests().answer(MetadataRequest(topics=()), 0, "A")
     assert [(each.name, each.is_internal) for each in answer.topics] == [("t", False), ("__consumer_offsets", True)]
     assert answer.topics[1].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -85,24 +85,24 @@ def test_all_topics_or_none():
     ],
 )
 def test_what_a_topic_is_asked_for_by(asked, version, error):
-    [topic] = requests().metadata(MetadataRequest(topics=(asked,)), version, "A").topics
+    [topic] = requests().answer(MetadataRequest(topics=(asked,)), version, "A").topics
     assert topic.error_code == error
 
 
 def test_a_topic_is_created_on_the_way_where_broker_and_client_want_it():
     created = []
-    [topic] = requests(created).metadata(asking("new"), 12, "A").topics
+    [topic] = requests(created).answer(asking("new"), 12, "A").topics
     assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    requests(created).metadata(asking("refused", allow_auto_topic_creation=False), 12, "A")
-    requests(created).metadata(asking("a/b"), 12, "A")
+    requests(created).answer(asking("refused", allow_auto_topic_creation=False), 12, "A")
+    requests(created).answer(asking("a/b"), 12, "A")
     assert created == ["new"]
 
 
 def test_administrators_ask_for_the_brokers():
-    answer = requests().describe_cluster(DescribeClusterRequest(include_cluster_authorized_operations=False), "A")
+    answer = requests().description(DescribeClusterRequest(include_cluster_authorized_operations=False), "A")
     assert [(each.broker_id, each.port) for each in answer.brokers] == [(1, 11), (2, 21)]
     wrong = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=2)
-    assert requests().describe_cluster(wrong, "A").error_code == ErrorCode.INVALID_REQUEST
+    assert requests().description(wrong, "A").error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_an_image_forgets_and_replaces_topics():

@@ -13,7 +13,7 @@ Fetch sessions (KIP-227) are not kept: each answer says so (session id 0), and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -70,10 +70,9 @@ class Fetching:
     _slices: list[FileSlice | None] = attrs.Factory(list)
     """What the last look found; a slice, or none, for each partition."""
 
-    def partitions(self) -> Iterator[Asked]:
-        """All of them, in order."""
-        for _, partitions in self.topics:
-            yield from partitions
+    def keys(self) -> list[tuple[str, int]]:
+        """What it waits for."""
+        return [each.replica.key for _, asked in self.topics for each in asked if each.replica is not None]
 
     def try_complete(self) -> bool:
         """Look what there is. True: it is enough to answer with."""
@@ -198,11 +197,7 @@ class FetchRequests:
             (topic, [self._asked(request.version, topic, each) for each in topic.partitions]) for topic in body.topics
         ]
         bytes_max = min(body.max_bytes, self._bytes_max)
-        fetching = Fetching(request, topics, Isolation(body.isolation_level), bytes_max)
-        if fetching.try_complete() or body.max_wait_ms <= 0:
-            fetching.complete()
-        else:
-            self._wait(fetching, body.max_wait_ms)
+        self._wait(Fetching(request, topics, Isolation(body.isolation_level), bytes_max), body.max_wait_ms)
 
     def _asked(self, version: int, topic: FetchTopic, asked: FetchPartition) -> Asked:
         name = topic.topic

@@ -24,6 +24,7 @@ from zab.kafka.primitives import ZERO_UUID
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.image.topic_names import is_valid
+from zab.partition.requests.request import Request
 
 NO_OPERATIONS_ASKED = -(1 << 31)
 _IDS_SINCE = 12
@@ -41,8 +42,12 @@ class MetadataRequests:
         self._image = image
         self._create = create
 
-    def metadata(self, request: MetadataRequest, version: int, listener: str) -> MetadataResponse:
-        """Answer Metadata of this version that came through this listener."""
+    def metadata(self, request: Request) -> None:
+        """Handle Metadata."""
+        request.answer(self.answer(request.body, request.version, request.listener))
+
+    def answer(self, request: MetadataRequest, version: int, listener: str) -> MetadataResponse:
+        """The answer to Metadata of this version that came through this listener."""
         image = self._image()
         topics: Iterable[MetadataResponseTopic]
         if request.topics is None or (version < _NULL_SINCE and not request.topics):
@@ -94,8 +99,12 @@ class MetadataRequests:
             ),
         )
 
-    def describe_cluster(self, request: DescribeClusterRequest, listener: str) -> DescribeClusterResponse:
-        """Answer DescribeCluster."""
+    def describe_cluster(self, request: Request) -> None:
+        """Handle DescribeCluster."""
+        request.answer(self.description(request.body, request.listener))
+
+    def description(self, request: DescribeClusterRequest, listener: str) -> DescribeClusterResponse:
+        """The answer to DescribeCluster that came through this listener."""
         image = self._image()
         if request.endpoint_type != _ENDPOINT_OF_BROKERS:
             return DescribeClusterResponse(

@@ -192,10 +192,7 @@ class OffsetRequests:
                     deleting.topics[topic.name].append(_deleted(asked.partition_index, error.error))
                 else:
                     deleting.waiting.append((topic.name, replica, epoch, up_to))
-        if deleting.try_complete():
-            deleting.complete()
-        else:
-            self._wait(deleting, body.timeout_ms)
+        self._wait(deleting, body.timeout_ms)
 
 
 @attrs.define(eq=False)
@@ -207,6 +204,10 @@ class Deleting:
     topics: dict[str, list[DeleteRecordsPartitionResult]]
     waiting: list[tuple[str, Replica, int, int]]
     """Topic, replica, the leader epoch at the start, and the offset up to which is deleted."""
+
+    def keys(self) -> list[tuple[str, int]]:
+        """What it waits for."""
+        return [replica.key for _, replica, _, _ in self.waiting]
 
     def try_complete(self) -> bool:
         """Decide what can be decided. True: nothing is left."""

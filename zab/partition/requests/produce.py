@@ -76,6 +76,10 @@ class Produced:
     """What is decided, in the order of the request's topics."""
     waiting: list[Written]
 
+    def keys(self) -> list[tuple[str, int]]:
+        """What it waits for."""
+        return [written.replica.key for written in self.waiting]
+
     def try_complete(self) -> bool:
         """Decide what can be decided. True: nothing is left."""
         if self.waiting:
@@ -108,7 +112,7 @@ class ProduceRequests:
         wait: Callable[[Produced, int], None],
         touched: Callable[[Replica], None],
     ) -> None:
-        """`wait` is given a request and its timeout in ms; `touched` a replica that was appended to."""
+        """`wait` is given a request and its timeout in ms, and answers it when it is complete; `touched` a replica that was appended to."""
         self._replicas = replicas
         self._wall_ms = wall_ms
         self._wait = wait
@@ -135,11 +139,7 @@ class ProduceRequests:
             else:
                 request.answer_with([])
             return
-        produced = Produced(request, topics, waiting)
-        if produced.try_complete():
-            produced.complete()
-        else:
-            self._wait(produced, body.timeout_ms)
+        self._wait(Produced(request, topics, waiting), body.timeout_ms)
 
     def _append(
         self, request: Request, topic: str, index: int, records: bytes | memoryview | None, acks: int

@@ -1,0 +1,210 @@
+"""The replicas of this broker: made and deleted as the controller says, and looked after while they are here.
+
+    open(…)         the logs that recovery found
+    follow(topics)  a replica for each partition that is given to this broker; settings that have changed
+    stop(…)         a replica goes, with its files or without
+    stored(token)   the storage has done what a log asked for
+    keep_up(…)      checkpoints and retention, when they are due
+
+Data is deleted only because the controller says so by name (`stop`), never because an image lacks a partition. A log
+whose topic has another id than the image says belongs to a topic of the same name that was deleted: it is taken out of
+the way first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final
+
+from zab.kafka.primitives import Uuid
+from zab.partition.image.cluster_image import Topic
+from zab.partition.image.partition_state import PartitionState
+from zab.partition.log.checkpoints import TopicPartition
+from zab.partition.log.directory import LogDirectory
+from zab.partition.log.file_effects import FileEffect, Token
+from zab.partition.log.log import Log
+from zab.partition.replica.replica import Replica
+from zab.partition.requests.replicas import Replicas
+from zab.partition.settings.broker_config import BrokerConfig
+from zab.partition.settings.topic_settings import InvalidSettingError, TopicSettings
+
+LAG_MAX_MS: Final = 30_000
+NEVER: Final = 1 << 62
+
+
+class LocalReplicas:
+    """See the docstring of the module. Only the broker calls it."""
+
+    def __init__(
+        self, config: BrokerConfig, replicas: Replicas, rng: Random, touched: Callable[[Replica], None], now: int
+    ) -> None:
+        self.effects: list[FileEffect] = []
+        """Changes of files besides those of the logs themselves; the broker empties it."""
+        self.notes: list[str] = []
+        """Sentences for the journal; the broker empties it."""
+        self._config = config
+        self._replicas = replicas
+        self._rng = rng
+        self._touched = touched
+        self._broker_id = -1
+        self._directory: LogDirectory | None = None
+        self._found: dict[TopicPartition, tuple[Uuid, Log]] = {}
+        """Logs that recovery found and that belong to no replica yet."""
+        self._by_directory: dict[str, Replica] = {}
+        self._removals: list[tuple[int, FileEffect]] = []
+        """When which directory is removed for good, the earliest first."""
+        self._checkpoint_at = now + config.logs.checkpoint_ms
+        self._marks_at = now + config.logs.high_watermark_checkpoint_ms
+        self._retention_at = now + config.logs.retention_check_ms
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the logs are there."""
+        return self._directory is not None
+
+    @property
+    def logs(self) -> dict[TopicPartition, Log]:
+        """Every log that this broker has, also those that belong to no replica."""
+        found = {where: log for where, (_, log) in self._found.items()}
+        return found | {TopicPartition(*replica.key): replica.log for replica in self._replicas}
+
+    def open(self, broker_id: int, directory: LogDirectory, logs: Mapping[TopicPartition, tuple[Uuid, Log]]) -> None:
+        """The logs are recovered."""
+        self._broker_id = broker_id
+        self._directory = directory
+        self._found = dict(logs)
+
+    # ------------------------------------------------------------------------------------------------- as the image says
+
+    def follow(self, topics: Mapping[str, Topic], now: int, wall: int) -> None:
+        """Take what the image says about these topics."""
+        for topic in topics.values():
+            settings = self._settings(topic)
+            for index, state in topic.partitions.items():
+                if self._broker_id in state.replicas:
+                    self._take(topic, index, state, settings, now, wall)
+
+    def _settings(self, topic: Topic) -> TopicSettings:
+        try:
+            return self._config.topics.with_changes(topic.changes)
+        except InvalidSettingError as error:
+            self.notes.append(f"topic {topic.name}: {error} -> it has the settings of the broker")
+            return self._config.topics
+
+    def _take(
+        self, topic: Topic, index: int, state: PartitionState, settings: TopicSettings, now: int, wall: int
+    ) -> None:
+        replica = self._replicas.get(topic.name, index)
+        if replica is not None and replica.topic_id != topic.id:
+            self._delete(replica, now)
+            replica = None
+        if replica is None:
+            replica = self._made(topic, index, settings, now, wall)
+        replica.log.settings = settings
+        replica.take_state(state, now)
+        self._touched(replica)
+
+    def _made(self, topic: Topic, index: int, settings: TopicSettings, now: int, wall: int) -> Replica:
+        assert self._directory is not None
+        where = TopicPartition(topic.name, index)
+        topic_id, log = self._found.pop(where, (topic.id, None))
+        if log is not None and topic_id != topic.id:
+            self.notes.append(f"{where} has the files of another topic of that name -> they are deleted")
+            self._delete_files(where, now)
+            log = None
+        if log is None:
+            log = self._directory.create(where, topic.id, settings, wall)
+        replica = Replica(self._broker_id, topic.name, topic.id, index, log, lag_max_ms=LAG_MAX_MS)
+        self._replicas.add(replica)
+        self._by_directory[log.directory] = replica
+        return replica
+
+    def stop(self, topic: str, index: int, now: int, *, deletes: bool) -> None:
+        """This broker has the replica no longer; with `deletes`, nor its files."""
+        replica = self._replicas.get(topic, index)
+        if replica is not None and deletes:
+            self._delete(replica, now)
+        elif deletes and TopicPartition(topic, index) in self._found:
+            del self._found[TopicPartition(topic, index)]
+            self._delete_files(TopicPartition(topic, index), now)
+        elif replica is not None:
+            replica.leader = None
+            self._touched(replica)
+
+    def _delete(self, replica: Replica, now: int) -> None:
+        replica.leader = None
+        self._touched(replica)
+        self._replicas.remove(*replica.key)
+        del self._by_directory[replica.log.directory]
+        self._delete_files(TopicPartition(*replica.key), now)
+
+    def _delete_files(self, where: TopicPartition, now: int) -> None:
+        assert self._directory is not None
+        at_once, later = self._directory.deletion(where, self._rng.randbytes(16))
+        self.effects.append(at_once)
+        self._removals.append((now + self._config.topics.file_delete_delay_ms, later))
+
+    # ---------------------------------------------------------------------------------------------------------- storage
+
+    def stored(self, token: Token, failure: str | None) -> None:
+        """What a log asked for is done, or its storage failed."""
+        replica = self._by_directory.get(token.directory)
+        if replica is None:
+            return
+        if failure is None:
+            replica.log.confirmed(token)
+        else:
+            replica.log.failed(failure)
+            self.notes.append(f"{token.directory} is not used any longer: {failure}")
+        self._touched(replica)
+
+    def next_deadline(self) -> int:
+        """When `keep_up` has something to do."""
+        removal = self._removals[0][0] if self._removals else NEVER
+        return min(self._checkpoint_at, self._marks_at, self._retention_at, removal) if self.is_open else NEVER
+
+    def keep_up(self, now: int, wall: int) -> None:
+        """Do what is due."""
+        if self._directory is None or now < self.next_deadline():
+            return
+        while self._removals and self._removals[0][0] <= now:
+            self.effects.append(self._removals.pop(0)[1])
+        if now >= self._retention_at:
+            self._retention_at = now + self._config.logs.retention_check_ms
+            self._retain(wall)
+        if now >= self._checkpoint_at:
+            self._checkpoint_at = now + self._config.logs.checkpoint_ms
+            self.effects.append(self._directory.save_recovery_points(self.logs))
+            self.effects.append(self._directory.save_log_starts(self.logs))
+        if now >= self._marks_at:
+            self._marks_at = now + self._config.logs.high_watermark_checkpoint_ms
+            self.effects.append(self._directory.save_high_watermarks(self.logs))
+
+    def _retain(self, wall: int) -> None:
+        before_ms = wall - self._config.logs.producer_id_expiration_ms
+        for replica in self._replicas:
+            log = replica.log
+            if log.failure is None:
+                log.apply_retention(wall)
+                log.remove_deleted(wall)
+                log.producers.expire(before_ms)
+                self._touched(replica)
+
+    # ----------------------------------------------------------------------------------------------------------- the end
+
+    def close(self) -> list[FileEffect]:
+        """Close the logs: what that writes."""
+        effects: list[FileEffect] = []
+        for log in self.logs.values():
+            if log.failure is None:
+                log.close()
+                effects += log.take_effects()
+        return effects
+
+    def clean_shutdown(self) -> list[FileEffect]:
+        """What is written last, once everything else is confirmed; nothing if some log is not as it should be."""
+        logs = self.logs
+        if self._directory is None or any(log.failure is not None for log in logs.values()):
+            return []
+        return self._directory.clean_shutdown(logs)
