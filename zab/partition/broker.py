@@ -82,6 +82,8 @@ class Broker:
         self._touched: dict[Replica, None] = {}
         """Replicas to which something happened in this turn."""
         self._controller_epoch = -1
+        self._topic_changes: dict[str, dict[str, str]] = {}
+        """What is set for topics, also for those that the image has not got yet."""
         self._messages: list[ToBroker] = []
         """What the controller said before the logs were open."""
         self._to_controller: list[ControllerInput] = []
@@ -112,7 +114,7 @@ class Broker:
             ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
         }
 
-    # --------------------------------------------------------------------------------------------------------- a turn
+    # ----------------------------------------------------------------------------------------------------------- a turn
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> Effects:
         """Take one turn."""
@@ -143,6 +145,7 @@ class Broker:
         self._settle()
         self._run_controller()
         self._let_out()
+        self._break_lines()
         effects.files += self._local.effects
         effects.reports += self._local.notes
         self._local.effects, self._local.notes = [], []
@@ -159,7 +162,7 @@ class Broker:
             self._local.next_deadline(),
         )
 
-    # -------------------------------------------------------------------------------------------------------- clients
+    # ---------------------------------------------------------------------------------------------------------- clients
 
     def _connected(self, connection: ClientConnection) -> None:
         limits, host = self.config.requests, connection.host
@@ -208,7 +211,17 @@ class Broker:
                 self._forget(connection)
         self._ready.clear()
 
-    # --------------------------------------------------------------------------------------------- what has to wait
+    def _break_lines(self) -> None:
+        """Close the connections whose answers have parts of logs that are deleted, and could not leave in this turn:
+        another log may soon have their names."""
+        gone, self._local.gone = self._local.gone, []
+        if gone:
+            for connection in [each for each in self._clients if any(map(each.has_slices_of, gone))]:
+                connection.close(Closing.AT_ONCE, "what it reads is deleted")
+                self._effects.dirty[connection] = None
+                self._forget(connection)
+
+    # ------------------------------------------------------------------------------------------------- what has to wait
 
     def _wait(self, operation: Operation, timeout_ms: int) -> None:
         """Let a request wait for the replicas that it names."""
@@ -245,7 +258,7 @@ class Broker:
         self._searches[self._search_count] = found
         self._effects.searches.append((self._search_count, search))
 
-    # --------------------------------------------------------------------------------------------------- controller
+    # ------------------------------------------------------------------------------------------------------- controller
 
     def _run_controller(self) -> None:
         """Hand the controller what there is for it, and do what it says, until there is nothing left."""
@@ -312,9 +325,10 @@ class Broker:
             self._stop_replicas(message, envelope.controller_epoch)
 
     def _take_states(self, message: PartitionStates, controller: int) -> None:
-        self.image = image_after(self.image, message, controller)
-        named = {each.topic for each in message.topics}
-        topics = {name: topic for name, topic in self.image.topics.items() if name in named}
+        image = image_after(self.image, message, controller)
+        named = [image.topics[each.topic] for each in message.topics if each.topic in image.topics]
+        topics = {each.name: attrs.evolve(each, changes=self._topic_changes.get(each.name, {})) for each in named}
+        self.image = image.changed(topics=topics.values())
         self._local.follow(topics, self._now, self._wall)
 
     def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> None:
@@ -329,14 +343,17 @@ class Broker:
 
     def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
         kind, _, name = entity_path.partition("/")
-        topic = self.image.topics.get(name) if kind == "topics" else None
+        if kind != "topics":
+            return
+        self._topic_changes[name] = config
+        topic = self.image.topics.get(name)
         if topic is not None:
             changed = attrs.evolve(topic, changes=config)
             self.image = self.image.changed(topics=[changed])
             if self._local.is_open:
                 self._local.follow({name: changed}, self._now, self._wall)
 
-    # ------------------------------------------------------------------------------------------------------- the end
+    # ---------------------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[FileEffect]:
         """Write down all that a clean start trusts. Nothing is stepped any more; once what is returned is confirmed,

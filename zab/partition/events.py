@@ -18,7 +18,7 @@ from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.requests.connection import ClientConnection
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
-# ---------------------------------------------------------------------------------------------------------------- inputs
+# --------------------------------------------------------------------------------------------------------------- inputs
 
 
 @frozen
@@ -52,7 +52,7 @@ FromClient: TypeAlias = (
 FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
 Input: TypeAlias = FromClient | FromCoordination | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound
 
-# --------------------------------------------------------------------------------------------------------------- effects
+# -------------------------------------------------------------------------------------------------------------- effects
 
 
 @attrs.define

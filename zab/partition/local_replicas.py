@@ -43,6 +43,8 @@ class LocalReplicas:
         """Changes of files besides those of the logs themselves; the broker empties it."""
         self.notes: list[str] = []
         """Sentences for the journal; the broker empties it."""
+        self.gone: list[str] = []
+        """Directories whose names may soon be those of other logs; the broker empties it."""
         self._config = config
         self._replicas = replicas
         self._rng = rng
@@ -75,7 +77,7 @@ class LocalReplicas:
         self._directory = directory
         self._found = dict(logs)
 
-    # ------------------------------------------------------------------------------------------------- as the image says
+    # ------------------------------------------------------------------------------------------------ as the image says
 
     def follow(self, topics: Mapping[str, Topic], now: int, wall: int) -> None:
         """Take what the image says about these topics."""
@@ -141,6 +143,7 @@ class LocalReplicas:
 
     def _delete_files(self, where: TopicPartition, now: int) -> None:
         assert self._directory is not None
+        self.gone.append(str(where))
         at_once, later = self._directory.deletion(where, self._rng.randbytes(16))
         self.effects.append(at_once)
         self._removals.append((now + self._config.topics.file_delete_delay_ms, later))
@@ -191,7 +194,7 @@ class LocalReplicas:
                 log.producers.expire(before_ms)
                 self._touched(replica)
 
-    # ----------------------------------------------------------------------------------------------------------- the end
+    # ---------------------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[FileEffect]:
         """Close the logs: what that writes."""

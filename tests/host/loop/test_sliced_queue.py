@@ -115,6 +115,8 @@ def test_so_many_files_stay_open_and_each_is_closed_with_its_last_user(tmp_path)
     del first
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptors[0])
+    files.forget_directory("other")
+    os.fstat(descriptors[1])
     files.close()
     for descriptor in descriptors:
         with pytest.raises(OSError, match="Bad file descriptor"):

@@ -54,6 +54,11 @@ class OpenFiles:
         """Keep this file no longer."""
         self._files.pop(path, None)
 
+    def forget_directory(self, directory: str) -> None:
+        """Keep no file of this directory any longer."""
+        for path in [path for path in self._files if path.startswith(f"{directory}/")]:
+            del self._files[path]
+
     def close(self) -> None:
         """Keep none."""
         self._files.clear()

@@ -112,7 +112,8 @@ class ProduceRequests:
         wait: Callable[[Produced, int], None],
         touched: Callable[[Replica], None],
     ) -> None:
-        """`wait` is given a request and its timeout in ms, and answers it when it is complete; `touched` a replica that was appended to."""
+        """`wait` is given a request and its timeout in ms, and answers it when it is complete; `touched` is given a
+        replica that was appended to."""
         self._replicas = replicas
         self._wall_ms = wall_ms
         self._wait = wait
