@@ -99,7 +99,8 @@ class AbortedTransaction:
 
 @nested
 class FetchPartitionData:
-    """`aborted_transactions` is null unless the consumer reads committed data only."""
+    """`aborted_transactions` is null unless the consumer reads committed data only. `records` are left out where they
+    come from a file (`fetch_response_pieces`)."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -111,7 +112,7 @@ class FetchPartitionData:
     snapshot_id: SnapshotId = struct(SnapshotId, since=12, default=SnapshotId(), tag=2)
     aborted_transactions: tuple[AbortedTransaction, ...] | None = array(AbortedTransaction, nullable_since=0)
     preferred_read_replica: int = int32(since=11, default=-1)
-    records: bytes | memoryview | None = records(nullable_since=0)
+    records: bytes | memoryview | None = records(nullable_since=0, default=b"")
 
 
 @nested
