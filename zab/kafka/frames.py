@@ -39,6 +39,10 @@ from zab.kafka.versions import VERSIONS
 SOCKET_REQUEST_MAX_BYTES: Final = 104_857_600
 """The default limit for one request, Kafka's socket.request.max.bytes."""
 
+REQUEST_ELEMENTS_MAX: Final = 1 << 18
+"""The limit for the elements of all arrays of one request: as objects, 30 MB; 100 MB of the shortest would be 3 GB. A
+follower that fetches 100,000 partitions at once stays below."""
+
 _SIZE: Final = Struct(">i")
 
 _REQUEST_PATHS: Final[dict[int, Callable[[int, Reader], Any]]] = {
@@ -51,7 +55,7 @@ _REQUEST_PATHS: Final[dict[int, Callable[[int, Reader], Any]]] = {
 def decode_request(payload: bytes) -> tuple[RequestHeader, Any]:
     """The header of a request, and its body: an instance of the class of its key (`APIS`), or None for ApiVersions of a
     version that is not served. Raises ProtocolError."""
-    reader = Reader(payload)
+    reader = Reader(payload, elements_max=REQUEST_ELEMENTS_MAX)
     header = read_request_header(reader)
     key, version = header.api_key, header.api_version
     if not VERSIONS[key].serves(version):

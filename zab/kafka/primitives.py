@@ -31,8 +31,8 @@ ZERO_UUID: Final = Uuid(bytes(UUID_BYTES))
 """No id."""
 
 ELEMENTS_MAX: Final = 1 << 20
-"""The limit for the elements of all arrays of one message. An element may be as short as a byte, but an object is
-never so small: without a limit, 100 MB of them would become gigabytes. Answers about 100,000 partitions stay below."""
+"""The limit for the elements of all arrays of one message. An element may be as short as a byte, but no object is so
+small: without a limit, 100 MB of them would become gigabytes. Answers about 100,000 partitions stay below."""
 
 INT16_MAX: Final = 0x7FFF
 INT32_MAX: Final = 0x7FFF_FFFF
