@@ -17,11 +17,14 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", r"(read|open)_text is deprecated", DeprecationWarning)
     import kafka.protocol
     from kafka.protocol.api_message import ApiMessage
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
     from kafka.protocol.schemas import load_json
 
     for module in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
         if ".old" not in module.name and "generate_stubs" not in module.name:
             importlib.import_module(module.name)
+
+__all__ = ["ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "differences", "schema", "theirs"]
 
 
 @cache
