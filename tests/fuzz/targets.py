@@ -14,11 +14,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import struct
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from collections.abc import Generator
+from typing import cast
 from zlib import adler32, crc32
-
-import attrs
 
 from datatree import request_decoding, snapshot
 from datatree.errors import Refused
@@ -40,6 +38,8 @@ from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.request_table import TABLE as REQUESTS_TABLE
+from tests.fuzz import kafka_targets
+from tests.fuzz.target import TARGETS, Target, target
 from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
 from tests.rigs.direct.members import Ensemble
@@ -70,33 +70,7 @@ ITEMS_PER_BYTE = 2
 """The limit for plain CBOR: each item has at least a byte."""
 FRAME_BYTES_MAX = 1 << 16
 
-
-@attrs.frozen
-class Target:
-    """One decoder."""
-
-    examples: Callable[[], Sequence[bytes]]
-    run: Callable[[bytes], object]
-    errors: tuple[type[Exception], ...]
-
-    def decodes(self, data: bytes) -> bool:
-        """Whether it did. Raises what it may not."""
-        try:
-            self.run(data)
-        except self.errors:
-            return False
-        return True
-
-
-TARGETS: dict[str, Target] = {}
-
-
-def target(examples: Callable[[], Sequence[bytes]], *errors: type[Exception]) -> Callable[[Any], Any]:
-    def add(run: Callable[[bytes], object]) -> Callable[[bytes], object]:
-        TARGETS[run.__name__] = Target(functools.cache(examples), run, errors)
-        return run
-
-    return add
+__all__ = ["TARGETS", "Target", "kafka_targets"]
 
 
 # --------------------------------------------------------------------------------------------------------------- stores
