@@ -17,9 +17,9 @@ One class for trio (`zab.client.connect`), asyncio (`zab.client.aio`) and thread
 the backend that its runtime was given (`zab.client.core.backends`).
 """
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zab.client.core.backends import Scope, Waiter
 from zab.client.core.background import BackgroundJob
@@ -51,6 +51,11 @@ class Client(Znodes):
 
     async def perform(self, operation: Operation[T]) -> T:
         return await self._runtime.call(operation.request())
+
+    async def perform_each(self, operations: Iterable[Operation[Any]]) -> list[Any]:
+        """Sends the operations in this order, without waiting for one before the next; the result of each, or its
+        error."""
+        return await self._runtime.call_each([operation.request() for operation in operations])
 
     def with_chroot(self, path: str) -> "Client":
         """A view of this session whose paths are all below `path`, also those of its watchers and changes."""

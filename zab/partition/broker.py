@@ -16,7 +16,7 @@ silent for `connections.max.idle.ms` is closed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -153,11 +153,11 @@ class Broker:
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
-        waiting, of_controller = self._purgatory.next_deadline(), self._controller.next_deadline()
+        waiting, of_controller = self._purgatory.next_deadline(), self._controller.deadline_ms
         silent = next((each.heard_at + self.config.requests.idle_ms for each in self._clients), NEVER)
         return min(
             NEVER if waiting is None else waiting,
-            NEVER if of_controller is None else of_controller,
+            NEVER if of_controller is None else self._now + of_controller - self._wall,
             silent,
             self._local.next_deadline(),
         )
@@ -265,7 +265,7 @@ class Broker:
         while True:
             given = [*self._to_controller, *self._asking.asked]
             self._to_controller, self._asking.asked = [], []
-            for effect in self._controller.step(self._now, self._wall, given):
+            for effect in self._controller.step(self._wall, given):
                 self._take_from_controller(effect)
             self._settle()
             if not (self._to_controller or self._asking.asked):
@@ -356,10 +356,15 @@ class Broker:
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[FileEffect]:
-        """Write down all that a clean start trusts. Nothing is stepped any more; once what is returned is confirmed,
-        `clean_shutdown` says what is written last."""
+        """Write down all that a clean start trusts. Nothing is stepped any more."""
         return self._local.close()
 
-    def clean_shutdown(self) -> list[FileEffect]:
-        """The mark of a clean stop."""
+    def clean_shutdown(self, answers: Iterable[Input]) -> list[FileEffect]:
+        """The mark of a clean stop, given all that the storage has answered since the last step; nothing if some log is
+        not as it should be."""
+        for answer in answers:
+            if isinstance(answer, Confirmed):
+                self._local.stored(answer.token, None)
+            elif isinstance(answer, Failed):
+                self._local.stored(answer.token, answer.reason)
         return self._local.clean_shutdown()

@@ -108,6 +108,28 @@ class Runtime:
             if not request.is_over:
                 self._waiting.pop(request, None)
 
+    async def call_each(self, requests: Sequence[ClientRequest[Any]]) -> list[Any]:
+        """The results of requests that are sent in this order, none waiting for the one before; a ZabError in place of
+        a result."""
+        await self.backend.checkpoint_if_cancelled()
+        results: list[Any] = []
+        refused: dict[ClientRequest[Any], ZabError] = {}
+        for request in requests:
+            try:
+                self.ask(request)
+            except ZabError as error:
+                refused[request] = error
+        try:
+            for request in requests:
+                try:
+                    results.append(refused[request] if request in refused else await self.answer(request))
+                except ZabError as error:
+                    results.append(error)
+        finally:
+            for request in requests[len(results) :]:
+                self._waiting.pop(request, None)
+        return results
+
     def ask(self, request: ClientRequest[Any]) -> None:
         """Sends the request. A caller that is cancelled while it waits for the `answer` can wait for it again."""
         self.backend.check()

@@ -1,0 +1,229 @@
+"""A broker as a process on the real host.
+
+    serve(config, supervised)       until it is cancelled; then it stops cleanly
+
+Starting: the directory is locked, the ports are bound, and the session with the coordination service begins. The broker
+registers when it has one; then its logs are opened and recovered in a thread, which may take a while.
+
+Stopping: the session is closed first, so that others take over at once; then the logs are closed and a mark says so,
+and the next start trusts them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from zab.broker.coordination import Coordination
+from zab.host.files.open_files import OpenFiles
+from zab.host.journal.journal import Journal
+from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
+from zab.host.loop.mailbox import Mailbox
+from zab.host.loop.sockets import ClientSockets
+from zab.host.process.listening import listen
+from zab.host.process.operator import JournalOperator
+from zab.host.process.run_service import Supervised
+from zab.host.storage.disk import DirectoryInUseError, RealDisk
+from zab.host.storage.job_thread import JobThread
+from zab.host.storage.log_thread import LogThread
+from zab.kafka.primitives import Uuid
+from zab.partition.broker import Broker
+from zab.partition.controller.controller import Controller
+from zab.partition.controller.registration import Registration
+from zab.partition.controller.state import ControllerSettings
+from zab.partition.controller.znodes import Broker as RegisteredBroker
+from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
+from zab.partition.log.directory import ForeignDirectoryError, LogDirectory
+from zab.partition.log.file_effects import Answer, FileEffect
+from zab.partition.log.files import Files
+from zab.partition.replica.record_search import RecordSearch, find_record
+from zab.partition.requests.connection import ClientConnection, Closing
+from zab.partition.settings.broker_config import BrokerConfig
+from zab.partition.settings.listeners import Endpoint
+from zab.partition.turn import BrokerTurn, Ports
+from zab.service.failure import DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.wire.client_protocol import ClientProtocol
+from zab.wire.frames import FrameReader
+
+STOP_SECONDS: Final = 30.0
+SLOW_MS: Final = 1000
+
+journal = Journal("broker")
+
+
+async def serve(config: BrokerConfig, supervised: Supervised) -> None:
+    """Run the broker. Raises ServerFailedError."""
+    for warning in config.warnings:
+        journal.warning(warning)
+    with ExitStack() as closing:
+        disk = await trio.to_thread.run_sync(_open_disk, config.broker.log_directory)
+        closing.callback(disk.close)
+        known = _owner_of(disk)
+        loop = Loop()
+        closing.callback(loop.close)
+        mailbox: Mailbox[Input] = Mailbox(loop.wake)
+        host = _Host(config, disk, mailbox)
+        closing.callback(host.files.close)
+        endpoints = await host.listen(loop)
+        broker = Broker(config, _controller(config, endpoints, known), random.SystemRandom(), now_ms())
+        coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
+        turn = BrokerTurn(broker, host.ports(coordination))
+        host.log_thread.start()
+        host.job_thread.start()
+        supervised.opened(loop)
+        journal.info("listens", listeners=", ".join(map(str, endpoints)))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(coordination.run)
+                supervised.ready()
+                await loop.run(turn)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(host.stop, broker)
+
+
+def _open_disk(directory: str) -> RealDisk:
+    try:
+        return RealDisk(directory)
+    except DirectoryInUseError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{directory}: {error.strerror}") from error
+    except OSError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{directory} cannot be used: {error.strerror}") from error
+
+
+def _owner_of(disk: RealDisk) -> MetaProperties | None:
+    """Which broker of which cluster the directory belongs to; None: it is new. Raises ServerFailedError."""
+    if not disk.exists(META_PROPERTIES):
+        return None
+    try:
+        return parse_meta_properties(disk.read(META_PROPERTIES))
+    except CheckpointError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{META_PROPERTIES}: {error}") from error
+
+
+def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: MetaProperties | None) -> Controller:
+    broker = config.broker
+    broker_id = broker.broker_id
+    if broker_id < 0 and known is not None:
+        broker_id = known.broker_id
+    who = RegisteredBroker(
+        id=broker_id,
+        endpoints=tuple(map(str, endpoints)),
+        security_protocols={endpoint.name: endpoint.name for endpoint in endpoints},
+        rack=broker.rack,
+    )
+    cluster_id = None if known is None else known.cluster_id
+    settings = ControllerSettings(
+        partition_count=broker.partition_count,
+        replication_factor=broker.replication_factor,
+        deletes_topics=broker.deletes_topics,
+        topic_defaults=config.topics,
+    )
+    return Controller(Registration(who, cluster_id, broker.session_timeout_ms), settings, random.SystemRandom())
+
+
+@attrs.define(init=False)
+class _Host:
+    """What the broker has of this machine."""
+
+    files: Files
+    log_thread: LogThread[FileEffect, Answer]
+    job_thread: JobThread
+
+    def __init__(self, config: BrokerConfig, disk: RealDisk, mailbox: Mailbox[Input]) -> None:
+        self._config = config
+        self._disk = disk
+        self._mailbox = mailbox
+        self._numbers = iter(range(1, 1 << 62))
+        self._clients: list[ClientSockets[ClientConnection]] = []
+        self._open_files = OpenFiles(disk.directory)
+        self.files = Files(disk)
+        self.log_thread = LogThread(
+            self.files, mailbox, SLOW_MS, say_slow=_say_slow, timed=lambda _ms: None, failed=LogsRefused
+        )
+        self.job_thread = JobThread("jobs")
+
+    async def listen(self, loop: Loop) -> tuple[Endpoint, ...]:
+        """Bind all listeners; what clients are told to connect to."""
+        broker = self._config.broker
+        told = {endpoint.name: endpoint for endpoint in broker.advertised_listeners or broker.listeners}
+        endpoints = []
+        for listener in broker.listeners:
+            sock = await listen((listener.host, listener.port))
+            protocol = ClientProtocol(partial(self._connection, listener.name), Closing.AT_ONCE)
+            clients = ClientSockets(loop, protocol, keep_alive=True, files=self._open_files)
+            clients.listen(sock)
+            self._clients.append(clients)
+            if listener.name in told:
+                endpoint = told[listener.name]
+                port = endpoint.port or sock.getsockname()[1]
+                endpoints.append(attrs.evolve(endpoint, port=port))
+        return tuple(endpoints)
+
+    def _connection(self, listener: str, host: str, port: int, _subject: str) -> ClientConnection:
+        frames = FrameReader(self._config.requests.request_bytes_max)
+        return ClientConnection(next(self._numbers), host, port, listener, frames)
+
+    def ports(self, coordination: Coordination) -> Ports:
+        return Ports(
+            clock=SystemClock(),
+            clients=self._clients,
+            operator=JournalOperator(),
+            answers=self._mailbox.items,
+            store=self.log_thread.put,
+            forget_file=self._open_files.forget,
+            forget_directory=self._open_files.forget_directory,
+            submit=coordination.submit,
+            open_logs=lambda owner: self.job_thread.run(partial(self._answer, partial(self._opened, owner))),
+            search=lambda token, search: self.job_thread.run(
+                partial(self._answer, partial(self._found, token, search))
+            ),
+        )
+
+    def _answer(self, job: Callable[[], Input]) -> None:
+        self._mailbox.put(job())
+
+    def _found(self, token: int, search: RecordSearch) -> Input:
+        return RecordFound(token, find_record(search, self._disk))
+
+    def _opened(self, owner: MetaProperties) -> Input:
+        """Recover all logs."""
+        directory = self._config.broker.log_directory
+        try:
+            logs = LogDirectory(self._disk, owner)
+            found = {}
+            notes = list(logs.notes)
+            for where in logs.partitions:
+                topic_id = logs.topic_id(where)
+                if topic_id is None:
+                    notes.append(f"{directory}/{where} does not say which topic it belongs to -> it is left alone")
+                    continue
+                recovered = logs.recover(where, topic_id, self._config.topics, wall_ms())
+                found[where] = Uuid(topic_id), recovered.log
+                notes += recovered.notes
+        except ForeignDirectoryError as error:
+            return LogsRefused(f"{directory}: {error}")
+        except OSError as error:
+            return LogsRefused(f"{directory} cannot be read: {error}")
+        return LogsOpened(logs, found, tuple(notes))
+
+    def stop(self, broker: Broker) -> None:
+        """Store what is under way, close the logs, and say that it was done."""
+        self.job_thread.close(STOP_SECONDS)
+        if not self.log_thread.close(STOP_SECONDS):
+            return
+        answers: list[Input] = list(self._mailbox.items)
+        answers += self.files.perform(broker.close())
+        self.files.perform(broker.clean_shutdown(answers))
+        self._open_files.close()
+
+
+def _say_slow(took_ms: int) -> None:
+    journal.warning("the disk is slow", took_ms=took_ms)
