@@ -41,7 +41,7 @@ from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
 from zab.partition.log.directory import ForeignDirectoryError, LogDirectory
-from zab.partition.log.file_effects import Answer, FileEffect
+from zab.partition.log.file_effects import FileEffect
 from zab.partition.log.files import Files
 from zab.partition.replica.record_search import RecordSearch, find_record
 from zab.partition.requests.connection import ClientConnection, Closing
@@ -129,13 +129,8 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
     return Controller(Registration(who, cluster_id, broker.session_timeout_ms), settings, random.SystemRandom())
 
 
-@attrs.define(init=False)
 class _Host:
     """What the broker has of this machine."""
-
-    files: Files
-    log_thread: LogThread[FileEffect, Answer]
-    job_thread: JobThread
 
     def __init__(self, config: BrokerConfig, disk: RealDisk, mailbox: Mailbox[Input]) -> None:
         self._config = config
@@ -145,7 +140,7 @@ class _Host:
         self._clients: list[ClientSockets[ClientConnection]] = []
         self._open_files = OpenFiles(disk.directory)
         self.files = Files(disk)
-        self.log_thread = LogThread(
+        self.log_thread: LogThread[FileEffect, Input] = LogThread(
             self.files, mailbox, SLOW_MS, say_slow=_say_slow, timed=lambda _ms: None, failed=LogsRefused
         )
         self.job_thread = JobThread("jobs")

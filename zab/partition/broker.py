@@ -26,6 +26,7 @@ from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
+from zab.partition.controller.coordination import Submit
 from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
@@ -273,7 +274,7 @@ class Broker:
 
     def _take_from_controller(self, effect: of_controller.Effect) -> None:
         match effect:
-            case of_controller.Submit():
+            case Submit():
                 self._effects.submits.append(effect)
             case Answer():
                 self._asking.answer(effect)

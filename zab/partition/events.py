@@ -9,6 +9,7 @@ import attrs
 from attrs import frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.primitives import Uuid
 from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
 from zab.partition.log.checkpoints import MetaProperties, TopicPartition
 from zab.partition.log.directory import LogDirectory
@@ -26,7 +27,7 @@ class LogsOpened:
     """The logs of this broker, recovered; `notes` are sentences for the journal."""
 
     directory: LogDirectory
-    logs: Mapping[TopicPartition, tuple[bytes, Log]]
+    logs: Mapping[TopicPartition, tuple[Uuid, Log]]
     """The topic id and the log of each partition that has files."""
     notes: tuple[str, ...] = ()
 

@@ -196,12 +196,13 @@ class Replica:
         `max_bytes` 0 no data is looked for. Raises ReplicaError, LogError, OSError."""
         self.leading(current_leader_epoch)
         log = self.log
-        stable = log.last_stable_offset
-        marks = {"high_watermark": log.high_watermark, "last_stable_offset": stable, "log_start": log.log_start}
+        marks = Read(
+            high_watermark=log.high_watermark, last_stable_offset=log.last_stable_offset, log_start=log.log_start
+        )
         if last_fetched_epoch != UNKNOWN_EPOCH:
             diverging = self._diverging(offset, last_fetched_epoch)
             if diverging is not None:
-                return Read(**marks, diverging=diverging)
+                return attrs.evolve(marks, diverging=diverging)
         if not log.log_start <= offset <= log.log_end:
             text = f"{offset} is not in {log.log_start} to {log.log_end}"
             raise ReplicaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
@@ -210,7 +211,7 @@ class Replica:
         found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
         data = None if found is None else FileSlice(found.path, found.position, found.length)
         aborted = list(log.aborted_transactions(offset, bound)) if is_committed and found is not None else []
-        return Read(**marks, data=data, aborted=aborted if is_committed else None)
+        return attrs.evolve(marks, data=data, aborted=aborted if is_committed else None)
 
     def bound(self, isolation: Isolation) -> int:
         """What a consumer is given is below it."""

@@ -20,7 +20,7 @@ from zab.kafka.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from zab.kafka.primitives import ZERO_UUID
+from zab.kafka.primitives import ZERO_UUID, Uuid
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.image.topic_names import is_valid
@@ -142,5 +142,5 @@ def _partition(image: ClusterImage, index: int, state: PartitionState, listener:
     )
 
 
-def _error(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+def _error(error: ErrorCode, name: str | None, topic_id: Uuid = ZERO_UUID) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=())

@@ -42,6 +42,8 @@ _SPECIAL: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
 """Since which versions these may be asked for."""
 NOT_AVAILABLE_SINCE: Final = 5
 """The version from which on clients know that an offset may not be available yet."""
+EPOCHS_SINCE: Final = 4
+"""The version from which on an answer says of which leader epoch the offset is."""
 UP_TO_HIGH_WATERMARK: Final = -1
 _NONE: Final = -1
 
@@ -57,10 +59,17 @@ class Listing:
     def answer_if_complete(self) -> None:
         if not self.waiting_count:
             topics = tuple(
-                ListOffsetsTopicResponse(name=name, partitions=tuple(each for each in answers if each is not None))
+                ListOffsetsTopicResponse(name=name, partitions=tuple(map(self._written, answers)))
                 for name, answers in self.topics
             )
             self.request.answer(ListOffsetsResponse(topics=topics))
+
+    def _written(self, answer: ListOffsetsPartitionResponse | None) -> ListOffsetsPartitionResponse:
+        """The answer as this version has it."""
+        assert answer is not None
+        if self.request.version < EPOCHS_SINCE:
+            answer.leader_epoch = NO_EPOCH
+        return answer
 
 
 class OffsetRequests:

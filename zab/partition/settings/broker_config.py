@@ -118,7 +118,8 @@ def read_config(text: str) -> BrokerConfig:
     return config
 
 
-_number = integer(-1, 1_000_000_000)
+def _number(text: str) -> int:
+    return int(str(integer(-1, 1_000_000_000)(text)))
 
 
 def _check_advertised(broker: BrokerSettings) -> None:
