@@ -1,4 +1,4 @@
-"""Delayed operations: completed exactly once, by whatever comes first, and nothing of them is left."""
+"""Delayed operations: completed exactly once, by whatever comes first, and they leave nothing."""
 
 from __future__ import annotations
 

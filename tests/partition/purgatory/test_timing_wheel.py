@@ -217,6 +217,24 @@ def test_equal_deadlines_expire_in_the_order_in_which_they_were_added() -> None:
     assert [timer.payload for timer in wheel.advance(1_000)] == list(range(50))
 
 
+def test_timers_of_one_coarse_bucket_expire_by_their_deadlines() -> None:
+    wheel: TimingWheel[str] = TimingWheel(0)
+    for deadline in (45, 41, 59):
+        wheel.add(deadline, str(deadline))
+    assert [timer.payload for timer in wheel.advance(60)] == ["41", "45", "59"]
+
+
+def test_a_timer_that_moves_down_may_need_a_bucket_that_has_begun() -> None:
+    """One bucket of level 0 holds a timer for 405 ms, and is where that for 785 ms goes when the clock jumps."""
+    wheel: TimingWheel[str] = TimingWheel(0)
+    wheel.add(785, "moves down")
+    assert wheel.advance(395) == []
+    wheel.add(405, "late")
+    assert [timer.payload for timer in wheel.advance(780)] == ["late"]
+    assert wheel.next_deadline() == 785
+    assert [timer.payload for timer in wheel.advance(785)] == ["moves down"]
+
+
 def test_a_huge_jump_of_the_clock_ends_everything_at_once() -> None:
     wheel: TimingWheel[int] = TimingWheel(0)
     deadlines = [3**power for power in range(30)]

@@ -166,6 +166,7 @@ def test_a_topic_with_append_time_looks_at_no_timestamp() -> None:
         rules = ProduceRules(has_append_time=True, timestamp_before_max_ms=1, validates_records=validates)
         assert check(ONE_RECORD, rules, now_ms=NOW_MS + 10 * HOUR_MS)
         assert check(setting(attributes=8), rules)
+        assert check(setting(max_timestamp=5), rules).max_timestamps == []
 
 
 # ---- The records themselves

@@ -222,6 +222,26 @@ def test_no_length_and_no_count_is_believed() -> None:
         assert records_or_nothing(of_records(record, record_count=1, last_offset_delta=0)) is None, (field, says)
 
 
+NULL, BELOW_NULL = varlong_bytes(-1), varlong_bytes(-2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (BELOW_NULL + NULL + b"\0", "length -2"),
+        (NULL + BELOW_NULL + b"\0", "length -2"),
+        (NULL + NULL + b"\x02\x02h" + BELOW_NULL, "length -2"),
+        (NULL + NULL + b"\x02" + BELOW_NULL + NULL, "length -2"),
+        (NULL + NULL + b"\x02" + NULL + NULL, "a header without a key"),
+    ],
+)
+def test_lengths_below_null_and_keys_that_are_null_are_refused(fields: bytes, why: str) -> None:
+    """Every other byte is as it should be."""
+    body = b"\0\0\0" + fields
+    with pytest.raises(BatchError, match=why):
+        list(decode_records(of_records(varlong_bytes(len(body)) + body, record_count=1, last_offset_delta=0)))
+
+
 def test_many_headers_are_refused_before_the_first_is_read() -> None:
     record = b"\0\0\0\x01\x01" + varlong_bytes(2**31 - 1)
     batch = of_records(varlong_bytes(len(record)) + record, record_count=1)

@@ -4,7 +4,7 @@ Level 0 has `size` buckets of one tick each; a bucket of the next level covers a
 levels are made when they are needed. With 1 ms and 20 buckets they reach to 20 ms, 400 ms, 8 s, 160 s, 53 min …
 
     add      the timer goes into the finest level that reaches its deadline: O(levels)
-    cancel   it is deleted from its bucket: O(1), and nothing of it is left
+    cancel   it is deleted from its bucket: O(1), and leaves nothing
     advance  each bucket that has begun is emptied: timers that are due expire, the others go into finer levels
 
 A bucket is due at its **beginning**, so a coarse bucket only moves its timers down and never makes them late. The
