@@ -1,0 +1,41 @@
+"""Whether a request comes from a member of its group, and from the present generation."""
+
+from __future__ import annotations
+
+from zab.kafka.errors import ErrorCode
+from zab.partition.groups.group import Group, GroupState
+from zab.partition.groups.requests import NO_MEMBER
+
+
+def member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    """Whether this is a member: by its id, or by an instance id that has this member id now."""
+    if group_instance_id is not None:
+        owner = group.static.get(group_instance_id)
+        if owner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if owner == member_id else ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def generation_error(group: Group, generation: int, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    """Whether this is a member, in the present generation."""
+    error = member_error(group, member_id, group_instance_id)
+    if error is ErrorCode.NONE and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def committer_error(
+    group: Group, generation: int, member_id: str, group_instance_id: str | None, in_transaction: bool
+) -> ErrorCode:
+    """Whether these offsets may be committed: by members of the present generation; by anybody else, such as an
+    administrator or a simple consumer, only while the group has no members. Old versions of TxnOffsetCommit do not say
+    which member commits, so transactions are believed."""
+    is_named = generation >= 0 or member_id != NO_MEMBER or group_instance_id is not None
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if is_named:
+        return generation_error(group, generation, member_id, group_instance_id)
+    if not in_transaction:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE
