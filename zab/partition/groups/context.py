@@ -100,7 +100,7 @@ class Context:
         self.now = now
         self.wall = wall
         self.partitions: dict[int, OffsetsPartition] = {}
-        self.deadlines: Deadlines[TimerKey] = Deadlines()
+        self.deadlines: Deadlines[TimerKey] = Deadlines(now)
         self.effects: list[Effect] = []
         self._open: set[Token] = set()
         self._append_count = 0
