@@ -83,8 +83,6 @@ class Broker:
         self._touched: dict[Replica, None] = {}
         """Replicas to which something happened in this turn."""
         self._controller_epoch = -1
-        self._topic_changes: dict[str, dict[str, str]] = {}
-        """What is set for topics, also for those that the image has not got yet."""
         self._messages: list[ToBroker] = []
         """What the controller said before the logs were open."""
         self._to_controller: list[ControllerInput] = []
@@ -326,10 +324,9 @@ class Broker:
             self._stop_replicas(message, envelope.controller_epoch)
 
     def _take_states(self, message: PartitionStates, controller: int) -> None:
-        image = image_after(self.image, message, controller)
-        named = [image.topics[each.topic] for each in message.topics if each.topic in image.topics]
-        topics = {each.name: attrs.evolve(each, changes=self._topic_changes.get(each.name, {})) for each in named}
-        self.image = image.changed(topics=topics.values())
+        self.image = image_after(self.image, message, controller)
+        named = {each.topic for each in message.topics}
+        topics = {name: topic for name, topic in self.image.topics.items() if name in named}
         self._local.follow(topics, self._now, self._wall)
 
     def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> None:
@@ -344,10 +341,7 @@ class Broker:
 
     def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
         kind, _, name = entity_path.partition("/")
-        if kind != "topics":
-            return
-        self._topic_changes[name] = config
-        topic = self.image.topics.get(name)
+        topic = self.image.topics.get(name) if kind == "topics" else None
         if topic is not None:
             changed = attrs.evolve(topic, changes=config)
             self.image = self.image.changed(topics=[changed])

@@ -36,9 +36,8 @@ def _topic(known: Topic | None, update: TopicUpdate, brokers: Mapping[int, Broke
     topic_id = _uuid(update.topic_id)
     is_same = known is not None and known.id == topic_id
     partitions = dict(known.partitions) if known is not None and is_same else {}
-    changes = dict(known.changes) if known is not None and is_same else {}
     partitions |= {each.partition: _state(each, brokers) for each in update.partitions}
-    return Topic(name=update.topic, id=topic_id, partitions=partitions, changes=changes)
+    return Topic(name=update.topic, id=topic_id, partitions=partitions, changes=update.config)
 
 
 def _state(update: PartitionUpdate, brokers: Mapping[int, Broker]) -> PartitionState:
