@@ -56,6 +56,8 @@ class LocalReplicas:
         self._by_directory: dict[str, Replica] = {}
         self._removals: list[tuple[int, FileEffect]] = []
         """When which directory is removed for good, the earliest first."""
+        self._clean_at = NEVER
+        """When the files of deleted segments are to be removed next."""
         self._checkpoint_at = now + config.logs.checkpoint_ms
         self._marks_at = now + config.logs.high_watermark_checkpoint_ms
         self._retention_at = now + config.logs.retention_check_ms
@@ -165,7 +167,8 @@ class LocalReplicas:
     def next_deadline(self) -> int:
         """When `keep_up` has something to do."""
         removal = self._removals[0][0] if self._removals else NEVER
-        return min(self._checkpoint_at, self._marks_at, self._retention_at, removal) if self.is_open else NEVER
+        due = (self._checkpoint_at, self._marks_at, self._retention_at, self._clean_at, removal)
+        return min(due) if self.is_open else NEVER
 
     def keep_up(self, now: int, wall: int) -> None:
         """Do what is due."""
@@ -175,7 +178,10 @@ class LocalReplicas:
             self.effects.append(self._removals.pop(0)[1])
         if now >= self._retention_at:
             self._retention_at = now + self._config.logs.retention_check_ms
-            self._retain(wall)
+            self._retain(now, wall)
+        if now >= self._clean_at:
+            self._clean_at = NEVER
+            self._clean(wall)
         if now >= self._checkpoint_at:
             self._checkpoint_at = now + self._config.logs.checkpoint_ms
             self.effects.append(self._directory.save_recovery_points(self.logs))
@@ -184,15 +190,20 @@ class LocalReplicas:
             self._marks_at = now + self._config.logs.high_watermark_checkpoint_ms
             self.effects.append(self._directory.save_high_watermarks(self.logs))
 
-    def _retain(self, wall: int) -> None:
+    def _retain(self, now: int, wall: int) -> None:
         before_ms = wall - self._config.logs.producer_id_expiration_ms
         for replica in self._replicas:
             log = replica.log
             if log.failure is None:
-                log.apply_retention(wall)
-                log.remove_deleted(wall)
+                if log.apply_retention(wall):
+                    self._clean_at = min(self._clean_at, now + log.settings.file_delete_delay_ms)
                 log.producers.expire(before_ms)
                 self._touched(replica)
+
+    def _clean(self, wall: int) -> None:
+        for replica in self._replicas:
+            replica.log.remove_deleted(wall)
+            self._touched(replica)
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
