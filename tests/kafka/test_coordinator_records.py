@@ -139,6 +139,11 @@ def test_the_second_flavour_of_transactions_is_read() -> None:
         encode_value(later)
 
 
+def test_the_tags_of_a_transaction_ascend() -> None:
+    data = with_version(attrs.evolve(TRANSACTION, next_producer_id=6, client_transaction_version=2), 1)
+    assert data.endswith(bytes.fromhex("02" + "01080000000000000006" + "02020002"))
+
+
 @pytest.mark.parametrize("status", [-1, 7, 8])
 def test_a_status_that_is_not_stored(status: int) -> None:
     data = encode_value(attrs.evolve(TRANSACTION, transaction_status=status))

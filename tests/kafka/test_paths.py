@@ -149,6 +149,30 @@ FETCHED = FetchResponse(
         FetchableTopicResponse(partitions=()),
     ),
 )
+SHORT: dict[Any, Any] = {
+    ProduceRequest: ProduceRequest(
+        transactional_id="t",
+        acks=-1,
+        timeout_ms=5,
+        topic_data=(
+            TopicProduceData(name="a", partition_data=(PartitionProduceData(index=0, records=b"\0\0"),) * 2),
+            TopicProduceData(name="b", partition_data=()),
+        ),
+    ),
+    FetchRequest: FETCH,
+    FetchResponse: FetchResponse(
+        responses=(
+            FetchableTopicResponse(
+                partitions=(
+                    attrs.evolve(FETCHED_PARTITION, records=b"\0\0"),
+                    attrs.evolve(FETCHED_PARTITION, records=b"\0", aborted_transactions=()),
+                )
+            ),
+            FetchableTopicResponse(partitions=()),
+        ),
+    ),
+}
+"""With records of zeros, which also end what they should not."""
 USUAL: dict[Any, Any] = {ProduceRequest: PRODUCE, FetchRequest: FETCH, FetchResponse: FETCHED}
 
 
@@ -161,6 +185,27 @@ def test_what_is_usual_is_read_by_hand(
 
     monkeypatch.setattr(f"{by_hand.__module__}.decode", refuse)
     assert by_hand(version, Reader(encoded(USUAL[cls], version))) == USUAL[cls]
+
+
+@pytest.mark.parametrize(("cls", "by_hand", "version"), CASES)
+def test_each_byte_may_be_another(cls: Any, by_hand: Decode, version: int) -> None:
+    """Every count, length, tag and mark, and each limit of them: both read the same, or say the same."""
+    for one in (SHORT[cls], shorter(SHORT[cls])):
+        data = encoded(one, version)
+        for at in range(len(data)):
+            for byte in (0, 1, 2, 3, 127, 128, 255):
+                other = data[:at] + bytes([byte]) + data[at + 1 :]
+                expected = outcome(lambda reader: decode(cls, version, reader), other)
+                assert outcome(lambda reader: by_hand(version, reader), other) == expected, (at, byte)
+        for elements_max in range(8):
+            expected = outcome(lambda reader: decode(cls, version, reader), data, elements_max)
+            assert outcome(lambda reader: by_hand(version, reader), data, elements_max) == expected
+
+
+def shorter(one: Any) -> Any:
+    """Without its second topic, so that nothing follows the records."""
+    field = {ProduceRequest: "topic_data", FetchRequest: "topics", FetchResponse: "responses"}[type(one)]
+    return attrs.evolve(one, **{field: getattr(one, field)[:1]})
 
 
 def test_a_follower_is_usual_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,6 @@ COMPLETE: list[tuple[str, Read, str, Any]] = [
     ("int64", Reader.int64, "8000000000000000", -(1 << 63)),
     ("uuid", Reader.uuid, "000102030405060708090a0b0c0d0e0f", bytes(range(16))),
     ("uvarint", Reader.uvarint, "ffffffff0f", (1 << 32) - 1),
-    ("varint", Reader.varint, "ffffffff0f", -(1 << 31)),
-    ("varlong", Reader.varlong, "ffffffffffffffffff01", -(1 << 63)),
     ("string", Reader.string, "0002c3bc", "\u00fc"),
     ("nullable string", Reader.nullable_string, "000161", "a"),
     ("compact string", Reader.compact_string, "03c3bc", "\u00fc"),
@@ -86,8 +84,6 @@ def test_null(read: Read, data: str) -> None:
         (Reader.compact_string, "04eda080", "not UTF-8"),
         (Reader.uvarint, "ffffffff1f", "more than 32 bits"),
         (Reader.uvarint, "8080808080", "more than 32 bits"),
-        (Reader.varlong, "ffffffffffffffffff02", "more than 64 bits"),
-        (Reader.varlong, "80808080808080808080", "more than 64 bits"),
         (lambda reader: reader.count(1), "fffffffe", "an array of length -2"),
     ],
 )
@@ -127,14 +123,6 @@ def test_skipping_stays_inside() -> None:
 def test_records_are_a_view_and_no_copy() -> None:
     frame = bytes.fromhex("00000003616263")
     assert Reader(frame).nullable_records().obj is frame
-
-
-@given(st.integers(-(1 << 63), (1 << 63) - 1))
-def test_varlongs_come_back(value: int) -> None:
-    out = bytearray()
-    primitives.write_varlong(out, value)
-    assert len(out) <= 10
-    assert Reader(bytes(out)).varlong() == value
 
 
 @given(st.integers(128, (1 << 32) - 1))

@@ -28,7 +28,7 @@ from zab.kafka.messages.fetch import (
     FetchTopic,
 )
 from zab.kafka.messages.handshake import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from zab.kafka.primitives import Reader, write_uvarint, write_varint
+from zab.kafka.primitives import Reader, write_uvarint
 from zab.kafka.versions import api_versions_response
 
 API_VERSIONS_REQUEST = bytes.fromhex("000000110012000300000001000163000278023100")
@@ -123,27 +123,6 @@ def test_the_record_of_an_offset() -> None:
 def test_the_partition_of_a_coordinator(text: str, hashed: int, partition: int) -> None:
     assert java_hash(text) == hashed
     assert partition_for(text, 50) == partition
-
-
-@pytest.mark.parametrize(
-    ("value", "data"),
-    [
-        (0, "00"),
-        (-1, "01"),
-        (1, "02"),
-        (63, "7e"),
-        (-64, "7f"),
-        (64, "8001"),
-        (300, "d804"),
-        (2**31 - 1, "feffffff0f"),
-        (-(2**31), "ffffffff0f"),
-    ],
-)
-def test_varints(value: int, data: str) -> None:
-    out = bytearray()
-    write_varint(out, value)
-    assert out.hex() == data
-    assert Reader(out).varint() == value
 
 
 def test_an_unsigned_varint() -> None:

@@ -7,14 +7,14 @@
 | string | int16 length, UTF-8; length -1: null | uvarint length + 1; 0: null |
 | bytes, records | int32 length; -1: null | uvarint length + 1; 0: null |
 | array | int32 count; -1: null | uvarint count + 1; 0: null |
-| varint, varlong | zigzag, then 7 bits a byte, the low group first; only in records | |
+| uvarint | | 7 bits a byte, the low group first; at most 5 bytes |
 
 Invariants:
 - Every read is checked against the end of the message before a byte is touched, and a count of elements is checked
   against the bytes that are left before anything is allocated for them.
 - What bytes of others can cause is one exception, `ProtocolError`; it says what was wrong and at which byte.
 
-Not here: versions, fields, tagged fields (`codec.py`).
+Not here: versions, fields, tagged fields (`codec.py`); the signed varints of records (`zab/partition/records`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ELEMENTS_MAX: Final = 1 << 20
 small: without a limit, 100 MB of them would become gigabytes. Answers about 100,000 partitions stay below."""
 
 INT16_MAX: Final = 0x7FFF
-INT32_MAX: Final = 0x7FFF_FFFF
+UINT32_MAX: Final = 0xFFFF_FFFF
 
 _INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
@@ -90,28 +90,32 @@ class Reader:
         if at >= self.end:
             raise self.short("an int8", 1)
         self.at = at + 1
-        return int(_read_int8(self.data, at)[0])
+        value: int = _read_int8(self.data, at)[0]
+        return value
 
     def int16(self) -> int:
         at = self.at
         if at + 2 > self.end:
             raise self.short("an int16", 2)
         self.at = at + 2
-        return int(_read_int16(self.data, at)[0])
+        value: int = _read_int16(self.data, at)[0]
+        return value
 
     def int32(self) -> int:
         at = self.at
         if at + 4 > self.end:
             raise self.short("an int32", 4)
         self.at = at + 4
-        return int(_read_int32(self.data, at)[0])
+        value: int = _read_int32(self.data, at)[0]
+        return value
 
     def int64(self) -> int:
         at = self.at
         if at + 8 > self.end:
             raise self.short("an int64", 8)
         self.at = at + 8
-        return int(_read_int64(self.data, at)[0])
+        value: int = _read_int64(self.data, at)[0]
+        return value
 
     def uuid(self) -> Uuid:
         return Uuid(bytes(self._slice("a uuid", UUID_BYTES)))
@@ -127,34 +131,20 @@ class Reader:
             if byte < 0x80:
                 self.at = at + 1
                 return byte
-        return self._long_uvarint(32)
-
-    def _long_uvarint(self, bits: int) -> int:
-        at = self.at
         value = shift = 0
-        while shift < bits:
-            if at >= self.end:
+        while shift < 35:
+            if at >= end:
                 raise self.error("a truncated varint")
             byte = self.data[at]
             at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                if value >> bits:
+                if value > UINT32_MAX:
                     break
                 self.at = at
                 return value
             shift += 7
-        raise self.error(f"a varint of more than {bits} bits")
-
-    def varint(self) -> int:
-        """A signed number of 32 bits, zigzag."""
-        value = self.uvarint()
-        return (value >> 1) ^ -(value & 1)
-
-    def varlong(self) -> int:
-        """A signed number of 64 bits, zigzag, in at most 10 bytes."""
-        value = self._long_uvarint(64)
-        return (value >> 1) ^ -(value & 1)
+        raise self.error("a varint of more than 32 bits")
 
     def string(self) -> str:
         size = self.int16()
@@ -284,22 +274,12 @@ def long_uvarint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """At most 10 bytes for 64 bits."""
-    assert value >= 0
+    """At most 5 bytes for 32 bits."""
+    assert 0 <= value <= UINT32_MAX
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    """A signed number of 32 bits, zigzag."""
-    write_uvarint(out, (value << 1 ^ value >> 31) & 0xFFFF_FFFF)
-
-
-def write_varlong(out: bytearray, value: int) -> None:
-    """A signed number of 64 bits, zigzag."""
-    write_uvarint(out, (value << 1 ^ value >> 63) & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def write_uuid(out: bytearray, value: Uuid) -> None:
