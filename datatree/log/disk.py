@@ -58,7 +58,8 @@ class Disk(Protocol):
     """Files by path. May be used from several threads on different files."""
 
     def open_append(self, path: str, *, create: bool, offset: int = 0) -> File:
-        """Open for writing at `offset`. With `create` the file must not exist, without it must."""
+        """Open for writing at `offset`. With `create` the file must not exist, without it must. With `create` a missing
+        directory is created, durably."""
         ...
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -66,7 +67,8 @@ class Disk(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replace the content of `path` by `data`, all or nothing; durable, including the name, once it returns."""
+        """Replace the content of `path` by `data`, all or nothing; durable, including the name, once it returns. A
+        missing directory is created, durably."""
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
@@ -91,8 +93,20 @@ class Disk(Protocol):
         """Cut a file down to `size` bytes; durable when it returns."""
         ...
 
+    def directories(self) -> list[str]:
+        """The names of the directories, sorted. One without files may be missing."""
+        ...
+
     def list(self, directory: str) -> list[str]:
         """The names of the files in a directory, sorted; empty when there is no such directory."""
+        ...
+
+    def rename_directory(self, old: str, new: str) -> None:
+        """Rename a directory with all its files, all or nothing; durable once it returns. There must be no `new`."""
+        ...
+
+    def remove_directory(self, directory: str) -> None:
+        """Remove a directory and its files, in any order; none of it need be there."""
         ...
 
     def size(self, path: str) -> int:

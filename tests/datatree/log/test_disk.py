@@ -108,6 +108,24 @@ def test_replace_rename_remove_truncate_list(disk):
             use()
 
 
+def test_directories_come_with_their_files_are_renamed_and_go(disk):
+    assert [name for name in disk.directories() if name != "version-1"] == []
+    disk.open_append("a-0/0", create=True).write_durable(b"a")
+    disk.replace("b-0/0", b"b")
+    assert [name for name in disk.directories() if name != "version-1"] == ["a-0", "b-0"]
+    disk.rename_directory("a-0", "a-0.x-delete")
+    assert disk.read("a-0.x-delete/0") == b"a"
+    assert disk.list("a-0") == []
+    with pytest.raises(FileNotFoundError):
+        disk.read("a-0/0")
+    disk.open_append("a-0/0", create=True).close()
+    with pytest.raises(OSError):
+        disk.rename_directory("a-0", "b-0")
+    disk.remove_directory("a-0.x-delete")
+    disk.remove_directory("a-0.x-delete")
+    assert [name for name in disk.directories() if name != "version-1"] == ["a-0", "b-0"]
+
+
 def test_overwrite_stays_in_place_until_the_file_is_another(disk):
     disk.overwrite(D + "committed", b"aaaa")
     disk.overwrite(D + "committed", b"bb")
@@ -175,6 +193,34 @@ def test_names_that_were_not_synced_may_vanish_or_come_back():
         assert ("old" in left) != ("renamed" in left)
         seen.add(tuple(left))
     assert len(seen) == 8
+
+
+def test_renamed_directory_keeps_its_name_and_what_was_not_synced_in_it_may_vanish():
+    seen = set()
+    for seed in range(40):
+        disk = FaultyDisk()
+        disk.replace("a-0/old", b"1")
+        disk.open_append("a-0/new", create=True).write_durable(b"2")
+        disk.rename_directory("a-0", "b-0")
+        disk.remove("b-0/old")
+        disk.crash(Random(seed))
+        assert disk.directories() in (["b-0"], [])
+        seen.add(tuple(disk.list("b-0")))
+    assert seen == {(), ("old",), ("new",), ("new", "old")}
+
+
+def test_renaming_of_a_directory_is_all_or_nothing():
+    seen = set()
+    for seed in range(20):
+        disk = FaultyDisk()
+        for name in ("x", "y"):
+            disk.replace(f"a-0/{name}", b"1")
+        disk.crash_after(1)
+        with pytest.raises(PowerLossError):
+            disk.rename_directory("a-0", "b-0")
+        disk.crash(Random(seed))
+        seen.add((*disk.list("a-0"), *disk.directories()))
+    assert seen == {("x", "y", "a-0"), ("b-0",)}
 
 
 def test_failed_sync_loses_the_pages_for_good():
@@ -273,6 +319,15 @@ def test_two_disks_on_one_directory_are_refused(tmp_path):
     reader.close()
     first.close()
     RealDisk(str(tmp_path)).close()
+
+
+def test_lock_file_of_another_layout(tmp_path):
+    first = RealDisk(str(tmp_path / "data"), lock_file=".lock")
+    with pytest.raises(DirectoryInUseError):
+        RealDisk(str(tmp_path / "data"), lock_file=".lock")
+    assert os.listdir(tmp_path / "data") == [".lock"]
+    assert first.directories() == []
+    first.close()
 
 
 def test_lock_of_the_log_directory_is_taken_too(tmp_path):

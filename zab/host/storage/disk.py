@@ -2,7 +2,7 @@
 
 It creates `version-1` below `dataDir` and, if it differs, below `dataLogDir` (for transaction logs), and holds an
 exclusive `flock` on `version-1/lock` in each while it exists: two processes on one directory would each truncate the
-other's log. A tool that only reads opens it with `lock=False`.
+other's log. A tool that only reads opens it with `lock=False`; a service with another layout names its `lock_file`.
 
 An append is one system call, `pwritev` with RWF_DSYNC, if the platform has it; otherwise a write and an fdatasync (on
 macOS F_FULLFSYNC, the only call that reaches the medium). With the native part, a held message leaves between this
@@ -24,7 +24,6 @@ from zab.host.loop.link import Prepared
 from zab.native import load
 
 LOCK_FILE = "version-1/lock"
-DIRECTORY = "version-1"
 _FILE_MODE = 0o600
 """No other user on the machine may read the data, whatever the umask is."""
 _DIRECTORY_MODE = 0o700
@@ -142,19 +141,21 @@ class RealFile:
 class RealDisk:
     """The files of one server. Raises DirectoryInUseError if another process uses them."""
 
-    def __init__(self, directory: str, log_directory: str | None = None, *, lock: bool = True) -> None:
+    def __init__(
+        self, directory: str, log_directory: str | None = None, *, lock: bool = True, lock_file: str = LOCK_FILE
+    ) -> None:
         self.directory = directory
         self.log_directory = log_directory or directory
         self._roots = list(dict.fromkeys((self.directory, self.log_directory)))
         self._in_place: dict[str, int] = {}
         self._locks: list[int] = []
         if lock:
-            self._take_locks()
+            self._take_locks(lock_file)
 
-    def _take_locks(self) -> None:
+    def _take_locks(self, lock_file: str) -> None:
         for root in self._roots:
-            os.makedirs(os.path.join(root, DIRECTORY), _DIRECTORY_MODE, exist_ok=True)
-            path = os.path.join(root, LOCK_FILE)
+            path = os.path.join(root, lock_file)
+            os.makedirs(os.path.dirname(path), _DIRECTORY_MODE, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
             self._locks.append(fd)
             try:
@@ -186,6 +187,8 @@ class RealDisk:
 
     def open_append(self, path: str, *, create: bool, offset: int = 0) -> RealFile:
         flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if create else 0)
+        if create:
+            self._ensure_directory(path)
         return RealFile(_open(self._absolute(path), flags), offset)
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -195,6 +198,7 @@ class RealDisk:
 
     def replace(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
+        self._ensure_directory(path)
         with self._opened(self._absolute(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
             RealFile(fd, 0).write(data)
             _fsync(fd)
@@ -214,12 +218,17 @@ class RealDisk:
 
     def rename(self, old: str, new: str) -> None:
         self._forget(old, new)
-        place = os.path.dirname(self._absolute(new))
-        if os.path.dirname(old) != os.path.dirname(new) and not os.path.isdir(place):
+        if os.path.dirname(old) != os.path.dirname(new):
+            self._ensure_directory(new)
+        os.rename(self._absolute(old), self._absolute(new))
+
+    def _ensure_directory(self, path: str) -> None:
+        """Create the directory of this file durably if it is missing."""
+        place = os.path.dirname(self._absolute(path))
+        if not os.path.isdir(place):
             os.makedirs(place, _DIRECTORY_MODE)
             with self._opened(os.path.dirname(place), os.O_RDONLY) as parent:
                 _fsync(parent)
-        os.rename(self._absolute(old), self._absolute(new))
 
     def remove(self, path: str) -> None:
         self._forget(path)
@@ -236,12 +245,35 @@ class RealDisk:
             os.ftruncate(fd, size)
             _fsync(fd)
 
+    def directories(self) -> list[str]:
+        names: set[str] = set()
+        for root in self._roots:
+            with contextlib.suppress(FileNotFoundError), os.scandir(root) as entries:
+                names.update(entry.name for entry in entries if entry.is_dir())
+        return sorted(names)
+
     def list(self, directory: str) -> list[str]:
         names: set[str] = set()
         for root in self._roots:
             with contextlib.suppress(FileNotFoundError):
                 names.update(os.listdir(os.path.join(root, directory)))
         return sorted(names)
+
+    def rename_directory(self, old: str, new: str) -> None:
+        for root in self._roots:
+            path = os.path.join(root, old)
+            if os.path.isdir(path):
+                os.rename(path, os.path.join(root, new))
+        self.sync_directory("")
+
+    def remove_directory(self, directory: str) -> None:
+        for root in self._roots:
+            path = os.path.join(root, directory)
+            with contextlib.suppress(FileNotFoundError):
+                for name in os.listdir(path):
+                    self._forget(f"{directory}/{name}")
+                    os.remove(os.path.join(path, name))
+                os.rmdir(path)
 
     def size(self, path: str) -> int:
         return os.stat(self._absolute(path)).st_size

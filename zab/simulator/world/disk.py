@@ -114,7 +114,9 @@ class _Inode:
 
 @define(eq=False)
 class _Change:
-    """A change of names that no directory sync has covered: `new` is `inode` now, and `old` is gone."""
+    """A change of names that no directory sync has covered: `new` is `inode` now, and `old` is gone.
+
+    Without an inode it is a rename of a file, or of a directory, of which both names end with a slash."""
 
     old: str | None
     new: str | None
@@ -123,14 +125,30 @@ class _Change:
     """The directories of the change that were not synced since: one, or two if the file moved between directories."""
 
     def __attrs_post_init__(self) -> None:
-        self.unsynced = {_name_and_place(path)[1] for path in (self.old, self.new) if path is not None}
+        self.unsynced = {_name_and_place(path.rstrip("/"))[1] for path in (self.old, self.new) if path is not None}
 
     def apply(self, names: dict[str, _Inode]) -> None:
         inode = self.inode
+        if self.old is not None and self.old.endswith("/"):
+            for path in [path for path in names if path.startswith(self.old)]:
+                names[self.moved(path)] = names.pop(path)
+            return
         if self.old is not None:
             inode = names.pop(self.old, None)
         if self.new is not None and inode is not None:
             names[self.new] = inode
+
+    def follow(self, rename: "_Change") -> None:
+        """Happen in a directory that was renamed durably since."""
+        self.old = None if self.old is None else rename.moved(self.old)
+        self.new = None if self.new is None else rename.moved(self.new)
+        self.unsynced = {rename.moved(f"{directory}/")[:-1] for directory in self.unsynced}
+
+    def moved(self, path: str) -> str:
+        """The path of a file after this rename of a directory."""
+        assert self.old is not None
+        assert self.new is not None
+        return self.new + path[len(self.old) :] if path.startswith(self.old) else path
 
 
 class FaultyFile:
@@ -386,10 +404,28 @@ class FaultyDisk:
         self.shrink(inode, size)
         inode.clean()
 
+    def directories(self) -> list[str]:
+        return sorted({_name_and_place(path)[1] for path in self._names} - {""})
+
     def list(self, directory: str) -> list[str]:
         place = f"{directory}/" if directory else ""
         start = len(place)
         return sorted([path[start:] for path in self._names if path.startswith(place) and path.find("/", start) < 0])
+
+    def rename_directory(self, old: str, new: str) -> None:
+        if old not in self.directories():
+            raise _error(errno.ENOENT, old)
+        if new in self.directories():
+            raise _error(errno.EEXIST, new)
+        fault = self._step(f"rename_directory {old} {new}")
+        self._change(f"{old}/", f"{new}/", None)
+        if fault:
+            raise fault
+        self.sync_directory("")
+
+    def remove_directory(self, directory: str) -> None:
+        for name in self.list(directory):
+            self.remove(f"{directory}/{name}")
 
     def size(self, path: str) -> int:
         return len(self._find(path).data)
@@ -401,13 +437,17 @@ class FaultyDisk:
         fault = self._step(f"sync_directory {directory}")
         if fault:
             raise fault
-        waiting = []
+        waiting: list[_Change] = []
         for change in self._changes:
             change.unsynced.discard(directory)
-            if not change.unsynced:
-                change.apply(self._durable_names)
-            else:
+            if change.unsynced:
                 waiting.append(change)
+                continue
+            change.apply(self._durable_names)
+            if change.old is not None and change.old.endswith("/"):
+                # What happened before in this directory, and is not durable yet, happened in the renamed one.
+                for earlier in waiting:
+                    earlier.follow(change)
         self._changes = waiting
 
     def forget_cached(self, path: str) -> None:
