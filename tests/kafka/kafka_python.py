@@ -65,7 +65,8 @@ def differences(ours: Any, other: Any, version: int, path: str = "") -> list[str
             continue
         name = f"{path}.{field.name}"
         a = getattr(ours, field.name)
-        b = getattr(other, field.name if hasattr(other, field.name) else f"v3_and_below_{field.name}")
+        names = (field.name, f"v3_and_below_{field.name}", f"{field.name}_v3_and_below")
+        b = next(getattr(other, name) for name in names if hasattr(other, name))
         if field.tag is not None and a == field.default:
             # Theirs has None in place of a struct that is not there.
             found += [] if b is None or _plain(b) == _plain(a) else [f"{name}: {a!r} and {b!r}"]

@@ -24,7 +24,7 @@ def range_of(text: str | None) -> range:
 
 
 def snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.removeprefix("V3AndBelow")).lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace("V3AndBelow", "")).lower()
 
 
 def test_how_many_there_are() -> None:

@@ -42,7 +42,7 @@ class LeaderAndIsrLiveLeader:
 @request(ApiKey.LEADER_AND_ISR, versions=(7, 7), flexible_since=4)
 class LeaderAndIsrRequest:
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(default=False)
+    is_kraft_controller: bool = boolean(default=False)
     controller_epoch: int = int32()
     broker_epoch: int = int64(default=-1)
     type: int = int8()
@@ -84,7 +84,7 @@ class StopReplicaTopicState:
 @request(ApiKey.STOP_REPLICA, versions=(4, 4), flexible_since=2)
 class StopReplicaRequest:
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(default=False)
+    is_kraft_controller: bool = boolean(default=False)
     controller_epoch: int = int32()
     broker_epoch: int = int64(default=-1)
     topic_states: tuple[StopReplicaTopicState, ...] = array(StopReplicaTopicState)
@@ -140,7 +140,7 @@ class UpdateMetadataBroker:
 @request(ApiKey.UPDATE_METADATA, versions=(8, 8), flexible_since=6)
 class UpdateMetadataRequest:
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean(default=False)
+    is_kraft_controller: bool = boolean(default=False)
     type: int = int8(default=0, tag=0)
     controller_epoch: int = int32()
     broker_epoch: int = int64(default=-1)

@@ -59,7 +59,7 @@ class AddPartitionsToTxnTopicResult:
 @response(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 3), flexible_since=3)
 class AddPartitionsToTxnResponse:
     throttle_time_ms: int = int32(default=0)
-    results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = array(AddPartitionsToTxnTopicResult)
+    results_by_topic: tuple[AddPartitionsToTxnTopicResult, ...] = array(AddPartitionsToTxnTopicResult)
 
 
 @request(ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 3), flexible_since=3)
