@@ -38,7 +38,7 @@ from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.request_table import TABLE as REQUESTS_TABLE
-from tests.fuzz import kafka_targets
+from tests.fuzz import kafka_targets, record_batch_targets
 from tests.fuzz.target import TARGETS, Target, target
 from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
@@ -70,7 +70,7 @@ ITEMS_PER_BYTE = 2
 """The limit for plain CBOR: each item has at least a byte."""
 FRAME_BYTES_MAX = 1 << 16
 
-__all__ = ["TARGETS", "Target", "kafka_targets"]
+__all__ = ["TARGETS", "Target", "kafka_targets", "record_batch_targets"]
 
 
 # --------------------------------------------------------------------------------------------------------------- stores

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.partition.records.kafka_python import CorruptRecordError, DefaultRecordBatch, DefaultRecordBatchBuilder
-from tests.partition.records.some_records import MIXED, NOW_MS, TWO, record_lists
+from tests.partition.records.record_strategies import record_lists
+from tests.partition.records.some_records import MIXED, NOW_MS, TWO
 from zab.partition.records.batch import (
     HEADER_BYTES,
     BatchError,

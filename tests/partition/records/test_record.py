@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.partition.records.some_records import MIXED, NOW_MS, TWO, record_lists
+from tests.partition.records.record_strategies import record_lists
+from tests.partition.records.some_records import MIXED, NOW_MS, TWO
 from tests.partition.records.vectors import ONE_RECORD
 from zab.kafka.errors import ErrorCode
 from zab.partition.records.batch import (
