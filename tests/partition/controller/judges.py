@@ -47,8 +47,10 @@ class Judges:
     cluster: Cluster
     elected: dict[int, int] = field(factory=dict)
     """The session that won a controller epoch."""
-    unclean: set[int] = field(factory=set)
-    """Brokers that stopped uncleanly, or will have: their znode says so."""
+    unclean: dict[int, int] = field(factory=dict)
+    """The number of the write that registered a broker after an unclean stop, by broker; the last one."""
+    joined: dict[tuple[TopicPartition, int], int] = field(factory=dict)
+    """The number of the write that let a replica into the ISR."""
     blocks: set[int] = field(factory=set)
     writes: int = 0
     by_operator: bool = False
@@ -93,7 +95,7 @@ class Judges:
                 raise JudgementError(f"{part.path} is not ephemeral")
             known = self.cluster.tree.data(f"/brokers/epochs/{broker.id}")
             if broker.previous_epoch == -1 or known is None or f":{broker.previous_epoch}}}".encode() not in known:
-                self.unclean.add(broker.id)
+                self.unclean[broker.id] = self.writes
             return True
         allowed = {*PARENTS, CLUSTER_ID, CONTROLLER_EPOCH}
         return (isinstance(part, Create) and part.path in allowed) or (isinstance(part, Set) and part.path == SEQUENCE)
@@ -132,6 +134,7 @@ class Judges:
             self.epochs_rise(partition, old, new)
             self.leader_candidate_completeness(partition, old, new)
             self.min_isr_recovery_quorum(partition, old, new, set(replicas), min_isr)
+            self.joined.update(((partition, each), self.writes) for each in new.isr if each not in old.isr)
 
     # ----------------------------------------------------------------------------------------------------------- safety
 
@@ -171,7 +174,8 @@ class Judges:
         topic = TopicZnode.decode(partition.topic, self.cluster.tree.data(topic_path(partition.topic)) or b"")
         assignment = topic.partitions[partition.partition]
         leaving = set(assignment.adding) | set(assignment.removing)
-        forgotten = (old.quorum - new.quorum) & replicas - self.unclean - leaving
+        unclean = {each for each, at in self.unclean.items() if at > self.joined.get((partition, each), -1)}
+        forgotten = (old.quorum - new.quorum) & replicas - unclean - leaving
         if forgotten:
             raise JudgementError(f"{partition}: {forgotten} forgotten, {new} after {old}")
 

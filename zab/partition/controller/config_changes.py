@@ -24,6 +24,7 @@ from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states
 from zab.partition.controller.coordination import (
     Children,
+    CoordinationError,
     Create,
     Delete,
     Get,
@@ -81,6 +82,7 @@ def read_defaults(state: ControllerState) -> Steps[None]:
     path = config_path(_BROKERS, DEFAULT_NAME)
     (found,) = yield from read((Get(path),))
     state.broker_config = {}
+    state.forget_settings()
     if not found.is_missing:
         try:
             state.broker_config = decode_config(path, found.must(path).data)
@@ -130,16 +132,19 @@ class Follower:
         if not result.is_missing:
             try:
                 config = decode_config(f"/config/{path}", result.must(f"/config/{path}").data)
-            except MalformedError as error:
+            except (MalformedError, CoordinationError) as error:
+                # A notification may name a path that is none.
                 state.report(str(error))
                 return
         state.effects.append(ConfigChanged(path, config))
         kind, _, name = path.partition("/")
         if state.is_active and kind == _TOPICS and name in state.topics:
             state.topics[name].config = decoded_config(state, name, result)
+            state.forget_settings()
             yield from _take_effect(state, state.topics[name].partitions)
         elif state.is_active and path == f"{_BROKERS}/{DEFAULT_NAME}":
             state.broker_config = config
+            state.forget_settings()
             yield from _take_effect(state, list(state.all_partitions()))
 
 

@@ -149,7 +149,7 @@ class Controller:
         return min((each for each in times if each is not None), default=None)
 
     def step(self, now_ms: int, inputs: Iterable[Input] = ()) -> list[Effect]:
-        """Take inputs in their order, do what can be done now, and say what follows."""
+        """Take inputs in their order, do what can be done now, and say what follows. now_ms: since 1970."""
         self.state.now_ms = now_ms
         if not self._has_failed:
             for each in inputs:
@@ -297,17 +297,15 @@ class Controller:
 
     def _recover(self) -> None:
         """Begin again after something failed that should not."""
-        if self.state.is_active:
-            self._offer("give up", self._give_up)
-        else:
-            self._offer("wait", self._wait)
-            self._offer("register", self._register)
+        # What waits is not handled with what this controller believes now; its callers are told to ask again.
+        self._driver.clear()
+        self._offer("give up", self._give_up)
+        self._offer("register", self._register)
+        self._offer("read settings", self._changes.on_session)
         self._offer("elect", self._elect)
 
     def _give_up(self, state: ControllerState) -> Steps[None]:
-        yield from election.give_up(state)
-        self._resign("the coordination service refused a write")
-        yield from self._wait(state)
-
-    def _wait(self, _: ControllerState) -> Steps[None]:
+        if state.is_active:
+            yield from election.give_up(state)
+            self._resign("the coordination service refused a write")
         yield Pause(PAUSE_MS)

@@ -27,7 +27,7 @@ Not here: the connection, the session, ACLs (all znodes are open), chroots (the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, TypeAlias, TypeVar
 
 from attrs import define, field, frozen
@@ -59,11 +59,14 @@ __all__ = [
     "Suspended",
     "WatchFired",
     "ZooKeeperError",
+    "chunks",
     "look",
     "read",
 ]
 
 ANY_VERSION: Final = -1
+BATCH_MAX: Final = 500
+"""The most operations that are sent together, so that the members of the service need not hold back what follows."""
 
 
 @frozen
@@ -185,6 +188,7 @@ _LOST: Final = frozenset(
 _ENDED: Final = frozenset({ZooKeeperError.SESSIONEXPIRED, ZooKeeperError.SESSIONMOVED, ZooKeeperError.AUTHFAILED})
 
 _T = TypeVar("_T")
+_Operation = TypeVar("_Operation", bound=Operation)
 Steps: TypeAlias = Generator[tuple[Operation, ...] | Pause, tuple[Result, ...], _T]
 """A handler, or a part of one (`yield from`)."""
 
@@ -198,14 +202,23 @@ class CoordinationError(Exception):
         self.error = error
 
 
+def chunks(operations: Iterable[_Operation]) -> Iterator[tuple[_Operation, ...]]:
+    """Operations in batches of BATCH_MAX."""
+    asked = tuple(operations)
+    for at in range(0, len(asked), BATCH_MAX):
+        yield asked[at : at + BATCH_MAX]
+
+
 def read(operations: Iterable[Operation]) -> Steps[tuple[Result, ...]]:
     """The results of operations that only read; those whose answer is lost are asked again."""
     asked = tuple(operations)
-    if not asked:
-        return ()
-    results = list((yield asked))
+    results: list[Result] = []
+    for chunk in chunks(asked):
+        results += yield chunk
     while lost := [index for index, result in enumerate(results) if result.is_lost]:
-        again = yield tuple(asked[index] for index in lost)
+        again: list[Result] = []
+        for chunk in chunks(asked[index] for index in lost):
+            again += yield chunk
         for index, result in zip(lost, again, strict=True):
             results[index] = result
     return tuple(results)

@@ -50,7 +50,7 @@ def request(state: ControllerState, asked: DeleteTopics) -> Steps[None]:
             yield from _create_request(topic.name, state)
             outcomes[name] = TopicOutcome(topic_id=topic.topic_id)
             waits[topic.name] = name
-    if waits:
+    if waits and asked.token in state.waiting:
         state.deletion_outcomes[asked.token] = outcomes
         state.deletion_waits[asked.token] = set(waits)
     else:

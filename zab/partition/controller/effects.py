@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from zab.partition.controller.coordination import Submit
 from zab.partition.controller.requests import Answer
@@ -56,9 +56,12 @@ class PartitionUpdate:
 
 @frozen
 class TopicUpdate:
+    """config: the topic's own settings, all of them."""
+
     topic: str
     topic_id: str
     partitions: tuple[PartitionUpdate, ...]
+    config: Mapping[str, str] = field(factory=dict)
 
 
 @frozen

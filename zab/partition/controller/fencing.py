@@ -27,6 +27,7 @@ from zab.partition.controller.coordination import (
     Set,
     Steps,
     ZooKeeperError,
+    chunks,
     read,
 )
 from zab.partition.controller.state import ControllerState
@@ -48,20 +49,21 @@ def write(state: ControllerState, multis: Iterable[Multi]) -> Steps[tuple[Result
 
     An answer may be lost: that result has its error and no parts.
     """
-    asked = tuple(multis)
-    if not asked:
-        return ()
-    results = yield asked
-    found = []
-    for multi, result in zip(asked, results, strict=True):
-        if result.parts and not result.ok:
-            check = result.parts[0].error
-            if check in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
-                raise ControllerMovedError(f"the check of the controller epoch's version {state.epoch_version} failed")
-        parts = result.parts[1:]
-        assert not result.parts or len(parts) == len(multi.parts) - 1
-        found.append(Result(error=result.error, parts=parts))
+    found: list[Result] = []
+    for chunk in chunks(multis):
+        results = yield chunk
+        found += [_without_check(state, multi, result) for multi, result in zip(chunk, results, strict=True)]
     return tuple(found)
+
+
+def _without_check(state: ControllerState, multi: Multi, result: Result) -> Result:
+    if result.parts and not result.ok:
+        check = result.parts[0].error
+        if check in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
+            raise ControllerMovedError(f"the check of the controller epoch's version {state.epoch_version} failed")
+    parts = result.parts[1:]
+    assert not result.parts or len(parts) == len(multi.parts) - 1
+    return Result(error=result.error, parts=parts)
 
 
 def write_until_known(state: ControllerState, *parts: Create | Set | Delete) -> Steps[Result]:

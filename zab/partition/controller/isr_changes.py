@@ -126,7 +126,9 @@ def checked(
     is_valid = sender in isr and set(isr) <= set(state.assignment(partition).replicas) and len(set(isr)) == len(isr)
     if not is_valid or (change.recovering and not current.recovering):
         return ErrorCode.INVALID_REQUEST
-    if any(not _is_eligible(state, broker_id, epoch) for broker_id, epoch in change.isr):
+    # A leader that is to stop may let others in: then it can stop leading.
+    others = [(broker_id, epoch) for broker_id, epoch in change.isr if broker_id != sender]
+    if any(not _is_eligible(state, broker_id, epoch) for broker_id, epoch in others):
         return ErrorCode.INELIGIBLE_REPLICA
     if change.recovering and len(isr) > 1:
         return ErrorCode.INVALID_REQUEST

@@ -66,4 +66,7 @@ def _updates(
         assignment, min_isr = state.assignment(partition), state.min_isr(partition)
         update = PartitionUpdate(partition.partition, current, assignment, min_isr, partition in new)
         by_topic.setdefault(partition.topic, []).append(update)
-    return tuple(TopicUpdate(name, state.topics[name].topic_id, tuple(found)) for name, found in by_topic.items())
+    topics = {name: state.topics[name] for name in by_topic}
+    return tuple(
+        TopicUpdate(name, topics[name].topic_id, tuple(found), topics[name].config) for name, found in by_topic.items()
+    )

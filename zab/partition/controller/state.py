@@ -109,6 +109,9 @@ class ControllerState:
     brokers: dict[int, Broker] = field(factory=dict)
     shutting_down: set[int] = field(factory=set)
     topics: dict[str, Topic] = field(factory=dict)
+    names: dict[str, str] = field(factory=dict)
+    """The name of a topic by its id."""
+    _settings: dict[str, TopicSettings] = field(factory=dict, init=False)
     unreadable: set[str] = field(factory=set)
     """Topics that are left out because a znode of theirs is malformed."""
     partitions: dict[TopicPartition, PartitionState] = field(factory=dict)
@@ -136,17 +139,10 @@ class ControllerState:
             self.answer(Answer(token, ErrorCode.NOT_CONTROLLER))
         fresh = ControllerState(broker_id=self.broker_id, settings=self.settings, random=self.random)
         for name in (
-            *("is_active", "epoch", "epoch_version", "brokers", "shutting_down", "topics", "unreadable", "partitions"),
-            *(
-                "partition_phases",
-                "replica_phases",
-                "deleting",
-                "to_delete",
-                "legacy_reassigned",
-                "broker_config",
-                "pushes",
-            ),
-            *("broker_config", "deadlines", "waiting", "deletion_waits", "deletion_outcomes"),
+            *("is_active", "epoch", "epoch_version", "brokers", "shutting_down", "topics", "names", "_settings"),
+            *("unreadable", "partitions", "partition_phases", "replica_phases", "deleting", "to_delete"),
+            *("legacy_reassigned", "pushes", "broker_config", "deadlines", "waiting", "deletion_waits"),
+            "deletion_outcomes",
         ):
             setattr(self, name, getattr(fresh, name))
 
@@ -165,10 +161,15 @@ class ControllerState:
         return topic is not None and partition.partition in topic.assignments
 
     def topic_with_id(self, topic_id: str) -> Topic | None:
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+        return self.topics.get(self.names.get(topic_id, ""))
 
     def settings_of(self, topic: str) -> TopicSettings:
         """The settings of a topic. A znode with a wrong one has been reported: then it counts as if it had none."""
+        if topic not in self._settings:
+            self._settings[topic] = self._read_settings(topic)
+        return self._settings[topic]
+
+    def _read_settings(self, topic: str) -> TopicSettings:
         defaults = self.settings.topic_defaults
         names = {key.twin: key.name for key in twin_keys().values()}
         of_brokers = {names[key]: value for key, value in self.broker_config.items() if key in names}
@@ -203,6 +204,16 @@ class ControllerState:
 
     # ---------------------------------------------------------------------------------------------------------- changes
 
+    def add_topic(self, topic: Topic) -> None:
+        """One that was read."""
+        self.topics[topic.name] = topic
+        self.names[topic.topic_id] = topic.name
+        self._settings.pop(topic.name, None)
+
+    def forget_settings(self) -> None:
+        """Settings of topics or brokers are different now."""
+        self._settings.clear()
+
     def report(self, text: str) -> None:
         self.effects.append(Reported(text))
 
@@ -226,6 +237,8 @@ class ControllerState:
 
     def forget_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
+        self.names.pop(topic.topic_id, None)
+        self._settings.pop(name, None)
         self.deleting.discard(name)
         self.to_delete.discard(name)
         for partition in topic.partitions:

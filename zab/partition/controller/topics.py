@@ -100,7 +100,7 @@ def load(state: ControllerState, names: Iterable[str]) -> Steps[list[str]]:
             leave_out(state, name, error)
             continue
         topic.config = decoded_config(state, name, config)
-        state.topics[name] = topic
+        state.add_topic(topic)
         state.unreadable.discard(name)
         loaded.append(name)
     for name in loaded:
@@ -127,7 +127,9 @@ def _topic(name: str, found: Result) -> Topic:
 
 def _give_id(state: ControllerState, name: str) -> Steps[None]:
     topic, path = state.topics[name], topic_path(name)
+    state.names.pop(topic.topic_id, None)
     topic.topic_id = state.fresh_topic_id()
+    state.add_topic(topic)
     result = yield from write_until_known(
         state, Set(path, TopicZnode(topic.topic_id, topic.assignments).encode(), topic.version)
     )
@@ -135,6 +137,7 @@ def _give_id(state: ControllerState, name: str) -> Steps[None]:
         topic.version += 1
         return
     # Somebody was faster, or the answer to an earlier try was lost.
+    state.names.pop(topic.topic_id, None)
     if result.error not in (ZooKeeperError.BADVERSION, ZooKeeperError.NONODE):
         raise CoordinationError(path, result.error)
     del state.topics[name]
@@ -205,10 +208,15 @@ def on_topic_changed(state: ControllerState, name: str) -> Steps[None]:
         leave_out(state, name, error)
         return
     topic = state.topics[name]
+    if read_now.topic_id != topic.topic_id:
+        state.report(f"topic {name!r} was deleted and created by somebody else")
+        state.forget_topic(name)
+        yield from _add_topics(state, [name])
+        return
     added = {number: each for number, each in read_now.assignments.items() if number not in topic.assignments}
     topic.version = read_now.version
-    if {**topic.assignments, **added} != read_now.assignments or read_now.topic_id != topic.topic_id:
-        state.report(f"{topic_path(name)}: somebody changed replicas or the id; this is not followed")
+    if {**topic.assignments, **added} != read_now.assignments:
+        state.report(f"{topic_path(name)}: somebody changed replicas; this is not followed")
         yield from reassignment.write_assignments(state, name, added)
     topic.assignments.update(added)
     if name in state.deleting:

@@ -84,6 +84,8 @@ PARENTS: Final = (
 """Persistent znodes that a cluster has, parents before children."""
 
 NO_LEADER: Final = -1
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
 DEFAULT_NAME: Final = "<default>"
 
 
@@ -168,9 +170,9 @@ class _Reader:
             raise MalformedError(self.path, f"{key!r} is {value!r}")
         return value
 
-    def number(self, key: str, low: int, default: int | None = None) -> int:
+    def number(self, key: str, low: int, default: int | None = None, high: int = _INT_MAX) -> int:
         value: int = self.get(key, int, default)
-        if value < low:
+        if not low <= value <= high:
             raise MalformedError(self.path, f"{key!r} is {value}")
         return value
 
@@ -183,7 +185,9 @@ class _Reader:
 
 def _ids(path: str, key: str, values: list[object]) -> tuple[int, ...]:
     """Broker ids without duplicates."""
-    found = tuple(value for value in values if isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    found = tuple(
+        value for value in values if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _INT_MAX
+    )
     if len(found) != len(values) or len(set(found)) != len(found):
         raise MalformedError(path, f"{key!r} is {values!r}")
     return found
@@ -254,7 +258,7 @@ class Broker:
             security_protocols={str(name): str(protocol) for name, protocol in protocols.items()},
             rack=None if rack is None else reader.get("rack", str),
             epoch=czxid,
-            previous_epoch=None if previous is None else reader.number("previous_broker_epoch", -1),
+            previous_epoch=None if previous is None else reader.number("previous_broker_epoch", -1, high=_LONG_MAX),
         )
 
 
@@ -291,7 +295,7 @@ def encode_broker_epoch(epoch: int) -> bytes:
 
 
 def decode_broker_epoch(broker_id: int, data: bytes) -> int:
-    return _Reader.of(broker_epoch_path(broker_id), data).number("broker_epoch", 0)
+    return _Reader.of(broker_epoch_path(broker_id), data).number("broker_epoch", 0, high=_LONG_MAX)
 
 
 def uuid_text(value: bytes) -> str:
@@ -377,7 +381,7 @@ class TopicZnode:
             if not {*added, *removed} <= set(all_ids) or {*added} & {*removed} or {*removed} == set(all_ids):
                 raise MalformedError(reader.path, f"partition {number}: adding or removing what is no replica")
             partitions[int(number)] = Assignment(all_ids, added, removed)
-        if sorted(partitions) != list(range(len(partitions))):
+        if not partitions or sorted(partitions) != list(range(len(partitions))):
             raise MalformedError(reader.path, f"partitions {sorted(partitions)} have gaps")
         return cls(_topic_id(reader), partitions)
 
