@@ -12,15 +12,8 @@ from collections import deque
 from random import Random
 
 import attrs
-from tests.partition.controller.znode_tree import ZnodeTree
-from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Connected, Results, WatchFired
-from zab.partition.controller.registration import Registration
-from zab.partition.controller.state import ControllerSettings
-from zab.partition.controller.znodes import Broker as RegisteredBroker
-from zab.partition.log.directory import LogDirectory
-from zab.partition.log.files import Files
 
+from tests.partition.controller.znode_tree import ZnodeTree
 from zab.kafka.apis import api_of
 from zab.kafka.declare import LAYOUTS
 from zab.kafka.frames import decode_response, request_frame
@@ -30,7 +23,15 @@ from zab.kafka.messages.produce import PartitionProduceData, ProduceRequest, Top
 from zab.kafka.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from zab.kafka.primitives import Uuid
 from zab.partition.broker import Broker
+from zab.partition.controller.controller import Controller
+from zab.partition.controller.coordination import Connected, Results, WatchFired
+from zab.partition.controller.registration import Registration
+from zab.partition.controller.state import ControllerSettings
+from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.events import LogsOpened, RecordFound
+from zab.partition.group_log import load_part
+from zab.partition.log.directory import LogDirectory
+from zab.partition.log.files import Files
 from zab.partition.records.builder import encode_batch
 from zab.partition.records.record import Record
 from zab.partition.replica.record_search import find_record
@@ -70,7 +71,7 @@ class OneBroker:
             partition_count=broker.partition_count, deletes_topics=broker.deletes_topics, topic_defaults=topics
         )
         controller = Controller(Registration(who), settings, Random(1))
-        self.broker = Broker(self.config, controller, Random(2), self.now)
+        self.broker = Broker(self.config, controller, Random(2), self.now, self.wall)
         self.session = self.tree.begin_session()
         self.turn(Connected(self.session))
         assert self.failure is None, self.failure
@@ -109,6 +110,7 @@ class OneBroker:
         self.tree.fired.clear()
         if effects.opens is not None:
             self.answers.append(self._opened(effects.opens))
+        self.answers += [load_part(part, self.disk) for part in effects.loads]
         for token, search in effects.searches:
             self.answers.append(RecordFound(token, find_record(search, self.disk)))
 

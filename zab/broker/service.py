@@ -39,6 +39,7 @@ from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.group_log import load_part
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
 from zab.partition.log.directory import ForeignDirectoryError, LogDirectory
 from zab.partition.log.file_effects import FileEffect
@@ -72,7 +73,7 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         host = _Host(config, disk, mailbox)
         closing.callback(host.files.close)
         endpoints = await host.listen(loop)
-        broker = Broker(config, _controller(config, endpoints, known), random.SystemRandom(), now_ms())
+        broker = Broker(config, _controller(config, endpoints, known), random.SystemRandom(), now_ms(), wall_ms())
         coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
         turn = BrokerTurn(broker, host.ports(coordination))
         host.log_thread.start()
@@ -177,6 +178,7 @@ class _Host:
             forget_directory=self._open_files.forget_directory,
             submit=coordination.submit,
             open_logs=lambda owner: self.job_thread.run(partial(self._answer, partial(self._opened, owner))),
+            load=lambda part: self.job_thread.run(partial(self._answer, partial(load_part, part, self._disk))),
             search=lambda token, search: self.job_thread.run(
                 partial(self._answer, partial(self._found, token, search))
             ),

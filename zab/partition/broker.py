@@ -32,6 +32,7 @@ from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.controller.znodes import TopicPartition
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.group_log import GroupLog, PartLoaded
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.image.from_controller import image_after
 from zab.partition.local_replicas import LocalReplicas
@@ -44,6 +45,7 @@ from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
+from zab.partition.requests.groups import GroupRequests
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
 from zab.partition.requests.produce import Produced, ProduceRequests
@@ -62,7 +64,7 @@ Operation: TypeAlias = Produced | Fetching | Deleting
 class Broker:
     """One broker. Times are monotonic ms; `wall` is ms since 1970."""
 
-    def __init__(self, config: BrokerConfig, controller: Controller, rng: Random, now: int) -> None:
+    def __init__(self, config: BrokerConfig, controller: Controller, rng: Random, now: int, wall: int) -> None:
         self.config = config
         self.image = ClusterImage()
         self.id = self.epoch = NOT_REGISTERED
@@ -71,7 +73,7 @@ class Broker:
         self._local = LocalReplicas(config, self.replicas, rng, self._touch, now)
         self._controller = controller
         self._now = now
-        self._wall = 0
+        self._wall = wall
         self._effects = Effects()
         self._clients: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
         """The connections, longest silence first, and what of theirs waits."""
@@ -90,6 +92,10 @@ class Broker:
         self._asking = AskingController()
         self._producer_ids = ProducerIds(self._asking)
         self._topics = TopicRequests(self._asking, lambda: self.image)
+        self._group_log = GroupLog(
+            *(config, self.replicas, self._asking, lambda: self.image, self._touch, rng), now, self._wall
+        )
+        self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
         self._dispatch = Dispatch(self._handlers(), self._ready)
 
     def _handlers(self) -> dict[int, Handler]:
@@ -111,6 +117,7 @@ class Broker:
             ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
             ApiKey.DELETE_TOPICS: self._topics.delete,
             ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
+            **self._groups.handlers(),
         }
 
     # ----------------------------------------------------------------------------------------------------------- a turn
@@ -119,6 +126,7 @@ class Broker:
         """Take one turn."""
         self._now, self._wall = now, wall
         effects = self._effects = Effects()
+        self._group_log.advance(now, wall)
         for given in inputs:
             match given:
                 case ClientBytes(connection, data):
@@ -133,6 +141,8 @@ class Broker:
                     self._local.stored(token, reason)
                 case RecordFound(token, result):
                     self._searches.pop(token)(result)
+                case PartLoaded():
+                    self._group_log.loaded(given)
                 case LogsOpened():
                     self._take_logs(given)
                 case LogsRefused(reason):
@@ -146,8 +156,10 @@ class Broker:
         self._let_out()
         self._break_lines()
         effects.files += self._local.effects
-        effects.reports += self._local.notes
+        effects.loads += self._group_log.loads
+        effects.reports += [*self._local.notes, *self._group_log.notes]
         self._local.effects, self._local.notes = [], []
+        self._group_log.loads, self._group_log.notes = [], []
         return effects
 
     def next_deadline(self) -> int:
@@ -159,6 +171,7 @@ class Broker:
             NEVER if of_controller is None else self._now + of_controller - self._wall,
             silent,
             self._local.next_deadline(),
+            self._group_log.next_deadline(),
         )
 
     # ---------------------------------------------------------------------------------------------------------- clients
@@ -242,6 +255,9 @@ class Broker:
                 replica.advance(self._now)
                 self._effects.files += replica.log.take_effects()
                 self._purgatory.touch(replica.key)
+            self._group_log.settle()
+            for answer in self._group_log.take_answers():
+                self._groups.answer(answer)
             settled = self._purgatory.settle(self._now)
             for each in settled:
                 operation = each.operation
@@ -324,10 +340,13 @@ class Broker:
             self._stop_replicas(message, envelope.controller_epoch)
 
     def _take_states(self, message: PartitionStates, controller: int) -> None:
-        self.image = image_after(self.image, message, controller)
+        before, self.image = self.image, image_after(self.image, message, controller)
         named = {each.topic for each in message.topics}
         topics = {name: topic for name, topic in self.image.topics.items() if name in named}
         self._local.follow(topics, self._now, self._wall)
+        self._group_log.follow(topics)
+        gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
+        self._group_log.coordinator.on_topics_deleted(gone)
 
     def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> None:
         done: dict[TopicPartition, ErrorCode] = {}
@@ -352,6 +371,7 @@ class Broker:
 
     def close(self) -> list[FileEffect]:
         """Write down all that a clean start trusts. Nothing is stepped any more."""
+        self._group_log.coordinator.stop()
         return self._local.close()
 
     def clean_shutdown(self, answers: Iterable[Input]) -> list[FileEffect]:

@@ -11,6 +11,7 @@ from attrs import frozen
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
 from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
+from zab.partition.group_log import LoadPart, PartLoaded
 from zab.partition.log.checkpoints import MetaProperties, TopicPartition
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
@@ -51,7 +52,9 @@ FromClient: TypeAlias = (
     ClientConnected[ClientConnection] | ClientBytes[ClientConnection] | ClientClosed[ClientConnection]
 )
 FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
-Input: TypeAlias = FromClient | FromCoordination | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound
+Input: TypeAlias = (
+    FromClient | FromCoordination | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound | PartLoaded
+)
 
 # -------------------------------------------------------------------------------------------------------------- effects
 
@@ -68,6 +71,8 @@ class Effects:
     """Open the logs, as this broker of this cluster; answer with `LogsOpened` or `LogsRefused`."""
     searches: list[tuple[int, RecordSearch]] = attrs.Factory(list)
     """Searches by their token; answer with `RecordFound`."""
+    loads: list[LoadPart] = attrs.Factory(list)
+    """Parts of `__consumer_offsets` to be read; answer with `PartLoaded`."""
     dirty: dict[ClientConnection, None] = attrs.Factory(dict)
     """Connections to be flushed or closed."""
     reports: list[str] = attrs.Factory(list)

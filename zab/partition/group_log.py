@@ -20,6 +20,7 @@ import attrs
 
 from datatree.log.disk import Disk
 from zab.kafka.coordinator_records import (
+    GroupKey,
     decode_consumer_offsets_key,
     decode_group_value,
     decode_offset_value,
@@ -33,7 +34,7 @@ from zab.partition.controller.requests import CreateTopics, NewTopic
 from zab.partition.groups.context import Surroundings
 from zab.partition.groups.coordinator import GroupCoordinator
 from zab.partition.groups.effects import Answer, Append
-from zab.partition.groups.records import GroupKey, Loaded, LoadedRecord
+from zab.partition.groups.records import Loaded, LoadedRecord
 from zab.partition.image.cluster_image import CONSUMER_OFFSETS, ClusterImage, Topic
 from zab.partition.log.errors import LogError
 from zab.partition.records.batch import BatchError, walk
@@ -156,7 +157,7 @@ class GroupLog:
 
         self._controller.ask(lambda token: CreateTopics(token, (topic,), CREATE_TIMEOUT_MS), answered)
 
-    # -------------------------------------------------------------------------------------------------- leading, loading
+    # ------------------------------------------------------------------------------------------------- leading, loading
 
     def follow(self, topics: Mapping[str, Topic]) -> None:
         """Load what this broker leads now, and forget what it leads no longer."""

@@ -20,6 +20,7 @@ import attrs
 from zab.partition.broker import Broker
 from zab.partition.controller.coordination import Submit
 from zab.partition.events import Input
+from zab.partition.group_log import LoadPart
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import FileEffect, Remove, Rename, RenameDirectory
 from zab.partition.replica.record_search import RecordSearch
@@ -57,6 +58,7 @@ class Ports:
     submit: Callable[[Submit], None]
     open_logs: Callable[[MetaProperties], None]
     search: Callable[[int, RecordSearch], None]
+    load: Callable[[LoadPart], None]
 
 
 @attrs.define
@@ -85,6 +87,8 @@ class BrokerTurn:
             ports.open_logs(effects.opens)
         for token, search in effects.searches:
             ports.search(token, search)
+        for part in effects.loads:
+            ports.load(part)
         for text in effects.reports:
             ports.operator.warn(text)
         has_more = False

@@ -28,7 +28,7 @@ from zab.kafka.primitives import Uuid
 from zab.partition.image.partition_state import NO_EPOCH, PartitionState
 from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
 from zab.partition.log.transaction_index import AbortedTransaction
-from zab.partition.records.batch import BatchHeader
+from zab.partition.records.batch import BatchHeader, read_header
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
 from zab.partition.replica.record_search import RecordSearch
@@ -140,15 +140,23 @@ class Replica:
         Raises ReplicaError, BatchError, LogError; each has the `error` to answer with. Nothing was appended then."""
         leader = self.leading()
         if acks == ALL_IN_SYNC:
-            in_sync, wanted = len(leader.in_sync.committed), self.min_in_sync
-            if in_sync < wanted:
-                raise ReplicaError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync} replicas are in sync, {wanted} have to be"
-                )
+            self._check_in_sync(leader)
         own = bytearray(data)
         checked: Checked = check_produced(own, self._rules(), produce_version, wall_ms)
         headers: list[BatchHeader] = [header for _, header in checked.batches]
         return self.log.append_as_leader(own, headers, leader.epoch, wall_ms)
+
+    def append_own(self, batch: bytes, wall_ms: int) -> Appended:
+        """Append a batch that this broker has made, to be committed by every replica in sync. Raises as `append`."""
+        leader = self.leading()
+        self._check_in_sync(leader)
+        own = bytearray(batch)
+        return self.log.append_as_leader(own, [read_header(own)], leader.epoch, wall_ms)
+
+    def _check_in_sync(self, leader: Leader) -> None:
+        in_sync, wanted = len(leader.in_sync.committed), self.min_in_sync
+        if in_sync < wanted:
+            raise ReplicaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync} replicas are in sync, {wanted} have to be")
 
     def _rules(self) -> ProduceRules:
         settings = self.log.settings

@@ -68,7 +68,12 @@ class Listing:
         """The answer as this version has it."""
         assert answer is not None
         if self.request.version < EPOCHS_SINCE:
-            answer.leader_epoch = NO_EPOCH
+            return ListOffsetsPartitionResponse(
+                partition_index=answer.partition_index,
+                error_code=answer.error_code,
+                timestamp=answer.timestamp,
+                offset=answer.offset,
+            )
         return answer
 
 
