@@ -120,6 +120,15 @@ class _Files:
     def sync_directory(self, directory: str) -> None:
         _refuse(directory)
 
+    def directories(self) -> list[str]:
+        return [DIRECTORY]
+
+    def rename_directory(self, old: str, new: str) -> None:
+        _refuse(old)
+
+    def remove_directory(self, directory: str) -> None:
+        _refuse(directory)
+
 
 def _refuse(path: str) -> NoReturn:
     raise OSError(errno.EROFS, "a backup that is read is not changed", path)
