@@ -41,7 +41,8 @@ def check_indexes(stored: Stored) -> None:
         again = Segment(segment.directory, segment.base_offset, NOW, segment.base_offset)
         for header in headers(data):
             size = header.size_bytes
-            again.add(header.base_offset, header.last_offset, size, header.max_timestamp, 100)
+            interval_bytes = log.settings.index_interval_bytes
+            again.add(header.base_offset, header.last_offset, size, header.max_timestamp, interval_bytes)
         if segment is not log.segments[-1]:
             again.add_time_entry()
         if segment.size:

@@ -320,7 +320,8 @@ class _Recovery:
             segment.recent.clear()
             segment.is_indexed = True
         assert self._producers is not None
-        if self._producers.states:
+        if self._producers.states or not is_active:
+            # Even if there are none: the next start need not read what is below.
             disk.replace(path_of(self._directory, segment.next_offset, SNAPSHOT), self._snapshot())
             self._snapshots = sorted({*self._snapshots, segment.next_offset})
 
