@@ -157,6 +157,22 @@ def test_a_restart_that_is_not_stored_changes_nothing() -> None:
     assert second.member_id not in bench.group().members, "its session goes on"
 
 
+def test_a_restart_that_the_log_may_have_keeps_the_new_id() -> None:
+    bench, _, second = static_group()
+    bench.holds = True
+    token = bench.join(group_instance_id="j")
+    (append,) = bench.appends
+    bench.settle(ErrorCode.REQUEST_TIMED_OUT)
+    assert bench.joined(token) == JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    assert bench.beat(second.member_id, 1, "j") is FENCED
+    bench.coordinator.on_appended(0, append.append_id, bench.write(append))
+    assert snapshot(bench.reloaded().coordinator) == snapshot(bench.coordinator)
+    bench.wait(9999)
+    assert "j" in bench.group().static
+    bench.wait(1)
+    assert "j" not in bench.group().static, "nobody knows this id, so its session ends"
+
+
 def test_two_restarts_after_each_other_leave_the_last_one() -> None:
     bench, _, _ = static_group()
     bench.holds = True

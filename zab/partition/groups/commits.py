@@ -35,7 +35,7 @@ from zab.partition.groups.results import CommitResult, FetchedOffset, FetchResul
 
 
 def refused_commit(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> CommitResult:
-    """The same error for every partition."""
+    """A commit that fails for every partition."""
     return CommitResult(partitions=tuple(PartitionError(each.topic, each.partition, error) for each in request.offsets))
 
 

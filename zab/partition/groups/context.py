@@ -25,7 +25,7 @@ from zab.partition.groups.results import JoinResult, Result, SyncResult
 from zab.partition.settings.broker_settings import GroupSettings
 
 APPENDS_MAX: Final = 65_536
-"""Of one partition of `__consumer_offsets`: while so many wait for replicas, its groups are not available (15)."""
+"""While so many appends of one partition of `__consumer_offsets` wait, its groups are not available (15)."""
 
 
 class Timer(Enum):
@@ -222,7 +222,7 @@ class Context:
         del self.partitions[group.partition].groups[group.group_id]
 
     def bury_if_unused(self, group: Group) -> None:
-        """Forget a group that was never more than a name: nothing of it is in the log."""
+        """Forget a group that was never more than a name: the log does not have it."""
         if group.is_void and group.protocol_type is None:
             self.bury(group)
 

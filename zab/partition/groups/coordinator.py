@@ -229,7 +229,8 @@ class GroupCoordinator:
                 loading.apply(entry)
 
     def finish_load(self, number: int, leader_epoch: int) -> None:
-        """The end of the log is reached."""
+        """The end of the log is reached, and everything up to there is committed: what is visible from now on cannot be
+        lost with this broker."""
         loading = self._loading.get(number)
         if loading is not None and loading.leader_epoch == leader_epoch:
             del self._loading[number]

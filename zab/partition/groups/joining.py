@@ -12,7 +12,8 @@ A static member that restarts does not disturb a Stable group if the chosen prot
 stored, and it gets the present generation. It then asks for the assignment that it had (SyncGroup). A leader must not
 compute another one, which nobody would store: version 9 says so (`skip_assignment`), and before that it is told that
 its *old* id leads, so that it takes itself for a follower. The process before is fenced (82) at once, whether or not
-the new id could be stored: two processes never act as one member.
+the new id could be stored: two processes never act as one member. If the log refuses it, the member goes on under its
+old id, until its session ends or another process comes. If the log leaves it open, the new id is what it may have.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups.append_errors import error_of_group
+from zab.partition.groups.append_errors import IN_DOUBT, error_of_group
 from zab.partition.groups.context import Appending, Context, Timer
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.member import Member, new_member, rebalance_timeout
@@ -205,7 +206,9 @@ def _replace(context: Context, group: Group, token: Token, member_id: str, reque
                 context.start_session(group, member)
             else:
                 context.answer_join(group, member, JoinResult(error=error_of_group(error)))
-                _restore(context, group, member, old)
+                context.start_session(group, member)
+                if error not in IN_DOUBT:
+                    _restore(context, group, member, old)
 
         group.subscribe()
         store(context, group, group.assignments(), Appending(answer=answer))

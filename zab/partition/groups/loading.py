@@ -1,7 +1,8 @@
 """Loading a partition of `__consumer_offsets`: from its records to its groups.
 
 The leader of the partition reads from the log's start to its end, and not only to its high watermark: as a new leader
-it has records that the leader before may have committed and answered, although it does not know so yet itself.
+it has records that the leader before may have committed and answered, although it does not know so yet itself. Its
+groups are ready when its high watermark has passed that end, so that nobody sees what could still be lost with it.
 
 Records are applied in the order of the log, by the methods that what happens later uses (`Offsets`), so that a
 coordinator that loads has the same state as the one that wrote. Members get a whole session; they may join again with

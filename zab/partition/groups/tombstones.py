@@ -19,7 +19,7 @@ from zab.partition.groups.records import Key, Record
 from zab.partition.groups.requests import TopicPartition
 
 RECORDS_MAX: Final = 1000
-"""Of one append: a batch has to stay below the size that the topic allows."""
+"""How many go into one append: a batch has to stay below the size that the topic allows."""
 
 
 def remove(
