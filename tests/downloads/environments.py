@@ -38,7 +38,7 @@ def environment(name: str, *requirements: str) -> Path:
 
     what = "\n".join((sys.version, *requirements))
     place = cache() / f"{name}-{blake2b(what.encode(), digest_size=6).hexdigest()}"
-    _once(place, make)
+    once(place, make)
     return place / "bin" / "python"
 
 
@@ -53,12 +53,12 @@ def sources(name: str, python: Path, requirement: str) -> Path:
         archive.unlink()
 
     place = python.parent.parent / "sources"
-    _once(place, make)
+    once(place, make)
     (found,) = place.glob(f"{name}-*")
     return found
 
 
-def _once(place: Path, make: Callable[[Path], None]) -> None:
+def once(place: Path, make: Callable[[Path], None]) -> None:
     """The directory is there, and whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".lock").open("w") as lock:

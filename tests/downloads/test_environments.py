@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from tests.downloads.environments import _once, environment
+from tests.downloads.environments import environment, once
 
 
 @pytest.mark.process
@@ -27,7 +27,7 @@ def test_what_was_cut_off_is_made_anew(tmp_path: Path) -> None:
     place = tmp_path / "made"
     place.mkdir()
     (place / "half").touch()
-    _once(place, Path.mkdir)
+    once(place, Path.mkdir)
     assert sorted(path.name for path in place.iterdir()) == ["complete"]
 
 
@@ -41,7 +41,7 @@ def test_workers_that_want_the_same_at_once_make_it_once(tmp_path: Path) -> None
 
     def work(_: int) -> bool:
         start.wait()
-        _once(tmp_path / "made", make)
+        once(tmp_path / "made", make)
         return (tmp_path / "made" / "complete").exists()
 
     with ThreadPoolExecutor(4) as workers:
