@@ -605,9 +605,10 @@ class Log:
 
 def _markers(data: Bytes, headers: Sequence[BatchHeader]) -> dict[int, EndMarker]:
     """The markers among the batches, by their number."""
-    markers, position = {}, 0
+    markers: dict[int, EndMarker] = {}
+    position = 0
     for number, header in enumerate(headers):
-        if header.is_control:
+        if header.producer_id >= 0 and header.is_control:
             marker = decode_marker(memoryview(data)[position : position + header.size_bytes])
             if marker is not None:
                 markers[number] = marker

@@ -119,11 +119,11 @@ class Segment:
     bytes_since_entry: int = 0
     is_indexed: bool = False
     """Its index files are there: they were written, or are about to be."""
+    path: str = attrs.field(init=False)
+    """Its log file."""
 
-    @property
-    def path(self) -> str:
-        """Its log file."""
-        return self.path_of(LOG)
+    def __attrs_post_init__(self) -> None:
+        self.path = self.path_of(LOG)
 
     def path_of(self, suffix: str) -> str:
         """One of its files."""
