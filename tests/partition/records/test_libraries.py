@@ -45,3 +45,17 @@ def test_a_library_that_computes_something_else_is_not_used(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "crc32c", other)
     with pytest.raises(RuntimeError, match="12345678 for b'123456789' instead of e3069283"):
         libraries.crc32c()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_used"), [("2.13.9", False), ("2.9.0", False), ("2.14.0", True), ("3.0.0rc1", True)]
+)
+def test_a_library_that_is_too_old_is_not_used(version: str, is_used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ModuleType("cramjam")
+    other.__version__ = version  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cramjam", other)
+    if is_used:
+        assert libraries.cramjam() is other
+    else:
+        with pytest.raises(MissingLibraryError, match=rf"cramjam {version} is too old: pip install 'zab\[broker\]'"):
+            libraries.cramjam()

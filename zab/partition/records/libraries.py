@@ -1,11 +1,14 @@
 """The two libraries of the extra `zab[broker]`, loaded when they are first needed.
 
     crc32c    CRC-32C (Castagnoli) on any buffer, by the processor's instruction
-    cramjam   snappy, lz4, zstd
+    cramjam   gzip, snappy, lz4, zstd
 
 A checksum that is computed incorrectly would make a broker write batches that nobody accepts, so the function is tried
-on a known value first. Without the instruction (SSE 4.2, or CRC32 of ARMv8) it is correct and some 15 times slower:
+on a known value first. Without the instruction (SSE 4.2, or CRC32 of ARMv8) it is correct, and nine times slower:
 `is_crc_in_hardware` lets a broker say so.
+
+cramjam before 2.14 is refused: it reads only the first of several lz4 frames, and it decompresses gzip into memory of
+any size before it looks at the buffer that it was given.
 """
 
 from collections.abc import Callable
@@ -20,11 +23,14 @@ _CHECK: Final = 0xE306_9283
 """The check value of CRC-32C in the catalogue of parametrised CRC algorithms."""
 
 
-class MissingLibraryError(ImportError):
-    """A library is not installed; the text says what to install."""
+_CRAMJAM_VERSION_MIN: Final = (2, 14)
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not installed: pip install 'zab[broker]'", name=name)
+
+class MissingLibraryError(ImportError):
+    """A library is not installed, or too old; the text says what to install."""
+
+    def __init__(self, name: str, why: str = "is not installed") -> None:
+        super().__init__(f"{name} {why}: pip install 'zab[broker]'", name=name)
 
 
 @cache
@@ -57,4 +63,7 @@ def cramjam() -> ModuleType:
         import cramjam
     except ImportError:
         raise MissingLibraryError("cramjam") from None
+    version = tuple(map(int, cramjam.__version__.split(".")[:2]))
+    if version < _CRAMJAM_VERSION_MIN:
+        raise MissingLibraryError("cramjam", f"{cramjam.__version__} is too old")
     return cramjam
