@@ -108,6 +108,24 @@ def test_a_struct_that_may_be_null_is_marked() -> None:
         decoded(ConsumerGroupHeartbeatResponse, 1, data[:-4] + b"\0\0")
 
 
+@nested
+class Holder:
+    part: Part | None = struct(Part, nullable_since=0, default=None)
+
+
+@versioned(versions=(0, 0))
+class Holders:
+    holders: tuple[Holder, ...] = array(Holder)
+
+
+def test_an_element_may_be_as_short_as_a_null_in_it() -> None:
+    several = Holders(holders=(Holder(), Holder(), Holder(part=Part(number=1, name=""))))
+    assert encoded(several, 0).hex() == "00000003" + "ff" + "ff" + "01" + "00010000"
+    assert decoded(Holders, 0, encoded(several, 0)) == several
+    empty = Holders(holders=(Holder(),) * 3)
+    assert decoded(Holders, 0, encoded(empty, 0)) == empty
+
+
 # -------------------------------------------------------------------------------------------------------- tagged fields
 
 BEFORE_TAGS = bytes.fromhex("00000001" + "01" + "01" + "01" + "01" + "ff")
@@ -198,6 +216,11 @@ def test_fields_of_fixed_width_are_read_together() -> None:
 def test_a_number_that_does_not_fit(value: Any) -> None:
     with pytest.raises(ProtocolError, match=r"^Whole v0: first: "):
         encoded(Whole(first=value, parts=()), 0)
+
+
+def test_a_tagged_number_that_does_not_fit() -> None:
+    with pytest.raises(ProtocolError, match=r"^Whole v3: late: "):
+        encoded(Whole(first=1, parts=(), late=1 << 63), 3)
 
 
 @pytest.mark.parametrize("version", [-1, 4])

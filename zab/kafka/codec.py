@@ -313,11 +313,8 @@ def struct_writer(cls: Any, version: int, flexible: bool) -> Write:
         name = ""
         try:
             for step in steps:
-                name, get, pack, write_value = step
-                if pack is None:
-                    write_value(out, get(item))
-                else:
-                    out += pack(*get(item))
+                name, get, write_value = step
+                write_value(out, get(item))
         except (ProtocolError, struct.error) as error:
             raise ProtocolError(f"{name}: {error}") from None
         write_tail(out, item)
@@ -348,17 +345,17 @@ def tail_writer(cls: Any, version: int, flexible: bool) -> Write:
     return write
 
 
-def _write_step(
-    run: list[Field], version: int, flexible: bool
-) -> tuple[str, Callable[[Any], Any], Callable[..., bytes] | None, Write]:
+def _write_step(run: list[Field], version: int, flexible: bool) -> tuple[str, Callable[[Any], Any], Write]:
     names = [field.name for field in run]
+    get = attrgetter(*names)
     if len(run) == 1:
-        return names[0], attrgetter(names[0]), None, _value_writer(run[0], version, flexible)
-    return names[0], attrgetter(*names), _struct_of(run).pack, _refuse
+        return names[0], get, _value_writer(run[0], version, flexible)
+    pack = _struct_of(run).pack
 
+    def write(out: bytearray, values: Any) -> None:
+        out += pack(*values)
 
-def _refuse(out: bytearray, value: object) -> None:
-    raise AssertionError("a run is packed as a whole")
+    return names[0], get, write
 
 
 def _write_tags(out: bytearray, item: object, tags: tuple[tuple[int, Field, Callable[[Any], Any], Write], ...]) -> None:
