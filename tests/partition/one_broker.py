@@ -71,7 +71,7 @@ class OneBroker:
             partition_count=broker.partition_count, deletes_topics=broker.deletes_topics, topic_defaults=topics
         )
         controller = Controller(Registration(who), settings, Random(1))
-        self.broker = Broker(self.config, controller, Random(2), self.now, self.wall)
+        self.broker = Broker(self.config, controller, Random(2), self.now, self.wall, self.disk.free_bytes)
         self.session = self.tree.begin_session()
         self.turn(Connected(self.session))
         assert self.failure is None, self.failure

@@ -73,7 +73,9 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         host = _Host(config, disk, mailbox)
         closing.callback(host.files.close)
         endpoints = await host.listen(loop)
-        broker = Broker(config, _controller(config, endpoints, known), random.SystemRandom(), now_ms(), wall_ms())
+        broker = Broker(
+            config, _controller(config, endpoints, known), random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes
+        )
         coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
         turn = BrokerTurn(broker, host.ports(coordination))
         host.log_thread.start()

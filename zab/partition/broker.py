@@ -30,7 +30,7 @@ from zab.partition.controller.coordination import Submit
 from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
-from zab.partition.controller.znodes import TopicPartition
+from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.group_log import GroupLog, PartLoaded
 from zab.partition.image.cluster_image import ClusterImage
@@ -42,18 +42,21 @@ from zab.partition.purgatory.purgatory import Purgatory, Waiting
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.asking_controller import AskingController
+from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.groups import GroupRequests
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
+from zab.partition.requests.placement import PlacementRequests
 from zab.partition.requests.produce import Produced, ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.settings.broker_config import BrokerConfig
+from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
@@ -64,7 +67,16 @@ Operation: TypeAlias = Produced | Fetching | Deleting
 class Broker:
     """One broker. Times are monotonic ms; `wall` is ms since 1970."""
 
-    def __init__(self, config: BrokerConfig, controller: Controller, rng: Random, now: int, wall: int) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        controller: Controller,
+        rng: Random,
+        now: int,
+        wall: int,
+        free_bytes: Callable[[], int],
+    ) -> None:
+        """`free_bytes`: how much more the disk takes."""
         self.config = config
         self.image = ClusterImage()
         self.id = self.epoch = NOT_REGISTERED
@@ -96,15 +108,18 @@ class Broker:
             *(config, self.replicas, self._asking, lambda: self.image, self._touch, rng), now, self._wall
         )
         self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
-        self._dispatch = Dispatch(self._handlers(), self._ready)
+        self._changes = BrokerChanges()
+        self._dispatch = Dispatch(self._handlers(free_bytes), self._ready)
 
-    def _handlers(self) -> dict[int, Handler]:
+    def _handlers(self, free_bytes: Callable[[], int]) -> dict[int, Handler]:
         broker, requests = self.config.broker, self.config.requests
         creates = self._topics.create_on_the_way if broker.creates_topics else None
         metadata = MetadataRequests(lambda: self.image, creates)
         produce = ProduceRequests(self.replicas, lambda: self._wall, self._wait, self._touch)
         fetch = FetchRequests(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max)
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
+        configs = ConfigRequests(self.config, self._changes, lambda: self.image, lambda: self.id, self._asking)
+        placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
             ApiKey.PRODUCE: produce.produce,
             ApiKey.FETCH: fetch.fetch,
@@ -117,6 +132,13 @@ class Broker:
             ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
             ApiKey.DELETE_TOPICS: self._topics.delete,
             ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
+            ApiKey.DESCRIBE_CONFIGS: configs.describe,
+            ApiKey.ALTER_CONFIGS: configs.alter,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+            ApiKey.ELECT_LEADERS: placement.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: placement.reassign,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: placement.list_reassignments,
+            ApiKey.DESCRIBE_LOG_DIRS: placement.describe_log_dirs,
             **self._groups.handlers(),
         }
 
@@ -360,12 +382,29 @@ class Broker:
 
     def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
         kind, _, name = entity_path.partition("/")
+        if kind == "brokers" and name in (DEFAULT_NAME, str(self.id)):
+            self._broker_changed(name, config)
         topic = self.image.topics.get(name) if kind == "topics" else None
         if topic is not None:
             changed = attrs.evolve(topic, changes=config)
             self.image = self.image.changed(topics=[changed])
             if self._local.is_open:
                 self._local.follow({name: changed}, self._now, self._wall)
+
+    def _broker_changed(self, name: str, config: dict[str, str]) -> None:
+        """What holds for topics that say nothing is another now."""
+        changes = self._changes
+        if name == DEFAULT_NAME:
+            changes.of_all = config
+        else:
+            changes.own = config
+        try:
+            self._local.defaults = self.config.topics.with_broker_changes({**changes.of_all, **changes.own})
+        except InvalidSettingError as error:
+            self._effects.reports.append(f"settings of brokers: {error} -> they stay as they were")
+            return
+        if self._local.is_open:
+            self._local.follow(self.image.topics, self._now, self._wall)
 
     # ---------------------------------------------------------------------------------------------------------- the end
 

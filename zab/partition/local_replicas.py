@@ -45,6 +45,8 @@ class LocalReplicas:
         """Sentences for the journal; the broker empties it."""
         self.gone: list[str] = []
         """Directories whose names may soon be those of other logs; the broker empties it."""
+        self.defaults = config.topics
+        """What holds for topics that say nothing."""
         self._config = config
         self._replicas = replicas
         self._rng = rng
@@ -91,10 +93,10 @@ class LocalReplicas:
 
     def _settings(self, topic: Topic) -> TopicSettings:
         try:
-            return self._config.topics.with_changes(topic.changes)
+            return self.defaults.with_changes(topic.changes)
         except InvalidSettingError as error:
             self.notes.append(f"topic {topic.name}: {error} -> it has the settings of the broker")
-            return self._config.topics
+            return self.defaults
 
     def _take(
         self, topic: Topic, index: int, state: PartitionState, settings: TopicSettings, now: int, wall: int

@@ -70,6 +70,15 @@ class _Files:
         self._names = {each.name for each in needed(catalogue, backup)}
         self._mark = pack_mark(bytes.fromhex(catalogue.lineage), backup.zxid)
 
+    def directories(self) -> list[str]:
+        return [DIRECTORY]
+
+    def rename_directory(self, old: str, new: str) -> None:
+        _refuse(old)
+
+    def remove_directory(self, directory: str) -> None:
+        _refuse(directory)
+
     def list(self, directory: str) -> list[str]:
         names = [name.removeprefix(f"{DIRECTORY}/") for name in self._names]
         return sorted([*names, COMMITTED]) if directory == DIRECTORY else []
@@ -118,15 +127,6 @@ class _Files:
         _refuse(path)
 
     def sync_directory(self, directory: str) -> None:
-        _refuse(directory)
-
-    def directories(self) -> list[str]:
-        return [DIRECTORY]
-
-    def rename_directory(self, old: str, new: str) -> None:
-        _refuse(old)
-
-    def remove_directory(self, directory: str) -> None:
         _refuse(directory)
 
 

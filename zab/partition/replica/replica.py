@@ -28,7 +28,7 @@ from zab.kafka.primitives import Uuid
 from zab.partition.image.partition_state import NO_EPOCH, PartitionState
 from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
 from zab.partition.log.transaction_index import AbortedTransaction
-from zab.partition.records.batch import BatchHeader, read_header
+from zab.partition.records.batch import BatchHeader, read_header, stamp_max_timestamp
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
 from zab.partition.replica.record_search import RecordSearch
@@ -144,6 +144,11 @@ class Replica:
         own = bytearray(data)
         checked: Checked = check_produced(own, self._rules(), produce_version, wall_ms)
         headers: list[BatchHeader] = [header for _, header in checked.batches]
+        for at, max_timestamp in checked.max_timestamps:
+            header = stamp_max_timestamp(own, at, max_timestamp)
+            headers = [
+                header if position == at else each for each, (position, _) in zip(headers, checked.batches, strict=True)
+            ]
         return self.log.append_as_leader(own, headers, leader.epoch, wall_ms)
 
     def append_own(self, batch: bytes, wall_ms: int) -> Appended:

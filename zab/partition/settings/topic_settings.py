@@ -199,6 +199,12 @@ class TopicSettings:
         """These settings with those of a topic, by their names for topics. Raises InvalidSettingError."""
         return attrs.evolve(self, **dict(_read(topic_keys(), name, text) for name, text in texts.items()))
 
+    def with_broker_changes(self, texts: Mapping[str, str]) -> TopicSettings:
+        """These settings with those of brokers, by their names for brokers; other settings of brokers are left out.
+        Raises InvalidSettingError."""
+        known = {name: text for name, text in texts.items() if name in twin_keys()}
+        return attrs.evolve(self, **dict(_read(twin_keys(), name, text) for name, text in known.items()))
+
     def texts(self) -> dict[str, str]:
         """Every setting as text, by its name for topics."""
         return {key.name: text_of_value(getattr(self, key.field)) for key in topic_keys().values()}
