@@ -10,7 +10,7 @@ from zab.partition.log.errors import (
     RecordsTooLargeError,
     UnexpectedOffsetError,
 )
-from zab.partition.log.file_effects import Append, Confirm, Replace, Sync
+from zab.partition.log.file_effects import Append, Confirm, Remove, Rename, Replace, Sync, SyncDirectory
 from zab.partition.log.log import Log
 from zab.partition.log.segment import RECENT_MAX
 from zab.partition.records.batch import BatchError, TimestampType
@@ -370,6 +370,33 @@ def test_truncation_cuts_everything_that_is_derived():
     stored.add(batch([b"other"], timestamp=NOW), epoch=9)
     assert stored.content()[-1][:2] == (16, 9)
     assert recovered(stored.disk).content() == stored.content()
+
+
+def removed_logs(effects):
+    """The base offsets of the log files that go; -1 for each sync of the directory."""
+    found = []
+    for effect in effects:
+        path = effect.path if isinstance(effect, Remove) else effect.old if isinstance(effect, Rename) else ""
+        if path.endswith(".log"):
+            found.append(int(path[-24:-4]))
+        elif isinstance(effect, SyncDirectory):
+            found.append(-1)
+    return found
+
+
+def test_segments_go_one_by_one_durably_from_the_end_that_is_cut():
+    """Or a power cut would leave a hole in a compacted log, where holes are believed."""
+    stored = fresh(segment_bytes=2 * ONE, retention_bytes=3 * ONE)
+    for _ in range(9):
+        stored.add(batch())
+    stored.commit()
+    stored.log.apply_retention(NOW)
+    assert removed_logs(stored.log.take_effects())[:6] == [0, -1, 2, -1, 4, -1]
+    stored = fresh(segment_bytes=2 * ONE)
+    for _ in range(7):
+        stored.add(batch())
+    stored.log.truncate(1)
+    assert removed_logs(stored.log.take_effects())[:6] == [6, -1, 4, -1, 2, -1]
 
 
 def test_s24_truncation_below_the_first_segment_begins_again_there():

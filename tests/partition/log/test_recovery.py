@@ -298,6 +298,17 @@ def test_marks_are_brought_into_the_log():
     assert again.log.epochs.entries == [(1, 4), (2, 6)]
     low = recovered(copy(stored), Marks(0, log_start=4, high_watermark=1), **SMALL)
     assert low.log.high_watermark == 4
+    assert low.log.log_end == 8, "nothing is truncated to it"
+
+
+def test_epoch_that_began_at_the_end_is_dropped():
+    """Its leader asks for it again."""
+    stored = filled(2)
+    stored.log.begin_epoch(7)
+    stored.log.close()
+    stored.store()
+    again = recovered(stored.disk, marks_of(stored.log), clean=True, **SMALL)
+    assert again.log.epochs.entries == [(0, 0)]
 
 
 def test_log_that_ends_below_its_start_begins_there():
