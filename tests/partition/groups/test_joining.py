@@ -306,6 +306,23 @@ def test_if_nobody_but_static_members_is_left_and_none_came_it_waits_on() -> Non
     assert list(bench.group().members) == [first.member_id, second.member_id]
 
 
+def test_waiting_on_without_any_rebalance_timeout_does_not_spin() -> None:
+    bench = Bench()
+    token = bench.join(group_instance_id="i", session_timeout_ms=30_000)
+    bench.wait(3000)
+    bench.sync(bench.joined(token), a=b"A")
+    bench.join(group_instance_id="i", session_timeout_ms=30_000, rebalance_timeout_ms=0)
+    bench.join(requires_member_id=False, rebalance_timeout_ms=0)
+    bench.ask(a_leave(list(bench.group().members)[1]))
+    bench.wait(0)
+    turns = 0
+    while bench.state is GroupState.PREPARING_REBALANCE and turns < 1000:
+        bench.wait(bench.coordinator.next_deadline() - bench.now)
+        turns += 1
+    assert bench.state is GroupState.EMPTY, "its session has ended"
+    assert turns < 200, "about one a second, and those of the timing wheel"
+
+
 def test_the_generation_wraps() -> None:
     bench = Bench()
     (first,) = bench.stable()
@@ -315,15 +332,14 @@ def test_the_generation_wraps() -> None:
 
 
 def test_the_protocol_with_most_votes_among_those_of_all_is_chosen() -> None:
-    a, b, c = (Protocol(name, name.encode()) for name in "abc")
+    x, y, z = (Protocol(name, name.encode()) for name in "xyz")
     bench = Bench()
-    tokens = [
-        bench.join(bench.member(protocols=protocols), protocols=protocols) for protocols in ((a, b, c), (c, b), (b, c))
-    ]
+    lists = ((z, y, x), (x, y), (y, x))
+    tokens = [bench.join(bench.member(protocols=each), protocols=each) for each in lists]
     bench.wait(6000)
     first = bench.joined(tokens[0])
-    assert first.protocol_name == "b", "a is not for all; b has two votes, c has one"
-    assert [each.metadata for each in first.members] == [b"b", b"b", b"b"]
+    assert first.protocol_name == "y", "z is not for all; y has two votes, x has one"
+    assert [each.metadata for each in first.members] == [b"y", b"y", b"y"]
 
 
 def test_at_a_tie_the_oldest_member_decides() -> None:

@@ -175,12 +175,12 @@ def test_the_result_of_an_older_epoch_is_dropped() -> None:
     bench.coordinator.begin_load(0, 2)
     bench.coordinator.load(0, 2, [offset_record(1, 5)])
     bench.coordinator.begin_load(0, 3)
-    bench.coordinator.load(0, 2, [offset_record(2, 6)])
+    bench.coordinator.load(0, 2, [offset_record(2, 6, "u")])
     bench.coordinator.finish_load(0, 2)
     assert bench.call(a_join(), JoinResult).error is LOADING
     bench.coordinator.load(0, 3, [offset_record(3, 7)])
     bench.coordinator.finish_load(0, 3)
-    assert bench.offset() == 7
+    assert (bench.offset(), bench.offset("u")) == (7, -1)
 
 
 def test_an_older_load_does_not_begin() -> None:

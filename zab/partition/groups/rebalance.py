@@ -12,6 +12,8 @@ Static members that did not join stay until their session ends: they are expecte
 
 from __future__ import annotations
 
+from typing import Final
+
 from zab.kafka.coordinator_records import GroupKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.groups.append_errors import error_of_group
@@ -33,6 +35,10 @@ __all__ = [
     "remove_member",
     "store",
 ]
+
+
+WAIT_AGAIN_MIN_MS: Final = 1000
+"""Members may have a rebalance timeout of 0."""
 
 
 def prepare_if_possible(context: Context, group: Group) -> None:
@@ -87,7 +93,8 @@ def complete(context: Context, group: Group) -> None:
     if group.members and not joined:
         # Only static members are left, and none came: wait for one of them, or for the end of their sessions.
         group.initial_delay = None
-        context.deadlines.set((Timer.JOIN, group, ""), context.now + group.rebalance_timeout_ms)
+        wait_ms = max(group.rebalance_timeout_ms, WAIT_AGAIN_MIN_MS)
+        context.deadlines.set((Timer.JOIN, group, ""), context.now + wait_ms)
         return
     if joined and group.members[group.leader or ""].join_token is None:
         group.leader = joined[0].member_id
