@@ -41,7 +41,7 @@ from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.group_log import load_part
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
-from zab.partition.log.directory import ForeignDirectoryError, LogDirectory
+from zab.partition.log.directory import LOCK_FILE, ForeignDirectoryError, LogDirectory
 from zab.partition.log.file_effects import FileEffect
 from zab.partition.log.files import Files
 from zab.partition.replica.record_search import RecordSearch, find_record
@@ -94,7 +94,7 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
 
 def _open_disk(directory: str) -> RealDisk:
     try:
-        return RealDisk(directory)
+        return RealDisk(directory, lock_file=LOCK_FILE)
     except DirectoryInUseError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{directory}: {error.strerror}") from error
     except OSError as error:

@@ -55,6 +55,8 @@ class LocalReplicas:
         self._directory: LogDirectory | None = None
         self._found: dict[TopicPartition, tuple[Uuid, Log]] = {}
         """Logs that recovery found and that belong to no replica yet."""
+        self._unknown: frozenset[TopicPartition] = frozenset()
+        """Partitions with files that do not say which topic they are of: nobody touches them."""
         self._by_directory: dict[str, Replica] = {}
         self._removals: list[tuple[int, FileEffect]] = []
         """When which directory is removed for good, the earliest first."""
@@ -80,6 +82,7 @@ class LocalReplicas:
         self._broker_id = broker_id
         self._directory = directory
         self._found = dict(logs)
+        self._unknown = frozenset(directory.partitions) - frozenset(logs)
 
     # ------------------------------------------------------------------------------------------------ as the image says
 
@@ -88,7 +91,10 @@ class LocalReplicas:
         for topic in topics.values():
             settings = self._settings(topic)
             for index, state in topic.partitions.items():
-                if self._broker_id in state.replicas:
+                where = TopicPartition(topic.name, index)
+                if where in self._unknown:
+                    self.notes.append(f"{where} has files of nobody knows which topic -> it has no replica here")
+                elif self._broker_id in state.replicas:
                     self._take(topic, index, state, settings, now, wall)
 
     def _settings(self, topic: Topic) -> TopicSettings:

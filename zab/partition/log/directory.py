@@ -33,7 +33,7 @@ from zab.partition.log.checkpoints import (
 from zab.partition.log.errors import InconsistentTopicIdError
 from zab.partition.log.file_effects import FileEffect, RemoveDirectory, RenameDirectory, Replace
 from zab.partition.log.log import Log
-from zab.partition.log.paths import DELETE_DIRECTORY, PARTITION_METADATA
+from zab.partition.log.paths import DELETE_DIRECTORY, LOG, PARTITION_METADATA
 from zab.partition.log.recovery import Marks, Recovered, recover
 from zab.partition.settings.topic_settings import TopicSettings
 
@@ -71,7 +71,7 @@ class LogDirectory:
         for name in disk.directories():
             if name.endswith(DELETE_DIRECTORY):
                 disk.remove_directory(name)
-            elif (match := _NAME.fullmatch(name)) is not None:
+            elif (match := _NAME.fullmatch(name)) is not None and not self._was_begun(name):
                 self.partitions.append(TopicPartition(match[1], int(match[2])))
 
     def _check_owner(self, owner: MetaProperties) -> None:
@@ -94,6 +94,14 @@ class LogDirectory:
         except CheckpointError as error:
             self.notes.append(f"{path}: {error} -> every mark in it is 0")
             return {}
+
+    def _was_begun(self, name: str) -> bool:
+        """Whether a crash has left nothing of a new log but its directory; then that is removed."""
+        has_logs = any(file.endswith(LOG) and self._disk.size(f"{name}/{file}") for file in self._disk.list(name))
+        if has_logs or self._disk.exists(f"{name}/{PARTITION_METADATA}"):
+            return False
+        self._disk.remove_directory(name)
+        return True
 
     # One log.
 
@@ -140,6 +148,8 @@ class LogDirectory:
         """(what takes the directory out of the way at once, what removes it later). `unique` are 16 random bytes.
 
         The marks of the log are forgotten: another log of that name has none."""
+        if where in self.partitions:
+            self.partitions.remove(where)
         for marks in (self._recovery_points, self._log_starts, self._high_watermarks):
             marks.pop(where, None)
         suffix = f"-{where.partition}.{unique.hex()}{DELETE_DIRECTORY}"
