@@ -149,7 +149,6 @@ class RealDisk:
         self._roots = list(dict.fromkeys((self.directory, self.log_directory)))
         self._in_place: dict[str, int] = {}
         self._locks: list[int] = []
-        self._lock_file = lock_file
         if lock:
             self._take_locks(lock_file)
 
