@@ -16,7 +16,7 @@ from tests.partition.groups.bench import (
 from zab.kafka.consumer_protocol import Subscription, encode_subscription
 from zab.kafka.coordinator_records import GroupKey, OffsetKey, OffsetValue
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups import tombstones
+from zab.partition.groups import context, tombstones
 from zab.partition.groups.expiry import CHECK_INTERVAL_MS
 from zab.partition.groups.group import GroupState
 from zab.partition.groups.records import LoadedRecord
@@ -163,6 +163,21 @@ def test_nothing_is_removed_before_its_tombstone_is_committed() -> None:
     bench.wait(CHECK_INTERVAL_MS)
     bench.settle()
     assert not bench.has_group()
+
+
+def test_one_partition_after_the_other_is_looked_at() -> None:
+    bench = Bench(partition_for=lambda group_id: len(group_id) - 1)
+    for number in (1, 2):
+        bench.lead(number, 1)
+    for group_id in ("a", "bb", "ccc"):
+        bench.commit(1, group_id=group_id)
+    bench.wait(WEEK - 1)
+    left = []
+    for ms in (1, 10, 10):
+        bench.wait(ms)
+        left.append(sum(bench.has_group(each) for each in ("a", "bb", "ccc")))
+    assert left == [2, 1, 0]
+    assert WEEK < bench.coordinator.next_deadline() <= WEEK + CHECK_INTERVAL_MS
 
 
 def test_the_retention_is_a_setting() -> None:
@@ -336,3 +351,48 @@ def test_offsets_of_deleted_topics_go_in_all_groups() -> None:
     assert [bench.offset(group_id=each) for each in "hk"] == [-1, -1]
     assert not bench.has_group("h")
     assert same_after_load(bench)
+
+
+# ---------------------------------------------------------------------------------------------------------- at the edge
+
+
+def test_a_group_that_is_only_a_name_is_deleted_without_the_log() -> None:
+    bench = Bench(holds=True)
+    pending = bench.member()
+    assert bench.call(DeleteGroups(group_ids=(GROUP,)), DeleteResult).groups == ((GROUP, NONE),)
+    assert not bench.appends
+    assert pending in bench.group().pending, "it may still come"
+
+
+def test_two_deletions_at_once_are_one() -> None:
+    bench = Bench()
+    bench.commit(1)
+    bench.holds = True
+    tokens = [bench.ask(DeleteGroups(group_ids=(GROUP,))) for _ in range(2)]
+    bench.settle()
+    assert [bench.answers[each].groups for each in tokens] == [((GROUP, NONE),)] * 2
+    assert same_after_load(bench)
+
+
+def test_nothing_expires_while_too_many_appends_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.commit(1)
+    bench.wait(WEEK - CHECK_INTERVAL_MS)
+    monkeypatch.setattr(context, "APPENDS_MAX", 0)
+    bench.wait(2 * CHECK_INTERVAL_MS)
+    assert bench.offset() == 1
+    monkeypatch.undo()
+    bench.wait(CHECK_INTERVAL_MS)
+    assert not bench.has_group()
+
+
+def test_another_broker_deletes_its_own_offsets() -> None:
+    bench = Bench(partition_for=lambda group_id: 7)
+    assert delete(bench, "t") == OffsetDeleteResult(error=ErrorCode.NOT_COORDINATOR)
+
+
+def test_an_id_that_was_given_out_is_forgotten_with_its_partition() -> None:
+    bench = Bench()
+    bench.member()
+    bench.coordinator.unload(0, 2)
+    assert len(bench.coordinator._context.deadlines) == 0

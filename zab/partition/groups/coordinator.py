@@ -43,7 +43,7 @@ from zab.partition.groups.context import Context, Surroundings, Timer
 from zab.partition.groups.deleting import delete_groups, delete_offsets, on_topics_deleted
 from zab.partition.groups.describing import described, listed
 from zab.partition.groups.effects import Effect
-from zab.partition.groups.expiry import CHECK_INTERVAL_MS, expire
+from zab.partition.groups.expiry import CHECK_INTERVAL_MS, Expiry
 from zab.partition.groups.group import Group
 from zab.partition.groups.heartbeats import heartbeat, on_pending_due, on_session_due
 from zab.partition.groups.joining import join
@@ -99,7 +99,7 @@ class GroupCoordinator:
         self._epochs: dict[int, int] = {}
         """The newest leader epoch of each partition of which this coordinator has heard."""
         self._is_stopping = False
-        self._next_expiry = now + CHECK_INTERVAL_MS
+        self._expiry = Expiry(now + CHECK_INTERVAL_MS)
 
     # ---------------------------------------------------------------------------------------------------------- time
 
@@ -111,14 +111,12 @@ class GroupCoordinator:
         while (key := context.deadlines.pop_due(now)) is not None:
             timer, group, member_id = key
             _ON_DUE[timer](context, group, member_id)
-        if now >= self._next_expiry:
-            self._next_expiry = now + CHECK_INTERVAL_MS
-            expire(context)
+        self._expiry.advance(context)
 
     def next_deadline(self) -> int:
         """When `advance` has something to do, in ms of the monotonic clock."""
         due = self._context.deadlines.next_due()
-        return self._next_expiry if due is None else min(due, self._next_expiry)
+        return self._expiry.due if due is None else min(due, self._expiry.due)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done, in order; it is handed out once."""

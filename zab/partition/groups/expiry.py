@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import define, field
+
 from zab.kafka.consumer_protocol import PROTOCOL_TYPE
 from zab.kafka.errors import ErrorCode
 from zab.partition.groups.context import Context
@@ -23,15 +25,36 @@ from zab.partition.groups.tombstones import remove
 
 CHECK_INTERVAL_MS: Final = 600_000
 """How often it is looked for; Kafka's offsets.retention.check.interval.ms."""
+PAUSE_MS: Final = 10
+"""Between two partitions."""
 MINUTE_MS: Final = 60_000
 
 
-def expire(context: Context) -> None:
-    """Look at all groups."""
-    for partition in list(context.partitions.values()):
+@define
+class Expiry:
+    """Looks at the groups of one partition after the other, so that no turn takes long."""
+
+    due: int
+    _left: list[int] = field(factory=list)
+    """Partitions of this round."""
+    _began: int = 0
+
+    def advance(self, context: Context) -> None:
+        """Look at the groups of the next partition, if it is time."""
+        if context.now < self.due:
+            return
+        if not self._left:
+            self._left = list(context.partitions)
+            self._began = context.now
+        if self._left:
+            _expire_partition(context, self._left.pop())
+        self.due = context.now + PAUSE_MS if self._left else self._began + CHECK_INTERVAL_MS
+
+
+def _expire_partition(context: Context, number: int) -> None:
+    partition = context.partitions.get(number)
+    if partition is not None and not partition.is_full:
         for group in list(partition.groups.values()):
-            if partition.is_full:
-                break
             _expire_group(context, group)
 
 
