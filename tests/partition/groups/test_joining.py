@@ -475,3 +475,19 @@ def test_members_support_each_protocol_once() -> None:
     token = bench.join(bench.member(), protocols=RANGE + RANGE)
     bench.wait(3000)
     assert bench.joined(token).protocol_name == "range"
+
+
+def test_what_a_member_tells_has_a_size() -> None:
+    bench = Bench()
+    large = Protocol("a", bytes(1 << 19))
+    assert bench.call(a_join(protocols=(large, large)), JoinResult).error is ErrorCode.MEMBER_ID_REQUIRED
+    result = bench.call(a_join(protocols=(large, large, Protocol("b", b"x"))), JoinResult)
+    assert result.error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_member_id_has_room_in_a_record() -> None:
+    bench = Bench()
+    assert bench.member(client_id="ä" * 32_767) == "ä" * 1000 + "-0001"
+    token = bench.join(group_instance_id="i" * 32_767)
+    bench.wait(3000)
+    assert bench.joined(token).member_id == "i" * 1000 + "-0002"

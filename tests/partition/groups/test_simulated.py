@@ -93,6 +93,7 @@ def test_seeds(start: int) -> None:
         assert seen[what] > 20, seen
 
 
+@pytest.mark.slow
 def test_one_seed_is_one_run() -> None:
     first, second = run(3), run(3)
     assert [each.append for each in first[0].log] == [each.append for each in second[0].log]

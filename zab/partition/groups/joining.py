@@ -40,6 +40,11 @@ from zab.partition.groups.results import JoinResult, SyncResult
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long the join of a new member waits. It has no id yet, so it cannot send heartbeats; and if its client has given
 up, it comes back as another new member."""
+METADATA_BYTES_MAX: Final = 1 << 20
+"""What one member may tell for all its protocols. More could not be stored: it would keep the others from a generation,
+too."""
+NAME_LENGTH_MAX: Final = 1000
+"""So much of a client's id goes into the ids of its members, which records have room for."""
 
 
 def join(context: Context, group: Group | None, token: Token, request: JoinGroup) -> None:
@@ -47,6 +52,9 @@ def join(context: Context, group: Group | None, token: Token, request: JoinGroup
     settings = context.settings
     if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
         _refuse(context, token, request, ErrorCode.INVALID_SESSION_TIMEOUT)
+        return
+    if sum(len(each.metadata) for each in request.protocols) > METADATA_BYTES_MAX:
+        _refuse(context, token, request, ErrorCode.MESSAGE_TOO_LARGE)
         return
     if group is None:
         if request.member_id != NO_MEMBER:
@@ -98,7 +106,8 @@ def _drop(context: Context, group: Group, member_id: str) -> None:
 def _join_as_new(context: Context, group: Group, token: Token, request: JoinGroup) -> None:
     """A process that has no member id."""
     instance_id = request.group_instance_id
-    member_id = f"{request.client_id if instance_id is None else instance_id}-{context.surroundings.unique()}"
+    name = request.client_id if instance_id is None else instance_id
+    member_id = f"{name[:NAME_LENGTH_MAX]}-{context.surroundings.unique()}"
     if instance_id is not None and instance_id in group.static:
         _replace(context, group, token, member_id, request)
     elif instance_id is None and request.requires_member_id:
