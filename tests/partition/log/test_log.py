@@ -186,6 +186,16 @@ def test_flush_syncs_closed_segments_and_then_writes_their_indexes():
     assert stored.log.take_effects() == []
 
 
+def test_each_roll_flushes_what_was_closed_before():
+    stored = fresh(segment_bytes=2 * ONE)
+    ends = []
+    for _ in range(9):
+        stored.add(batch())
+        ends.append(stored.log.synced_end)
+    assert ends == [0, 0, 0, 0, 2, 2, 4, 4, 6]
+    assert [segment.is_indexed for segment in stored.log.segments] == [True, True, True, False, False]
+
+
 def test_flush_messages():
     stored = fresh(flush_messages=3)
     stored.add(batch([b"1", b"2"]))

@@ -3,8 +3,11 @@ left is a prefix of what was appended, and everything that is derived fits to it
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
+from itertools import count, takewhile
 from random import Random
 
 import attrs
@@ -13,7 +16,7 @@ import pytest
 from tests.partition.log.derived import check_derived
 from tests.partition.log.rig import NOW, Stored, batch, fresh, headers, marker, marks_of, produced, recovered
 from tests.partition.log.twin import Twin
-from zab.partition.log.errors import LogError
+from zab.partition.log.errors import LogError, LogFailedError
 from zab.partition.log.log import Log
 from zab.partition.log.recovery import Marks
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
@@ -37,8 +40,9 @@ class Promised:
 
     def store(self, stored: Stored) -> None:
         stored.store()
-        self.former.clear()
-        self.synced = stored.log.synced_end
+        if stored.log.failure is None:
+            self.former.clear()
+            self.synced = stored.log.synced_end
 
 
 def append(log: Log, data: bytearray, epoch: int, now: int, twin: Twin) -> None:
@@ -150,3 +154,33 @@ def power_cuts(seeds: range, mode: str) -> Iterator[str]:
 @pytest.mark.parametrize("mode", ["os", "batch"])
 def test_power_cut_at_any_operation_loses_nothing_that_was_synced(mode):
     assert list(power_cuts(range(5), mode)) == []
+
+
+def failure(seed: int, point: int, mode: str, error: int) -> bool:
+    """Live until this operation fails, and start again after a power cut; False when the life ended before."""
+    disk, promised = FaultyDisk(), Promised()
+    stored = fresh(disk, flush_mode=mode, **CHANGES)
+    disk.fail_after(point, error)
+    before = disk.operations
+    with suppress(LogFailedError):
+        live(stored, Random(seed), promised, STEPS, 0)
+    if disk.operations - before < point:
+        return False
+    stored.store()
+    assert stored.files.failures
+    if stored.log.failure is None:
+        stored.log.begin_epoch(1000)
+        stored.store()
+    assert stored.log.failure is not None, "an error was swallowed"
+    disk.crash(Random(point))
+    check(recovered(disk, promised.marks, flush_mode=mode, **CHANGES), promised)
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["os", "batch"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_failed_operation_anywhere_fails_the_log_and_nothing_synced_is_lost(mode, error):
+    for seed in range(3):
+        points = takewhile(lambda point, seed=seed: failure(seed, point, mode, error), count(1))
+        assert len(list(points)) > 10

@@ -45,27 +45,23 @@ from zab.partition.log.file_effects import (
     Sync,
     SyncDirectory,
     Token,
-    Truncate,
 )
 from zab.partition.log.offset_index import RELATIVE_MAX
 from zab.partition.log.outbox import Outbox
 from zab.partition.log.paths import (
     DELETED,
-    INDEX,
     LEADER_EPOCHS,
-    LOG,
     PARTITION_METADATA,
-    SEGMENT_FILES,
     SNAPSHOT,
-    TIME_INDEX,
     TRANSACTION_INDEX,
     path_of,
 )
 from zab.partition.log.producers import ProducedBatch, Producers, ProducerState, after, check
 from zab.partition.log.replay import newest_snapshot, replay
 from zab.partition.log.retention import deletable_count
-from zab.partition.log.segment import Segment
-from zab.partition.log.segments import Cut, Segments, Slice
+from zab.partition.log.segment import Cut, Segment
+from zab.partition.log.segment_effects import cut_effects, drop_effects, index_effects, paths_of
+from zab.partition.log.segments import Segments, Slice
 from zab.partition.log.snapshots import pack_snapshot
 from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
 from zab.partition.log.transaction_index import AbortedTransaction
@@ -197,10 +193,11 @@ class Log:
         self._outbox.fail(reason)
 
     def flush(self) -> None:
-        """Sync the closed segments, and write their index files."""
+        """Sync the closed segments, and write their index files. Each roll does that for all but the newest of them;
+        who wants the recovery point to be nearer calls it from time to time."""
         for segment in self._segments.closed:
             if not segment.is_indexed:
-                self._outbox.add_syncs(segment.next_offset, *self._index_effects(segment), indexed=segment)
+                self._outbox.add_syncs(segment.next_offset, *index_effects(segment), indexed=segment)
 
     def flush_all(self) -> None:
         """Sync everything."""
@@ -214,19 +211,8 @@ class Log:
         self._snapshot()
         active = self._segments.active
         active.add_time_entry()
-        self._outbox.add_syncs(self.log_end, *self._index_effects(active))
+        self._outbox.add_syncs(self.log_end, *index_effects(active))
         self._is_closed = True
-
-    def _index_effects(self, segment: Segment) -> list[FileEffect]:
-        assert segment.offsets is not None
-        assert segment.times is not None
-        segment.is_indexed = True
-        effects: list[FileEffect] = [Sync(segment.path)]
-        if segment.aborted:
-            effects.append(Sync(segment.path_of(TRANSACTION_INDEX)))
-        effects.append(Replace(segment.path_of(INDEX), segment.offsets.pack()))
-        effects.append(Replace(segment.path_of(TIME_INDEX), segment.times.pack()))
-        return effects
 
     def _check_usable(self) -> None:
         assert not self._is_closed
@@ -396,6 +382,8 @@ class Log:
             return old
         old.add_time_entry()
         old.is_indexed = False
+        # Of the segments closed before, the kernel has written most by now: this sync does not hold up the other logs.
+        self.flush()
         self._snapshot(base_offset)
         self._begin_segment(base_offset, now_ms)
         if self.settings.flush_mode == BATCH:
@@ -521,33 +509,13 @@ class Log:
 
     def _drop(self, segment: Segment) -> None:
         self._outbox.reopen(segment)
-        suffixes = [suffix for suffix in SEGMENT_FILES if suffix != LOG]
-        self._outbox.add(*[Remove(segment.path_of(suffix)) for suffix in suffixes], Remove(segment.path))
-        self._outbox.add(SyncDirectory(self.directory))
+        self._outbox.add(*drop_effects(segment))
 
     def _cut(self, segment: Segment, cut: Cut) -> None:
         """Let this segment, which is the active one now, end there."""
-        offsets, times = self._segments.offsets_of(segment), self._segments.times_of(segment)
-        aborted = self._segments.aborted_of(segment)
-        if segment.is_indexed:
-            segment.is_indexed = False
-            self._outbox.reopen(segment)
-            self._outbox.add(Remove(segment.path_of(INDEX)), Remove(segment.path_of(TIME_INDEX)))
-            self._outbox.add(SyncDirectory(self.directory))
-        if cut.position < segment.size:
-            self._outbox.add(Truncate(segment.path, cut.position))
-        path = segment.path_of(TRANSACTION_INDEX)
-        if not cut.aborted_count and aborted:
-            self._outbox.add(Remove(path), SyncDirectory(self.directory))
-        elif cut.aborted_count < len(aborted):
-            self._outbox.add(Truncate(path, cut.aborted_count * TRANSACTION_BYTES))
-        del aborted[cut.aborted_count :]
-        offsets.truncate(cut.position)
-        times.truncate(cut.end - segment.base_offset)
-        segment.recent.truncate(cut.position)
-        segment.size, segment.next_offset = cut.position, cut.end
-        segment.max_timestamp, segment.max_timestamp_offset = cut.max_timestamp, cut.max_timestamp_offset
-        segment.bytes_since_entry = cut.position - offsets.floor_position(cut.position)
+        self._outbox.reopen(segment)
+        self._outbox.add(*cut_effects(segment, cut, len(self._segments.aborted_of(segment))))
+        self._segments.cut(segment, cut)
 
     def _producers_before(self, offset: int) -> Producers:
         """The producers of the batches below `offset`, or a state that `truncate` takes back to there."""
@@ -590,7 +558,7 @@ class Log:
     def _delete_first(self, now_ms: int) -> None:
         segment = self._segments.pop_first()
         self._outbox.reopen(segment)
-        paths = [segment.path_of(suffix) for suffix in SEGMENT_FILES]
+        paths = paths_of(segment)
         # The newest snapshot stays: producers outlive what they wrote (KAFKA-7190).
         while len(self._snapshots) > 1 and self._snapshots[0] <= segment.base_offset:
             paths.append(path_of(self.directory, self._snapshots.pop(0), SNAPSHOT))

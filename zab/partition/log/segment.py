@@ -34,6 +34,18 @@ class Place:
     end: int
 
 
+@attrs.frozen
+class Cut:
+    """Where a truncation cuts a segment, and what is left."""
+
+    end: int
+    """After the last batch that is left: the log has no end without a batch before it, which no file would show."""
+    position: int
+    aborted_count: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
 class RecentBatches:
     """The newest batches of a segment, one by one."""
 

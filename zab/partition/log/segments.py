@@ -18,7 +18,7 @@ from datatree.log.disk import Disk
 from zab.partition.log.headers import PIECE_BYTES, headers_from
 from zab.partition.log.offset_index import IndexDamagedError, OffsetIndex
 from zab.partition.log.paths import INDEX, TIME_INDEX, TRANSACTION_INDEX
-from zab.partition.log.segment import NO_TIMESTAMP, Place, Segment
+from zab.partition.log.segment import NO_TIMESTAMP, Cut, Place, Segment
 from zab.partition.log.time_index import TimeIndex
 from zab.partition.log.transaction_index import AbortedTransaction, overlapping, parse_transactions
 
@@ -35,18 +35,6 @@ class Slice:
     position: int
     length: int
     first_offset: int
-
-
-@attrs.frozen
-class Cut:
-    """Where a truncation cuts a segment, and what is left."""
-
-    end: int
-    """After the last batch that is left: the log has no end without a batch before it, which no file would show."""
-    position: int
-    aborted_count: int
-    max_timestamp: int
-    max_timestamp_offset: int
 
 
 class Segments:
@@ -163,6 +151,17 @@ class Segments:
                 newest = max_timestamp, last_offset
         kept = sum(each.last_offset < end for each in self.aborted_of(segment))
         return Cut(end, position, kept, *newest)
+
+    def cut(self, segment: Segment, cut: Cut) -> None:
+        """Let the segment end there."""
+        offsets, times, aborted = self.offsets_of(segment), self.times_of(segment), self.aborted_of(segment)
+        del aborted[cut.aborted_count :]
+        offsets.truncate(cut.position)
+        times.truncate(cut.end - segment.base_offset)
+        segment.recent.truncate(cut.position)
+        segment.size, segment.next_offset = cut.position, cut.end
+        segment.max_timestamp, segment.max_timestamp_offset = cut.max_timestamp, cut.max_timestamp_offset
+        segment.bytes_since_entry = cut.position - offsets.floor_position(cut.position)
 
     def _batches(self, segment: Segment, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """(last offset, largest timestamp) of the batches between two positions."""

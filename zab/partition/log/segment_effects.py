@@ -1,0 +1,49 @@
+"""What happens to the files of a segment when it is closed, cut or dropped, in the order that a power cut may end."""
+
+from __future__ import annotations
+
+from zab.partition.log.file_effects import FileEffect, Remove, Replace, Sync, SyncDirectory, Truncate
+from zab.partition.log.paths import INDEX, LOG, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX
+from zab.partition.log.segment import Cut, Segment
+from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
+
+
+def paths_of(segment: Segment) -> list[str]:
+    """Every file that it may have."""
+    return [segment.path_of(suffix) for suffix in SEGMENT_FILES]
+
+
+def index_effects(segment: Segment) -> list[FileEffect]:
+    """Sync it, and only then write its index files, which say so; note that it has them."""
+    assert segment.offsets is not None
+    assert segment.times is not None
+    segment.is_indexed = True
+    effects: list[FileEffect] = [Sync(segment.path)]
+    if segment.aborted:
+        effects.append(Sync(segment.path_of(TRANSACTION_INDEX)))
+    effects.append(Replace(segment.path_of(INDEX), segment.offsets.pack()))
+    effects.append(Replace(segment.path_of(TIME_INDEX), segment.times.pack()))
+    return effects
+
+
+def cut_effects(segment: Segment, cut: Cut, aborted_count: int) -> list[FileEffect]:
+    """Remove the index files, which say that it was synced, note that it has none, and only then cut it."""
+    effects: list[FileEffect] = []
+    if segment.is_indexed:
+        segment.is_indexed = False
+        effects += [Remove(segment.path_of(INDEX)), Remove(segment.path_of(TIME_INDEX))]
+        effects.append(SyncDirectory(segment.directory))
+    if cut.position < segment.size:
+        effects.append(Truncate(segment.path, cut.position))
+    path = segment.path_of(TRANSACTION_INDEX)
+    if aborted_count and not cut.aborted_count:
+        effects += [Remove(path), SyncDirectory(segment.directory)]
+    elif cut.aborted_count < aborted_count:
+        effects.append(Truncate(path, cut.aborted_count * TRANSACTION_BYTES))
+    return effects
+
+
+def drop_effects(segment: Segment) -> list[FileEffect]:
+    """Remove it, durably before anything else goes."""
+    indexes = [segment.path_of(suffix) for suffix in SEGMENT_FILES if suffix != LOG]
+    return [*map(Remove, indexes), Remove(segment.path), SyncDirectory(segment.directory)]
