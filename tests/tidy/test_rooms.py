@@ -205,6 +205,7 @@ def test_the_drawing_is_the_house() -> None:
 
 INSIDE = {
     "Inside a member": "zab/member",
+    "Inside a broker": "zab/partition",
     "Inside the kernel": "zab/host",
     "Inside a simulated ensemble": "zab/simulator/ensemble",
 }

@@ -7,8 +7,8 @@
     keep_up(…)      checkpoints and retention, when they are due
 
 Data is deleted only because the controller says so by name (`stop`), never because an image lacks a partition. A log
-whose topic has another id than the image says belongs to a topic of the same name that was deleted: it is taken out of
-the way first.
+whose topic id is not that of the image belongs to a topic of the same name that was deleted: it is taken out of the way
+first.
 """
 
 from __future__ import annotations

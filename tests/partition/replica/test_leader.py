@@ -64,7 +64,7 @@ def test_the_mark_never_falls():
 
 
 def test_below_the_minimum_the_mark_stands_still():
-    """KIP-966: whoever was in the set when it was large enough has all that was acknowledged (S12)."""
+    """KIP-966: each replica that left a set that was large enough has all that was acknowledged."""
     leader = a_leader(a_state((1,)))
     assert leader.high_watermark(1, own(10), 2) == 0
     assert leader.high_watermark(1, own(10), 1) == 10
@@ -99,7 +99,7 @@ def test_a_follower_that_is_level_joins():
 
 
 def test_nobody_joins_below_the_start_of_the_epoch():
-    """KAFKA-7128, S7: the mark of a new leader lags behind what was acknowledged."""
+    """KAFKA-7128: the mark of a new leader lags behind what was acknowledged."""
     leader = a_leader(a_state((1, 2)), epoch_start=10)
     fetch(leader, 3, 7)
     assert leader.proposal(1, own(10), looks_for_lag=False) is None
@@ -115,7 +115,7 @@ def test_nobody_joins_who_is_dead_or_leaves(changes):
 
 
 def test_nobody_joins_by_what_its_broker_had_in_a_former_life():
-    """S11: it may have come back with an empty disk."""
+    """It may have come back with an empty disk."""
     leader = a_leader(a_state((1, 2)))
     assert fetch(leader, 3, 10)
     assert fetch(leader, 3, 0, epoch=200)
@@ -127,7 +127,7 @@ def test_nobody_joins_by_what_its_broker_had_in_a_former_life():
 
 
 def test_a_replica_that_left_and_came_back_is_known_from_nothing():
-    """S23."""
+    """Its disk may be another one (KAFKA-14139)."""
     leader = a_leader(a_state((1, 2)))
     fetch(leader, 3, 10)
     assert leader.changed(a_state((1, 2), replicas=(1, 2), partition_epoch=8), 2)

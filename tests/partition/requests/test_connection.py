@@ -11,7 +11,7 @@ def a_connection():
 
 def test_answers_leave_in_the_order_of_their_requests():
     connection = a_connection()
-    first, second, third = (connection.stand_in_line() for _ in range(3))
+    first, second, third = (connection.take_place() for _ in range(3))
     second.pieces = [b"2", FileSlice("log", 0, 7)]
     assert not connection.let_out()
     first.pieces = ()
@@ -26,7 +26,7 @@ def test_answers_leave_in_the_order_of_their_requests():
 
 def test_one_that_waits_for_many_answers_or_takes_none_is_not_read_from():
     connection = a_connection()
-    places = [connection.stand_in_line() for _ in range(WAITING_MAX)]
+    places = [connection.take_place() for _ in range(WAITING_MAX)]
     assert connection.paused
     places[0].pieces = [b"1"]
     connection.let_out()
@@ -37,7 +37,7 @@ def test_one_that_waits_for_many_answers_or_takes_none_is_not_read_from():
 
 def test_an_end_can_only_come_sooner():
     connection = a_connection()
-    connection.stand_in_line()
+    connection.take_place()
     connection.close(Closing.FLUSHED)
     assert connection.line
     connection.close(Closing.AT_ONCE)

@@ -96,7 +96,7 @@ class LogDirectory:
             return {}
 
     def _was_begun(self, name: str) -> bool:
-        """Whether a crash has left nothing of a new log but its directory; then that is removed."""
+        """Whether a crash has left only the directory of a new log; then that is removed."""
         has_logs = any(file.endswith(LOG) and self._disk.size(f"{name}/{file}") for file in self._disk.list(name))
         if has_logs or self._disk.exists(f"{name}/{PARTITION_METADATA}"):
             return False

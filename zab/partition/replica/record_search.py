@@ -1,6 +1,6 @@
 """Finding the first record of a time in the batch that has it: reads and unpacks the batch, which may take long.
 
-It needs nothing of the replica, so it runs beside the turns.
+It does not need the replica, so it runs beside the turns.
 """
 
 from __future__ import annotations

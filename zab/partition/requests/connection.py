@@ -1,7 +1,7 @@
 """The clients of a broker: a `ClientConnection` for each socket, and the line of its answers.
 
 Requests of one connection are answered in the order in which they came, also when a later one is ready first. So each
-request that is to be answered stands in a line, and what is ready leaves it from the front.
+request that is to be answered has a place in a line, and what is ready leaves it from the front.
 
 Limits:
     WAITING_MAX         requests of a connection that wait for their answer: above it, it is not read from
@@ -80,14 +80,14 @@ class ClientConnection:
         pieces, self.out, self.out_bytes = self.out, [], 0
         return pieces
 
-    def stand_in_line(self) -> Place:
+    def take_place(self) -> Place:
         """A place for the request that has just come."""
         place = Place()
         self.line.append(place)
         return place
 
     def let_out(self) -> bool:
-        """Move the answers that are ready, and not behind one that is not, to the output. True: there are any."""
+        """Move the answers that are ready, up to the first that is not, to the output. True: there are any."""
         line, had = self.line, len(self.out)
         while line and line[0].pieces is not None:
             for piece in line.popleft().pieces or ():

@@ -59,7 +59,7 @@ class Dispatch:
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise ProtocolError(f"{ApiKey(header.api_key).name} is not served here")
-        handler(Request(connection, header, body, connection.stand_in_line(), self._ready))
+        handler(Request(connection, header, body, connection.take_place(), self._ready))
 
     def _api_versions(self, request: Request) -> None:
         header, body = request.header, request.body
@@ -70,6 +70,6 @@ class Dispatch:
 
 
 def _names_software(body: ApiVersionsRequest, version: int) -> bool:
-    """Whether the names of the client are such as may stand in metrics and logs."""
+    """Whether metrics and logs may show the names of the client."""
     names = (body.client_software_name, body.client_software_version)
     return version < _SOFTWARE_SINCE or all(_SOFTWARE.fullmatch(name) for name in names)

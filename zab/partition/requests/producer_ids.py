@@ -31,7 +31,7 @@ class ProducerIds:
         self._waiting: list[Request] = []
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
-        """Who this broker is."""
+        """This broker has registered."""
         self._broker_id, self._broker_epoch = broker_id, broker_epoch
 
     def init(self, request: Request) -> None:

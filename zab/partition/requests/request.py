@@ -52,8 +52,8 @@ class Request:
         self._ready[self.connection] = None
 
     def close(self, reason: str) -> None:
-        """Close the connection, once what stands before this request in the line is answered and sent: there is no way
-        to say in an answer what went wrong."""
+        """Close the connection, once the requests before this one are answered: there is no way to say in an answer
+        what went wrong."""
         self._place.pieces = []
         self.connection.close(Closing.FLUSHED, reason)
         self._ready[self.connection] = None

@@ -18,7 +18,7 @@ _MS = integer(1, LONG_MAX)
 
 @frozen(kw_only=True)
 class BrokerSettings:
-    """Who the broker is, where it listens, and where its files are. Times are ms, sizes bytes."""
+    """The id of the broker, its listeners, and its directory. Times are ms, sizes bytes."""
 
     broker_id: int = setting(
         "broker.id", BROKER_ID_GENERATED, integer(-1, INT_MAX), "id", "-1: the coordination service gives out an id."

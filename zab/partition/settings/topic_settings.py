@@ -127,11 +127,11 @@ class TopicSettings:
     )
     message_timestamp_after_max_ms: int = _key(
         *("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG_MAX, _LONG_OR_0, _L),
-        "How far a record's time may be ahead of the broker's.",
+        "How much later than the broker's clock a record's time may be.",
     )
     message_timestamp_before_max_ms: int = _key(
         *("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG_MAX, _LONG_OR_0, _L),
-        "How far a record's time may be behind the broker's.",
+        "How much older than the broker's clock a record's time may be.",
     )
     message_timestamp_type: str = _key(
         "message.timestamp.type",
