@@ -189,9 +189,17 @@ def test_an_older_load_does_not_begin() -> None:
     bench.coordinator.begin_load(0, 1)
     assert bench.offset() == 5
     bench.coordinator.unload(0, 4)
-    bench.coordinator.begin_load(0, 4)
     bench.coordinator.begin_load(0, 3)
     assert bench.call(a_join(), JoinResult).error is NOT_COORDINATOR
+
+
+def test_an_epoch_is_loaded_although_it_was_heard_of_before_it_was_known_who_leads() -> None:
+    bench = Bench()
+    bench.coordinator.unload(0, 4)
+    bench.lead(0, 4)
+    assert bench.committed(5) is NONE
+    bench.coordinator.begin_load(0, 4)
+    assert bench.offset() == 5, "it is loaded already"
 
 
 def test_an_older_unload_does_not_count() -> None:

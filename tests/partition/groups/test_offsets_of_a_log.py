@@ -58,7 +58,7 @@ def visible(log: list[Loaded]) -> dict[str, int]:
 
 
 def compacted(log: list[Loaded]) -> list[Loaded]:
-    """As the cleaner leaves it: no aborted records, and the last record of each key; it stops before the first record
+    """What the cleaner leaves: no aborted records, and the last record of each key; it stops before the first record
     of a transaction that is open."""
     records = [at for at, each in enumerate(log) if isinstance(each, LoadedRecord)]
     end = min((at for at in records if outcome_of(log, at) == "open"), default=len(log))

@@ -17,7 +17,7 @@ SETTINGS = GroupSettings(initial_delay_ms=1000)
 
 
 def style_of(random: Random, number: int, is_cooperative: bool) -> Style:
-    """Of the clients that there are."""
+    """One of the clients that there are."""
     return Style(
         instance_id=f"i{number}" if random.random() < 0.4 else None,
         is_cooperative=is_cooperative,

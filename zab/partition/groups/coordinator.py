@@ -212,7 +212,8 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------------- partitions
 
     def begin_load(self, number: int, leader_epoch: int) -> None:
-        """This broker leads a partition in this epoch; until it is read, its groups get 14."""
+        """This broker leads a partition in this epoch; until it is read, its groups get 14. Once for each epoch: it
+        changes nothing if this one is loaded already."""
         if self._is_stale(number, leader_epoch):
             return
         self._forget(number, ErrorCode.NOT_COORDINATOR)
@@ -247,7 +248,9 @@ class GroupCoordinator:
             self._forget(number, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _is_stale(self, number: int, leader_epoch: int) -> bool:
-        return self._is_stopping or leader_epoch <= self._epochs.get(number, -1)
+        known = self._epochs.get(number, -1)
+        is_begun = number in self._loading or number in self._context.partitions
+        return self._is_stopping or leader_epoch < known or (leader_epoch == known and is_begun)
 
     def _forget(self, number: int, error: ErrorCode) -> None:
         self._loading.pop(number, None)
