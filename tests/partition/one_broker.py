@@ -94,7 +94,7 @@ class OneBroker:
             self.failure = self.failure or effects.failure
             self._carry_out(effects)
             self._send(effects.dirty)
-            if not self.answers:
+            if not self.answers and self.broker.next_deadline() > self.now:
                 return
 
     def _carry_out(self, effects):
