@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.partition.groups.bench import GROUP, NONE, RANGE, Bench, a_join, a_leave, a_sync
+from tests.partition.groups.bench import GROUP, NONE, RANGE, Bench, a_join, a_leave, a_sync, offsets_to_commit
+from zab.kafka.coordinator_records import encode_key, encode_value
 from zab.kafka.errors import ErrorCode
 from zab.partition.groups.group import GENERATION_MAX, GroupState
+from zab.partition.groups.records import LoadedRecord
 from zab.partition.groups.requests import Heartbeat, Protocol
 from zab.partition.groups.results import HeartbeatResult, JoinResult
 from zab.partition.settings.broker_settings import GroupSettings
@@ -487,7 +489,44 @@ def test_what_a_member_tells_has_a_size() -> None:
 
 def test_a_member_id_has_room_in_a_record() -> None:
     bench = Bench()
-    assert bench.member(client_id="ä" * 32_767) == "ä" * 1000 + "-0001"
+    assert bench.member(client_id="ä" * 16_383) == "ä" * 1000 + "-0001"
     token = bench.join(group_instance_id="i" * 32_767)
     bench.wait(3000)
     assert bench.joined(token).member_id == "i" * 1000 + "-0002"
+
+
+TOO_LONG = ("x" * 32_768, "ä" * 16_384)
+
+
+@pytest.mark.parametrize("text", TOO_LONG)
+def test_what_records_have_no_room_for_is_refused(text: str) -> None:
+    bench = Bench()
+    invalid = ErrorCode.INVALID_REQUEST
+    assert bench.call(a_join(group_id=text), JoinResult).error is ErrorCode.INVALID_GROUP_ID
+    assert bench.committed(group_id=text) is ErrorCode.INVALID_GROUP_ID
+    for field in ("client_id", "client_host", "group_instance_id", "protocol_type"):
+        assert bench.call(a_join(**{field: text}), JoinResult).error is invalid
+    assert bench.call(a_join(protocols=(Protocol(text, b""),)), JoinResult).error is invalid
+    assert bench.call(a_join(client_id=text[:-1]), JoinResult).error is ErrorCode.MEMBER_ID_REQUIRED
+    assert not bench.has_group() or not bench.group().members
+
+
+def test_metadata_that_records_have_no_room_for_are_refused() -> None:
+    bench = Bench(GroupSettings(metadata_bytes_max=1 << 20))
+    assert bench.committed(offsets=offsets_to_commit(1, metadata="x" * 32_767)) is NONE
+    error = bench.committed(offsets=offsets_to_commit(1, metadata="x" * 32_768))
+    assert error is ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_every_record_of_the_longest_names_can_be_written() -> None:
+    bench = Bench()
+    longest = "x" * 32_767
+    protocols = (Protocol(longest, b""),)
+    changes = {"client_id": longest, "client_host": longest, "protocol_type": longest, "protocols": protocols}
+    bench.stable(**changes)
+    for each in bench.log:
+        assert isinstance(each, LoadedRecord)
+        assert each.key is not None
+        assert each.value is not None
+        assert encode_key(each.key)
+        assert encode_value(each.value)

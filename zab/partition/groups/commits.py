@@ -21,7 +21,7 @@ from zab.partition.groups.context import Appending, Context
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.membership import committer_error
 from zab.partition.groups.offsets import CommittedOffset
-from zab.partition.groups.records import Record
+from zab.partition.groups.records import TEXT_BYTES_MAX, Record
 from zab.partition.groups.requests import (
     NO_PRODUCER,
     OffsetCommit,
@@ -131,7 +131,7 @@ def _appending(
 def _offset_error(context: Context, each: OffsetToCommit) -> ErrorCode:
     if not context.surroundings.has_partition(each.topic, each.partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(each.metadata.encode()) > context.settings.metadata_bytes_max:
+    if len(each.metadata.encode()) > min(context.settings.metadata_bytes_max, TEXT_BYTES_MAX):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

@@ -50,7 +50,7 @@ from zab.partition.groups.joining import join
 from zab.partition.groups.leaving import leave
 from zab.partition.groups.loading import LoadingPartition, finish
 from zab.partition.groups.rebalance import on_join_due, on_sync_due
-from zab.partition.groups.records import Loaded
+from zab.partition.groups.records import Loaded, can_be_stored
 from zab.partition.groups.requests import (
     DeleteGroups,
     DescribeGroups,
@@ -171,7 +171,7 @@ class GroupCoordinator:
 
     def _error(self, group_id: str, takes_empty: bool, changes: bool = False) -> ErrorCode:
         """Whether this broker can say anything about this group, and whether its log takes more."""
-        if not group_id and not takes_empty:
+        if (not group_id and not takes_empty) or not can_be_stored(group_id):
             return ErrorCode.INVALID_GROUP_ID
         if self._is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

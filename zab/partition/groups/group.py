@@ -24,6 +24,7 @@ Deliberately not here: which request is answered how, and when.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -189,7 +190,7 @@ class Group:
 
     # ----------------------------------------------------------------------------------------------------- protocols
 
-    def supports(self, protocol_type: str, names: tuple[str, ...]) -> bool:
+    def supports(self, protocol_type: str, names: Sequence[str]) -> bool:
         """Whether a member with these protocols fits: the type is equal, and all members share one of them."""
         if not protocol_type or not names:
             return False

@@ -34,6 +34,7 @@ from zab.partition.groups.rebalance import (
     remove_member,
     store,
 )
+from zab.partition.groups.records import can_be_stored
 from zab.partition.groups.requests import NO_MEMBER, JoinGroup, Token
 from zab.partition.groups.results import JoinResult, SyncResult
 
@@ -53,6 +54,11 @@ def join(context: Context, group: Group | None, token: Token, request: JoinGroup
     if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
         _refuse(context, token, request, ErrorCode.INVALID_SESSION_TIMEOUT)
         return
+    names = [each.name for each in request.protocols]
+    texts = [request.client_id, request.client_host, request.group_instance_id or "", request.protocol_type, *names]
+    if not all(map(can_be_stored, texts)):
+        _refuse(context, token, request, ErrorCode.INVALID_REQUEST)
+        return
     if sum(len(each.metadata) for each in request.protocols) > METADATA_BYTES_MAX:
         _refuse(context, token, request, ErrorCode.MESSAGE_TOO_LARGE)
         return
@@ -64,7 +70,7 @@ def join(context: Context, group: Group | None, token: Token, request: JoinGroup
     if not _has_room(context, group, request):
         context.answer(token, JoinResult(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
         _drop(context, group, request.member_id)
-    elif not group.supports(request.protocol_type, tuple(each.name for each in request.protocols)):
+    elif not group.supports(request.protocol_type, names):
         _refuse(context, token, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif request.member_id == NO_MEMBER:
         _join_as_new(context, group, token, request)

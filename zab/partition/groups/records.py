@@ -10,12 +10,22 @@ A value of None is a tombstone. The last record of a key wins. A key that is Non
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from zab.kafka.coordinator_records import GroupKey, GroupValue, OffsetKey, OffsetValue
 from zab.partition.groups.requests import NO_PRODUCER
+
+TEXT_BYTES_MAX: Final = 2**15 - 1
+"""The records' strings have an int16 as their length. In newer requests they may be longer."""
+_CHARACTER_BYTES_MAX: Final = 4
+
+
+def can_be_stored(text: str) -> bool:
+    """Whether records have room for this text."""
+    return len(text) * _CHARACTER_BYTES_MAX <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX
+
 
 Key: TypeAlias = OffsetKey | GroupKey
 Value: TypeAlias = OffsetValue | GroupValue
