@@ -56,6 +56,17 @@ def test_logs_are_found_by_their_names(disk):
     assert LogDirectory(disk, OWNER).partitions == [TopicPartition("a", 0), TopicPartition("a", 12), A]
 
 
+def test_directories_of_others_are_left_alone(disk):
+    for path in ("backup-2024/notes", "x-1/partition.metadata", "old-delete/0", "a-0.zz-delete/0"):
+        disk.open_append(path, create=True).close()
+    disk.open_append("begun-0/00000000000000000000.log", create=True).close()
+    disk.open_append("begun-0/partition.metadata.tmp", create=True).close()
+    disk.open_append("begun-1/00000000000000000000.log", create=True).write_durable(b"x")
+    directory = LogDirectory(disk, OWNER)
+    assert disk.directories() == ["a-0.zz-delete", "backup-2024", "begun-1", "old-delete", "x-1"]
+    assert set(map(str, directory.partitions)) == {"backup-2024", "begun-1", "x-1"}
+
+
 def test_clean_stop_and_start(disk):
     directory = LogDirectory(disk, OWNER)
     assert not directory.is_clean

@@ -33,7 +33,7 @@ from zab.partition.log.checkpoints import (
 from zab.partition.log.errors import InconsistentTopicIdError
 from zab.partition.log.file_effects import FileEffect, RemoveDirectory, RenameDirectory, Replace
 from zab.partition.log.log import Log
-from zab.partition.log.paths import DELETE_DIRECTORY, LOG, PARTITION_METADATA
+from zab.partition.log.paths import DELETE_DIRECTORY, LOG, PARTITION_METADATA, TEMPORARY, parse_name
 from zab.partition.log.recovery import Marks, Recovered, recover
 from zab.partition.settings.topic_settings import TopicSettings
 
@@ -42,6 +42,7 @@ LOCK_FILE = ".lock"
 NAME_BYTES_MAX = 255
 
 _NAME = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
+_DELETED_NAME = re.compile(rf"{_NAME.pattern}\.[0-9a-f]{{32}}{DELETE_DIRECTORY}")
 _CLEAN = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -69,7 +70,7 @@ class LogDirectory:
         self.partitions: list[TopicPartition] = []
         """The partitions with a directory at the start."""
         for name in disk.directories():
-            if name.endswith(DELETE_DIRECTORY):
+            if _DELETED_NAME.fullmatch(name):
                 disk.remove_directory(name)
             elif (match := _NAME.fullmatch(name)) is not None and not self._was_begun(name):
                 self.partitions.append(TopicPartition(match[1], int(match[2])))
@@ -96,10 +97,11 @@ class LogDirectory:
             return {}
 
     def _was_begun(self, name: str) -> bool:
-        """Whether a crash has left only the directory of a new log; then that is removed."""
-        has_logs = any(file.endswith(LOG) and self._disk.size(f"{name}/{file}") for file in self._disk.list(name))
-        if has_logs or self._disk.exists(f"{name}/{PARTITION_METADATA}"):
-            return False
+        """Whether a crash has left only the directory and empty files of a new log; then they are removed."""
+        for file in self._disk.list(name):
+            is_begun = file == PARTITION_METADATA + TEMPORARY or parse_name(file) is not None
+            if not is_begun or (file.endswith(LOG) and self._disk.size(f"{name}/{file}")):
+                return False
         self._disk.remove_directory(name)
         return True
 
