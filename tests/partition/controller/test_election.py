@@ -1,6 +1,7 @@
 """Elections: what is read and written, and what an answer that is lost means."""
 
 import json
+from random import Random
 
 import pytest
 
@@ -10,8 +11,10 @@ from tests.partition.controller.znode_tree import ZnodeTree
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller.coordination import Create, Delete, Multi, Set, WatchFired
 from zab.partition.controller.effects import Became, Follows, Resigned
+from zab.partition.controller.election import elect
 from zab.partition.controller.requests import CreateTopics, ListPartitionReassignments, NewTopic
-from zab.partition.controller.znodes import CONTROLLER, CONTROLLER_EPOCH
+from zab.partition.controller.state import ControllerSettings, ControllerState
+from zab.partition.controller.znodes import CONTROLLER, CONTROLLER_EPOCH, encode_controller
 
 
 def became(cluster):
@@ -177,3 +180,30 @@ def test_the_model_of_the_service_refuses_as_the_service_does():
     refused = tree.apply(session, Multi((Set("/a", b"2"), Create("/a/b/c"))))
     assert [each.error.name for each in refused.parts] == ["OK", "NONODE"]
     assert tree.data("/a") == b"1"
+
+
+def test_a_controller_that_is_unsure_deletes_no_znode_of_another():
+    """Between two of its reads somebody else is elected: what it read of /controller is old."""
+    tree = ZnodeTree()
+    mine, another = tree.begin_session(), tree.begin_session()
+    assert tree.apply(mine, Create(CONTROLLER_EPOCH, b"1")).ok
+    assert tree.apply(mine, Create(CONTROLLER, encode_controller(1, 0), ephemeral=True)).ok
+    state = ControllerState(broker_id=1, settings=ControllerSettings(), random=Random(1), session_id=mine)
+    steps = elect(state)
+    asked = next(steps)
+    answers = tuple(tree.apply(mine, each) for each in asked)
+    tree.apply(another, Delete(CONTROLLER))
+    parts = (Create(CONTROLLER, encode_controller(2, 0), ephemeral=True), Set(CONTROLLER_EPOCH, b"2", 0))
+    assert tree.apply(another, Multi(parts)).ok
+    found = finished(tree, mine, steps, answers)
+    assert (found.broker_id, found.is_here) == (2, False)
+    assert tree.znodes[CONTROLLER].stat.ephemeral_owner == another
+
+
+def finished(tree, session, steps, answers):
+    """What the rest of the steps return."""
+    try:
+        while True:
+            answers = tuple(tree.apply(session, each) for each in steps.send(answers))
+    except StopIteration as end:
+        return end.value

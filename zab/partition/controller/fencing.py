@@ -103,10 +103,9 @@ def update_states(
             else:
                 raise CoordinationError(state_path(partition), result.error)
         yield from read_states(state, doubtful)
-        pending = [each for each in doubtful if each in state.partitions]
-        applied = {each for each in pending if state.partitions[each] == proposed[each]}
+        applied = {each for each in doubtful if state.partitions[each] == proposed[each]}
         written |= applied
-        pending = [each for each in pending if each not in applied]
+        pending = [each for each in doubtful if each not in applied]
     return written
 
 
@@ -114,27 +113,25 @@ def _set(partition: TopicPartition, proposal: PartitionState) -> Set:
     return Set(state_path(partition), proposal.encode(), proposal.partition_epoch - 1)
 
 
-def read_states(state: ControllerState, partitions: Iterable[TopicPartition]) -> Steps[None]:
-    """Read the states of partitions again. One that is gone or malformed is forgotten, and reported if malformed.
+def read_states(
+    state: ControllerState, partitions: Iterable[TopicPartition], *, may_be_missing: bool = False
+) -> Steps[None]:
+    """Read the states of partitions again.
 
-    Raises ControllerMovedError if one was written under a higher controller epoch.
+    Raises ControllerMovedError if one was written under a higher controller epoch, CoordinationError if one cannot be
+    read: then the controller begins again, and leaves its topic out.
     """
     wanted = tuple(partitions)
     results = yield from read(Get(state_path(each)) for each in wanted)
     for partition, result in zip(wanted, results, strict=True):
-        if result.is_missing:
-            state.partitions.pop(partition, None)
+        if result.is_missing and may_be_missing:
             continue
         found = result.must(state_path(partition))
         try:
             read_now = PartitionState.decode(partition, found.data, found.stat.version)
         except MalformedError as error:
-            state.partitions.pop(partition, None)
             state.report(str(error))
-            state.unreadable.add(partition.topic)
-            continue
+            raise CoordinationError(error.path, ZooKeeperError.DATAINCONSISTENCY) from error
         if read_now.controller_epoch > state.epoch:
-            raise ControllerMovedError(
-                f"{partition} was written by the controller of epoch {read_now.controller_epoch}"
-            )
+            raise ControllerMovedError(f"{partition} was written in controller epoch {read_now.controller_epoch}")
         state.put(partition, read_now)

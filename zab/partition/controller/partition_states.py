@@ -153,17 +153,13 @@ def _adopt(
 
     Return those that have to be tried again, and those that have a state now.
     """
-    yield from read_states(state, partitions)
+    yield from read_states(state, partitions, may_be_missing=True)
     again = []
     for partition in [each for each in partitions if each not in state.partitions]:
-        if partition.topic in state.unreadable:
-            continue
         alone = Create(state_path(partition), initial[partition].encode())
         result = yield from write_until_known(state, alone)
-        if result.error == ZooKeeperError.NODEEXISTS:
-            yield from read_states(state, [partition])
-        elif result.ok:
+        if result.ok:
             state.put(partition, initial[partition])
-        if partition not in state.partitions and partition.topic not in state.unreadable:
+        else:
             again.append(partition)
     return again, {each for each in partitions if each in state.partitions}
