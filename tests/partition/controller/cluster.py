@@ -85,8 +85,8 @@ class Process:
     is_asking: bool = False
     epoch: int = -1
     """The broker epoch of this life, -1 before it is registered."""
-    last_epoch: int = -1
-    """At the last clean stop; -1 after another one."""
+    last_epoch: int | None = -1
+    """At the last clean stop; -1 after another one; None if it does not say."""
     image: Image = field(factory=Image)
     reports: list[str] = field(factory=list)
     failure: str | None = None

@@ -5,7 +5,7 @@ import pytest
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import JudgementError, Judges
 from zab.kafka.errors import ErrorCode
-from zab.partition.controller.coordination import Create, Delete, Set
+from zab.partition.controller.coordination import Create, Delete, Multi, Set
 from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
 from zab.partition.controller.requests import (
     AllocateProducerIds,
@@ -18,7 +18,7 @@ from zab.partition.controller.requests import (
     StopReplicaAnswered,
 )
 from zab.partition.controller.state import ControllerSettings, PartitionPhase, ReplicaPhase
-from zab.partition.controller.znodes import TopicPartition
+from zab.partition.controller.znodes import TopicPartition, state_path
 
 T0 = TopicPartition("t", 0)
 
@@ -219,8 +219,14 @@ def test_a_clean_stop_costs_a_broker_nothing(cluster):
     assert (state(cluster).leader, state(cluster).isr, state(cluster).elr) == (a, (a,), (b,))
 
 
-def test_an_unclean_replica_is_not_taken_out_twice_by_the_next_controller(cluster):
+def test_an_unclean_replica_is_not_taken_out_twice_by_the_next_controller():
     """It has caught up in the meantime: its epoch is in its znode, so the next controller knows."""
+    cluster = Cluster(7)
+    Judges(cluster).watch()
+    for process in cluster.processes.values():
+        # As Kafka's brokers, which say nothing: only b will be unclean.
+        process.last_epoch = None
+    cluster.started()
     a, b = others(cluster)
     create(cluster, a, b, config={"min.insync.replicas": "2"})
     down(cluster, b)
@@ -251,6 +257,28 @@ def test_an_unclean_replica_is_taken_out_by_the_next_controller_if_this_one_did_
     cluster._deliver_watches()
     run(cluster)
     assert (state(cluster).isr, state(cluster).last_known_elr) == ((a,), (b,))
+
+
+def test_an_election_whose_answer_is_lost_is_not_made_twice(cluster):
+    controller = cluster.controllers[0]
+    a, b = others(cluster)
+    create(cluster, a, b)
+    before, process = state(cluster), cluster.processes[controller]
+    session = cluster.processes[a].session
+    cluster.crash(a)
+    cluster.expire(session)
+    cluster._deliver_watches()
+    while not (process.is_asking and isinstance(process.pending[0], Multi)):
+        cluster.apply_one(controller)
+        cluster.take(controller, 5)
+    assert process.pending[0].parts[1].path == state_path(T0)
+    process.results.append(cluster._apply(process))
+    cluster.random.randint = lambda low, high: low
+    cluster.lose_connection(controller)
+    quiet(cluster)
+    run(cluster)
+    found = state(cluster)
+    assert (found.leader, found.leader_epoch, found.partition_epoch) == (b, before.leader_epoch + 1, 1)
 
 
 def test_the_only_replica_leads_again_after_any_stop(cluster):
@@ -377,6 +405,17 @@ def test_a_leader_without_others_in_sync_keeps_its_partition_and_may_let_others_
     again = ControlledShutdown(cluster.token(), a, cluster.processes[a].epoch)
     assert cluster.call(again).remaining == ()
     assert (state(cluster).leader, state(cluster).isr) == (b, (b,))
+
+
+def test_a_broker_that_shuts_down_is_not_elected(cluster):
+    """It is eligible and alive, but about to stop."""
+    a, b = others(cluster)
+    create(cluster, a, b, config={"min.insync.replicas": "2"})
+    quiet(cluster)
+    cluster.call(ControlledShutdown(cluster.token(), b, cluster.processes[b].epoch))
+    assert (state(cluster).isr, state(cluster).elr) == ((a,), (b,))
+    down(cluster, a)
+    assert (state(cluster).leader, state(cluster).isr, state(cluster).elr) == (-1, (a,), (b,))
 
 
 def test_partitions_with_one_replica_are_not_in_the_way_of_a_shutdown(cluster):

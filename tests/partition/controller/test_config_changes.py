@@ -149,6 +149,14 @@ def test_old_notifications_are_deleted(scene):
     assert len(scene.tree.children(CONFIG_CHANGES)) == 2
 
 
+def test_leaders_are_told_the_min_isr_that_holds(scene):
+    """A leader takes it from the controller alone."""
+    key = (scene.active().state.topics["t"].topic_id, 0)
+    for number in (2, 1):
+        alter(scene, {MIN_ISR: str(number)})
+        assert {each.image.partitions[key].min_isr for each in scene.processes.values()} == {number}
+
+
 def test_a_lower_min_isr_first_empties_the_elr_and_is_then_told(scene):
     """Else a leader with the new number acknowledges what the members of the ELR do not have."""
     alter(scene, {MIN_ISR: "2"})

@@ -14,7 +14,14 @@ from zab.partition.controller.effects import Became, Follows, Resigned
 from zab.partition.controller.election import elect
 from zab.partition.controller.requests import CreateTopics, ListPartitionReassignments, NewTopic
 from zab.partition.controller.state import ControllerSettings, ControllerState
-from zab.partition.controller.znodes import CONTROLLER, CONTROLLER_EPOCH, encode_controller
+from zab.partition.controller.znodes import (
+    BROKERS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    TOPICS,
+    broker_path,
+    encode_controller,
+)
 
 
 def became(cluster):
@@ -87,10 +94,13 @@ def test_a_controller_znode_of_an_earlier_life_is_not_this_ones():
     cluster.boot(0)
     until(cluster, lambda: cluster.processes[0].is_controller)
     cluster.crash(0)
+    cluster.tree.before_write = None
+    cluster.tree.apply(cluster.tree.begin_session(), Delete(broker_path(0)))
     cluster.boot(0)
-    for _ in range(50):
+    for _ in range(300):
         cluster.apply_one(0)
         cluster.take(0)
+    assert cluster.processes[0].epoch >= 0
     assert not cluster.processes[0].is_controller
     cluster.settle()
     assert became(cluster) == [(0, 1), (0, 2)]
@@ -115,6 +125,7 @@ def test_a_deposed_controller_writes_nothing_more_and_resigns_at_once(cluster):
     assert cluster.tree.data("/brokers/topics/t") is None
     answers = [each for _, each in cluster.answers if each.token == request.token]
     assert [each.error for each in answers] == [ErrorCode.NOT_CONTROLLER]
+    assert cluster.processes[old].reports == [], "that another was elected is no failure"
 
 
 def test_a_controller_whose_znode_is_deleted_begins_a_new_term():
@@ -156,6 +167,26 @@ def test_an_epoch_that_is_no_number_is_reported_and_tried_again():
     cluster.tree.apply(operator, Set(CONTROLLER_EPOCH, b"41"))
     cluster.settle()
     assert became(cluster)[-1] == (0, 42)
+
+
+def test_an_event_of_one_term_does_not_stand_for_one_of_the_next():
+    """A broker comes while the controller begins its second term; an event of the first one still waits."""
+    cluster = Cluster(7, brokers=2)
+    Judges(cluster).watch()
+    cluster.boot(0)
+    process = cluster.processes[0]
+    until(cluster, lambda: process.is_controller and process.controller.is_idle, [0])
+    cluster.tree.before_write = None
+    cluster.tree.apply(cluster.tree.begin_session(), Delete(CONTROLLER))
+    cluster._deliver_watches()
+    cluster.take(0)
+    process.inbox.append(WatchFired(BROKERS))
+    until(cluster, lambda: process.is_asking and getattr(process.pending[0], "path", "") == TOPICS, [0])
+    assert became(cluster) == [(0, 1), (0, 2)]
+    cluster.boot(1)
+    until(cluster, lambda: cluster.processes[1].epoch >= 0, [1])
+    cluster.settle()
+    assert set(cluster.active().state.brokers) == {0, 1}
 
 
 def test_who_is_not_the_controller_says_so(cluster):
