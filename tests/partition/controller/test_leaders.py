@@ -1,4 +1,5 @@
-"""Who leads, and who is in sync after that: the strategies and the sets of KIP-966, as pure functions."""
+"""The leader of a partition, and its ISR after an election: the strategies and the sets of KIP-966, as pure
+functions."""
 
 from itertools import combinations
 

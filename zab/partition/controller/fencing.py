@@ -4,10 +4,10 @@
     write(state, multis)                their results without the first part; a failed check raises ControllerMovedError
     update_states(state, …, compute)    write the states of partitions, each against the version that was read
 
-There is one writer of partition states, so what the controller remembers is what is written there, but for an answer
-that was lost. Then, or when a version differs, the znode is read again. If it has what was to be written, with the next
-version, the write was applied: only this controller could have written that. Otherwise `compute` is asked again with
-what is there.
+There is one writer of partition states, so what the controller remembers is what is written there, unless an answer was
+lost. Then, or when a version differs, the znode is read again. If it has what was to be written, with the next version,
+the write was applied: only this controller could have written that. Otherwise `compute` is asked again with what is
+there.
 
 A state that was written under a higher controller epoch shows that this controller is not one any longer.
 """
