@@ -112,7 +112,21 @@ def test_settings_that_a_tool_changes_are_followed(scene):
     assert {each for each, path, _ in told(scene, since) if path == "topics/t"} == {0, 1, 2}
 
 
-def test_wrong_settings_are_reported_and_count_as_none(scene):
+def test_a_wrong_setting_is_reported_and_the_others_hold(scene):
+    """Kafka has settings that are unknown here: they must not hide min.insync.replicas."""
+    scene.tree.before_write = None
+    session = scene.tree.begin_session()
+    mixed = {"follower.replication.throttled.replicas": "*", MIN_ISR: "2", "retention.ms": "soon"}
+    scene.tree.apply(session, Set(config_path("topics", "t"), encode_config(mixed)))
+    change = Create(CONFIG_CHANGES + "/config_change_", encode_config_change("topics/t"), sequential=True)
+    scene.tree.apply(session, change)
+    scene._deliver_watches()
+    scene.settle()
+    assert scene.active().state.min_isr(T0) == 2
+    assert any("throttled" in each for each in scene.processes[scene.controllers[0]].reports)
+
+
+def test_malformed_settings_are_reported_and_count_as_none(scene):
     scene.tree.before_write = None
     session = scene.tree.begin_session()
     for data in (encode_config({MIN_ISR: "many"}), b"{"):

@@ -89,6 +89,32 @@ def test_what_is_written_is_read():
     assert znodes.decode_broker_epoch(1, znodes.encode_broker_epoch(2**40)) == 2**40
 
 
+def test_what_kafka_3_9_1_writes_is_read():
+    """Taken from the znodes of a broker of Kafka 3.9.1 with one topic."""
+    broker = (
+        b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+        b'"endpoints":["PLAINTEXT://127.0.0.1:39192"],"rack":"r1","jmx_port":-1,"port":39192,"host":"127.0.0.1",'
+        b'"version":5,"timestamp":"1795950303941"}'
+    )
+    assert Broker.decode(1, broker, 7) == Broker(
+        1, ("PLAINTEXT://127.0.0.1:39192",), {"PLAINTEXT": "PLAINTEXT"}, rack="r1", epoch=7
+    )
+    topic = (
+        b'{"partitions":{"0":[1],"1":[1]},"topic_id":"DFbanLq0SzyX0_aDxWP8PA","adding_replicas":{},'
+        b'"removing_replicas":{},"version":3}'
+    )
+    assert TopicZnode.decode("t1", topic) == TopicZnode(
+        "DFbanLq0SzyX0_aDxWP8PA", {0: Assignment((1,)), 1: Assignment((1,))}
+    )
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    assert PartitionState.decode(PARTITION, state, 0) == PartitionState(1, 0, (1,), 1)
+    controller = b'{"version":2,"brokerid":1,"timestamp":"1795950304676","kraftControllerEpoch":-1}'
+    assert znodes.decode_controller(controller) == 1
+    cluster = b'{"version":"1","id":"8sIkDDQiQp6VYCCaldlpXQ"}'
+    assert znodes.decode_cluster_id(cluster) == "8sIkDDQiQp6VYCCaldlpXQ"
+    assert znodes.decode_config("/c", b'{"version":1,"config":{"retention.ms":"5000"}}') == {"retention.ms": "5000"}
+
+
 def test_older_and_newer_writers_are_read():
     old = b'{"version":1,"host":"h","port":92,"jmx_port":-1,"timestamp":"1"}'
     assert Broker.decode(1, old, 5).endpoints == ("PLAINTEXT://h:92",)

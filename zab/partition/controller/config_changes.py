@@ -62,7 +62,7 @@ _TOPICS, _BROKERS = "topics", "brokers"
 
 
 def decoded_config(state: ControllerState, topic: str, result: Result) -> dict[str, str]:
-    """A topic's settings from its znode. What is malformed or wrong is reported, and counts as none."""
+    """A topic's settings from its znode. What is malformed or wrong is reported, and does not count."""
     path = config_path(_TOPICS, topic)
     if result.is_missing:
         return {}

@@ -6,6 +6,7 @@ follows a write only after it is confirmed.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
@@ -164,7 +165,8 @@ class ControllerState:
         return self.topics.get(self.names.get(topic_id, ""))
 
     def settings_of(self, topic: str) -> TopicSettings:
-        """The settings of a topic. A znode with a wrong one has been reported: then it counts as if it had none."""
+        """The settings of a topic. One that is unknown or wrong has been reported, and counts as if it were not
+        there."""
         if topic not in self._settings:
             self._settings[topic] = self._read_settings(topic)
         return self._settings[topic]
@@ -174,10 +176,9 @@ class ControllerState:
         names = {key.twin: key.name for key in twin_keys().values()}
         of_brokers = {names[key]: value for key, value in self.broker_config.items() if key in names}
         for config in (of_brokers, self.topics[topic].config if topic in self.topics else {}):
-            try:
-                defaults = defaults.with_changes(config)
-            except InvalidSettingError:
-                continue
+            for key, value in config.items():
+                with contextlib.suppress(InvalidSettingError):
+                    defaults = defaults.with_changes({key: value})
         return defaults
 
     def min_isr(self, partition: TopicPartition) -> int:
