@@ -32,6 +32,7 @@ from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.client import connect
 from zab.host.storage.disk import RealDisk
 from zab.simulator.world.verdict import SafetyError
+from zab.testing.kit.ports import free_ports
 
 __all__ = ["run"]
 
@@ -40,6 +41,7 @@ WITHOUT = {
     "shell": "its commands have it",
     "secret": "prints nothing",
     "service": "prints a unit of systemd",
+    "broker": "writes a journal",
     "user": "prints nothing",
     "pipeline": "has --format",
     "completion": "prints a script",
@@ -284,26 +286,32 @@ def test_simulated_and_explored(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def test_lines_of_an_ensemble(tmp_path: Path) -> None:
     fields = table("Lines of `zab ensemble`")
     port = client_port(1)
+    [broker_port] = free_ports(1)
     words = ("ensemble", "--json", "--size", "1", "--data", str(tmp_path), "--client-port", str(port))
+    words = (*words, "--brokers", "1", "--broker-port", str(broker_port))
     with started(*words) as process:
         assert process.stdout is not None
         serving = json.loads(process.stdout.readline())
         assert list(serving) == fields["serving"]
         assert serving["hosts"] == f"127.0.0.1:{port}"
+        brokers = json.loads(process.stdout.readline())
+        assert list(brokers) == fields["brokers"]
+        assert brokers["hosts"] == f"127.0.0.1:{broker_port}"
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_SECONDS)
-    assert fields.keys() == {"serving", "ended"}
+    assert fields.keys() == {"serving", "brokers", "ended", "broker_ended"}
 
 
-def test_an_end_of_a_member_is_an_object(tmp_path: Path) -> None:
-    ensemble = LocalEnsemble(1, tmp_path, client_port(1))
-    [member] = ensemble.members
-    member.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
+@pytest.mark.parametrize(("kind", "who"), [("ended", "member"), ("broker_ended", "broker")])
+def test_an_end_of_a_member_or_of_a_broker_is_an_object(tmp_path: Path, kind: str, who: str) -> None:
+    ensemble = LocalEnsemble(1, tmp_path, client_port(1), 1, *free_ports(1))
+    [one] = ensemble.members if who == "member" else ensemble.brokers
+    one.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
     said: list[Any] = []
-    trio.run(ensemble._report_end, member, lambda _text, fields: said.append(fields))
-    member.process.stdin.close()
-    assert list(said[0]) == table("Lines of `zab ensemble`")["ended"]
-    assert (said[0]["member"], said[0]["exit_code"]) == (1, 3)
+    trio.run(ensemble._report_end, one, lambda _text, fields: said.append(fields))
+    one.process.stdin.close()
+    assert list(said[0]) == table("Lines of `zab ensemble`")[kind]
+    assert (said[0]["type"], said[0][who], said[0]["exit_code"]) == (kind, 1, 3)
 
 
 def normal(text: str) -> str:

@@ -18,7 +18,7 @@ def local_ensemble(directory: Path) -> Iterator[LocalEnsemble]:
     ensemble = LocalEnsemble(3, directory, free_ports_in_a_row(3, OFFSETS))
     try:
         ensemble.start()
-        assert trio.run(ensemble._wait_until_serving) is None
+        assert trio.run(ensemble._wait_until_serving, ensemble.members) is None
         yield ensemble
     finally:
         ensemble.stop()

@@ -13,14 +13,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
+from zab.broker.configuration import StartRefusedError, load
 from zab.broker.service import serve
 from zab.configuration.blocks.journal import JournalSettings
 from zab.host.process.interpreter import tune_interpreter
-from zab.host.process.refusal import refusal
 from zab.host.process.run_service import USAGE_ERROR, run_service
-from zab.partition.settings.broker_config import BrokerConfigError, read_config
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,17 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("file")
     parser.add_argument("--stop-with-parent", action="store_true")
     options = parser.parse_args(arguments)
-    reason = refusal()
-    if reason is not None:
-        print(reason, file=sys.stderr)
-        return USAGE_ERROR
     try:
-        config = read_config(Path(options.file).read_text(encoding="utf-8"))
-    except OSError as error:
-        print(f"{options.file} cannot be read: {error.strerror}", file=sys.stderr)
-        return USAGE_ERROR
-    except (BrokerConfigError, UnicodeDecodeError) as error:
-        print(f"{options.file}: {error}", file=sys.stderr)
+        config = load(options.file)
+    except StartRefusedError as error:
+        print(error, file=sys.stderr)
         return USAGE_ERROR
     tune_interpreter()
     return run_service(partial(serve, config), JournalSettings(), stops_with_parent=options.stop_with_parent)

@@ -20,6 +20,7 @@ from typing import Final
 import attrs
 import trio
 
+from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.journal import Journal
@@ -61,8 +62,8 @@ journal = Journal("broker")
 
 async def serve(config: BrokerConfig, supervised: Supervised) -> None:
     """Run the broker. Raises ServerFailedError."""
-    for warning in config.warnings:
-        journal.warning(warning)
+    for hint in hints(config):
+        journal.warning(hint)
     with ExitStack() as closing:
         disk = await trio.to_thread.run_sync(_open_disk, config.broker.log_directory)
         closing.callback(disk.close)

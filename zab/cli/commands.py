@@ -117,6 +117,7 @@ COMMANDS: Final = {
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
     ),
+    "broker": Command("servers.broker:broker_app", "Run a broker, which Kafka's clients produce to and consume from."),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(

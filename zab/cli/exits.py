@@ -10,7 +10,8 @@
 
 `zab lock` and `zab elect` end as their command does otherwise; 126, 127 and 128 + a signal are as in a shell.
 
-`zab server`, `zab ensemble` and `zab simulate` have codes of their own beside 0 and 2; their modules list them.
+`zab server`, `zab ensemble`, `zab broker` and `zab simulate` have codes of their own beside 0 and 2; their modules list
+them.
 """
 
 import sys

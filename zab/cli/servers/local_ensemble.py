@@ -7,18 +7,20 @@
     DIR/N/myid, DIR/N/zoo.cfg       written at every start
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
+    DIR/broker-1/…                  the broker, if one is wanted (`local_broker`)
 
 Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on, admin servers from
 P + 5900 on: 8081, 8082, … with the usual P. If one of these is not free, another one is used, below the range of the
-kernel for outgoing connections.
+kernel for outgoing connections. The broker's port is the one that was asked for.
 
-A member is `python -m zab.server --stop-with-parent`, in a process group of its own. So Ctrl-C reaches only this
-process, which stops the members in order. A member whose parent is gone stops, too.
+A member is `python -m zab.server --stop-with-parent`, in a process group of its own (`local_process`). So Ctrl-C
+reaches only this process, which stops the others in order: the broker first. One whose parent is gone stops, too.
 
-    start()             write the files, start the processes
-    run(say)            wait until all members serve, say so, wait for a signal, and stop them; returns the exit code
+    start()             write the files, start the processes of the members
+    run(say)            wait until all members serve, say so, start the broker and say when clients may connect to it,
+                        wait for a signal, and stop all; returns the exit code
 
-When a member ends before the ensemble serves, all end, with its exit code. When one ends later, it is reported and the
+When one of them ends before it serves, all end, with its exit code. When one ends later, it is reported and the
 others go on.
 """
 
@@ -28,14 +30,15 @@ import contextlib
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zab.cli.servers.ensemble_lock import EnsembleInUseError, EnsembleLock
+from zab.cli.servers.local_broker import LocalBroker
+from zab.cli.servers.local_process import HOST, LocalProcess
 from zab.configuration.properties import escaped
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import make_secret_file
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
     import trio
 
 SIZE_MAX = 9
-HOST = "127.0.0.1"
+BROKERS_MAX = 1
+"""There is no replication between brokers yet."""
+DEFAULT_BROKER_PORT = 9092
 QUORUM_OFFSET = 700
 ELECTION_OFFSET = 1700
 ADMIN_OFFSET = 5900
@@ -57,7 +62,6 @@ OTHER_PORTS = range(11_000, 32_000)
 SERVING_SECONDS_MAX = 60.0
 PROBE_SECONDS = 0.02
 STOP_SECONDS = 10.0
-LOG_TAIL_LINES = 5
 
 USAGE_ERROR = 2
 
@@ -75,43 +79,18 @@ class EnsembleError(Exception):
         self.exit_code = exit_code
 
 
-class LocalMember:
+class LocalMember(LocalProcess):
     """One member: its id, ports, directory and process."""
 
     def __init__(
         self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int, admin_port: int
     ) -> None:
+        super().__init__(f"member {server_id}", "zab.server", directory, "zoo.cfg", "server.log")
         self.server_id = server_id
-        self.directory = directory
         self.client_port = client_port
         self.quorum_port = quorum_port
         self.election_port = election_port
         self.admin_port = admin_port
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def config_path(self) -> Path:
-        return self.directory / "zoo.cfg"
-
-    @property
-    def log_path(self) -> Path:
-        return self.directory / "server.log"
-
-    def start(self) -> None:
-        """Start the process; it stops when its standard input ends."""
-        command = [sys.executable, "-m", "zab.server", "--stop-with-parent", str(self.config_path)]
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
-
-    def exit_code(self) -> int | None:
-        """The exit code of the process; None while it runs."""
-        assert self.process is not None
-        return self.process.poll()
-
-    def stop(self) -> None:
-        """Ask the process to stop."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
 
     def is_serving(self) -> bool:
         """Whether it answers clients as part of a quorum."""
@@ -126,24 +105,32 @@ class LocalMember:
             return False
         return b"\nMode: " in answer
 
-    def last_lines(self) -> str:
-        """The end of its journal."""
-        lines = self.log_path.read_text(errors="replace").splitlines()
-        return "\n".join(f"    {line}" for line in lines[-LOG_TAIL_LINES:])
-
 
 class LocalEnsemble:
-    """A local ensemble with all its members."""
+    """A local ensemble with all its members, and with the brokers beside it."""
 
-    def __init__(self, size: int, directory: Path, client_port: int) -> None:
+    def __init__(
+        self,
+        size: int,
+        directory: Path,
+        client_port: int,
+        broker_count: int = 0,
+        broker_port: int = DEFAULT_BROKER_PORT,
+    ) -> None:
+        """Raises EnsembleError."""
         assert 1 <= size <= SIZE_MAX
+        assert 0 <= broker_count <= BROKERS_MAX
         from zab.host.process.refusal import refusal
 
         reason = refusal()
         if reason is not None:
             raise EnsembleError(USAGE_ERROR, reason)
-        self._refuse_taken(range(client_port, client_port + size))
-        taken = set(range(client_port, client_port + size))
+        broker_ports = range(broker_port, broker_port + broker_count)
+        self._refuse_taken(range(client_port, client_port + size), "--client-port")
+        self._refuse_taken(broker_ports, "--broker-port")
+        taken = {*range(client_port, client_port + size), *broker_ports}
+        if len(taken) < size + broker_count:
+            raise EnsembleError(USAGE_ERROR, f"ports of brokers from {broker_port} on are those of members")
         self._directory = directory.absolute()
         self._lock: EnsembleLock | None = None
         self.members = [
@@ -157,11 +144,20 @@ class LocalEnsemble:
             )
             for number in range(1, size + 1)
         ]
+        self.brokers = [
+            LocalBroker(number, self._directory / f"broker-{number}", port)
+            for number, port in enumerate(broker_ports, 1)
+        ]
 
     @property
     def hosts(self) -> str:
         """The connection string."""
         return ",".join(f"{HOST}:{member.client_port}" for member in self.members)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where Kafka's clients connect."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
 
     @property
     def superuser_path(self) -> Path:
@@ -172,19 +168,21 @@ class LocalEnsemble:
     def _secret_path(self) -> Path:
         return self._directory / "secret"
 
-    def _refuse_taken(self, ports: range) -> None:
+    def _refuse_taken(self, ports: range, option: str) -> None:
         for port in ports:
             if not _is_free(port):
-                reason = f"port {port} is in use: stop what listens there, or have others: zab ensemble --client-port P"
+                reason = f"port {port} is in use: stop what listens there, or have others: zab ensemble {option} P"
                 raise EnsembleError(BIND_ERROR, reason)
 
     def start(self) -> None:
-        """Write the files and start all processes. Raises EnsembleError."""
+        """Write the files and start the members. Raises EnsembleError."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._lock = EnsembleLock(self._directory)
             for member in self.members:
-                _refuse_in_use(member.directory)
+                _refuse_in_use(member.directory, LOCK_FILE)
+            for broker in self.brokers:
+                _refuse_in_use(broker.logs_directory, broker.lock_file)
             with contextlib.suppress(FileExistsError):
                 make_secret_file(str(self._secret_path))
             with contextlib.suppress(FileExistsError):
@@ -192,6 +190,8 @@ class LocalEnsemble:
             super_digest = read_super_digest(str(self.superuser_path))
             for member in self.members:
                 self._write_files(member, super_digest)
+            for broker in self.brokers:
+                broker.write_file(self.hosts)
         except EnsembleInUseError as error:
             reason = f"{self._directory}: {error} runs an ensemble there: {_OTHERS}"
             raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from None
@@ -238,10 +238,8 @@ class LocalEnsemble:
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._stop_on_signal, nursery.cancel_scope)
-                failed = await self._wait_until_serving()
+                failed = await self._serve(say)
                 if failed is None:
-                    serving = {"type": "serving", "hosts": self.hosts, "directory": str(self._directory)}
-                    say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)", serving)
                     await self._wait_for_ends(say)
                     code = UNEXPECTED_ERROR
                 else:
@@ -252,6 +250,22 @@ class LocalEnsemble:
             await trio.to_thread.run_sync(self.stop)
         return code
 
+    async def _serve(self, say: Say) -> tuple[int, str] | None:
+        """Wait until the members serve, then have brokers; each is said. Returns None, or exit code and reason."""
+        failed = await self._wait_until_serving(self.members)
+        if failed is not None:
+            return failed
+        serving = {"type": "serving", "hosts": self.hosts, "directory": str(self._directory)}
+        say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)", serving)
+        if not self.brokers:
+            return None
+        for broker in self.brokers:
+            broker.start()
+        failed = await self._wait_until_serving(self.brokers)
+        if failed is None:
+            say(f"brokers at {self.bootstrap}", {"type": "brokers", "hosts": self.bootstrap})
+        return failed
+
     async def _stop_on_signal(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
         import trio
 
@@ -261,69 +275,68 @@ class LocalEnsemble:
                 scope.cancel()
                 return
 
-    async def _wait_until_serving(self) -> tuple[int, str] | None:
-        """Wait until all members serve; returns None, or exit code and reason."""
+    async def _wait_until_serving(self, processes: Sequence[LocalProcess]) -> tuple[int, str] | None:
+        """Wait until all of these serve; returns None, or exit code and reason."""
         import trio
 
         deadline = time.monotonic() + SERVING_SECONDS_MAX
-        waiting = list(self.members)
+        waiting = list(processes)
         while waiting:
-            for member in list(waiting):
-                code = member.exit_code()
+            for process in list(waiting):
+                code = process.exit_code()
                 if code is not None:
-                    reason = f"member {member.server_id} ended with exit code {code}, see {member.log_path}:"
-                    return (code if code > 0 else UNEXPECTED_ERROR), f"{reason}\n{member.last_lines()}"
-                if await trio.to_thread.run_sync(member.is_serving):
-                    waiting.remove(member)
+                    reason = f"{process.name} ended with exit code {code}, see {process.log_path}:"
+                    return (code if code > 0 else UNEXPECTED_ERROR), f"{reason}\n{process.last_lines()}"
+                if await trio.to_thread.run_sync(process.is_serving):
+                    waiting.remove(process)
             if time.monotonic() > deadline:
-                late = ", ".join(str(member.server_id) for member in waiting)
-                return UNEXPECTED_ERROR, f"not serving after {SERVING_SECONDS_MAX:.0f} s: member {late}"
+                late = ", ".join(process.name for process in waiting)
+                return UNEXPECTED_ERROR, f"not serving after {SERVING_SECONDS_MAX:.0f} s: {late}"
             await trio.sleep(PROBE_SECONDS)
         return None
 
     async def _wait_for_ends(self, say: Say) -> None:
-        """Wait until every member has ended; each end is reported."""
+        """Wait until every member has ended; each end, of a broker too, is reported."""
         import trio
 
-        async with trio.open_nursery() as nursery:
-            for member in self.members:
-                nursery.start_soon(self._report_end, member, say)
+        async with trio.open_nursery() as brokers:
+            for broker in self.brokers:
+                brokers.start_soon(self._report_end, broker, say)
+            async with trio.open_nursery() as members:
+                for member in self.members:
+                    members.start_soon(self._report_end, member, say)
+            brokers.cancel_scope.cancel()
 
-    async def _report_end(self, member: LocalMember, say: Say) -> None:
+    async def _report_end(self, one: LocalMember | LocalBroker, say: Say) -> None:
         import trio
 
-        assert member.process is not None
-        code = await trio.to_thread.run_sync(member.process.wait, abandon_on_cancel=True)
-        ended = {"type": "ended", "member": member.server_id, "exit_code": code, "journal": str(member.log_path)}
-        say(f"member {member.server_id} ended with exit code {code}, see {member.log_path}", ended)
+        assert one.process is not None
+        code = await trio.to_thread.run_sync(one.process.wait, abandon_on_cancel=True)
+        who = {"broker": one.broker_id} if isinstance(one, LocalBroker) else {"member": one.server_id}
+        ended = {"type": "broker_ended" if "broker" in who else "ended", **who}
+        ended |= {"exit_code": code, "journal": str(one.log_path)}
+        say(f"{one.name} ended with exit code {code}, see {one.log_path}", ended)
 
     def stop(self) -> None:
-        """Stop all members, and wait for them; one that does not stop in time is killed."""
-        for member in self.members:
-            member.stop()
-        deadline = time.monotonic() + STOP_SECONDS
-        for member in self.members:
-            if member.process is None:
-                continue
-            try:
-                member.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                member.process.kill()
-                member.process.wait()
-            assert member.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                member.process.stdin.close()
+        """Stop the brokers, then the members, and wait for them; one that does not stop in time is killed."""
+        processes: Sequence[LocalProcess]
+        for processes in (self.brokers, self.members):
+            for process in processes:
+                process.stop()
+            deadline = time.monotonic() + STOP_SECONDS
+            for process in processes:
+                process.wait_for_end(deadline)
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
 
-def _refuse_in_use(directory: Path) -> None:
+def _refuse_in_use(directory: Path, lock_file: str) -> None:
     """Raise EnsembleError if a running server holds this data directory: its files must not be written again."""
-    if not (directory / LOCK_FILE).exists():
+    if not (directory / lock_file).exists():
         return
     try:
-        RealDisk(str(directory)).close()
+        RealDisk(str(directory), lock_file=lock_file).close()
     except OSError as error:
         reason = f"{directory}: {error.strerror}: {_OTHERS}"
         raise EnsembleError(DATA_DIRECTORY_ERROR, reason) from error

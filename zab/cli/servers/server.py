@@ -19,7 +19,13 @@ import typer
 
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
-from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsemble
+from zab.cli.servers.local_ensemble import (
+    BROKERS_MAX,
+    DEFAULT_BROKER_PORT,
+    SIZE_MAX,
+    EnsembleError,
+    LocalEnsemble,
+)
 from zab.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -107,14 +113,23 @@ def ensemble_command(
         int,
         typer.Option("--client-port", metavar="P", min=1, max=65535 - SIZE_MAX, help="Of member 1; the others follow."),
     ] = DEFAULT_CLIENT_PORT,
+    brokers: Annotated[
+        int,
+        typer.Option("--brokers", metavar="N", min=0, max=BROKERS_MAX, help="How many brokers, for Kafka's clients."),
+    ] = 0,
+    broker_port: Annotated[
+        int, typer.Option("--broker-port", metavar="P", min=1, max=65535, help="Where the broker listens.")
+    ] = DEFAULT_BROKER_PORT,
     json: JsonOption = False,
 ) -> None:
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
     DIR/N/server.log. Admin ports are P + 5900 and the following: 8081, 8082, … with the usual P.
+
+    A broker keeps its files in DIR/broker-1. It is printed, too, when clients may connect to it.
     """
     os.umask(0o077)
     try:
-        ensemble = LocalEnsemble(size, data, client_port)
+        ensemble = LocalEnsemble(size, data, client_port, brokers, broker_port)
         ensemble.start()
     except EnsembleError as error:
         fail(error, error.exit_code)

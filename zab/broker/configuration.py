@@ -1,0 +1,44 @@
+"""What a start of a broker finds out before it opens anything: `python -m zab.broker` and `zab broker run --check`.
+
+    load(path) -> BrokerConfig      the settings, if this machine can run a broker with them
+
+Not here: the directory of the logs and the ports, which a start uses.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zab.host.process.refusal import refusal
+from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c, is_crc_in_hardware
+from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
+
+__all__ = ["StartRefusedError", "hints", "load"]
+
+
+class StartRefusedError(Exception):
+    """A broker does not start; the text says why."""
+
+
+def load(path: str) -> BrokerConfig:
+    """The settings that this file has. Raises StartRefusedError for the first thing that is wrong with it, with this
+    interpreter, or with the libraries of the extra `zab[broker]`."""
+    reason = refusal()
+    if reason is not None:
+        raise StartRefusedError(reason)
+    try:
+        crc32c()
+        cramjam()
+        return read_config(Path(path).read_text(encoding="utf-8"))
+    except MissingLibraryError as error:
+        raise StartRefusedError(str(error)) from error
+    except OSError as error:
+        raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
+    except (BrokerConfigError, UnicodeDecodeError) as error:
+        raise StartRefusedError(f"{path}: {error}") from error
+
+
+def hints(config: BrokerConfig) -> list[str]:
+    """What works in another way than its operator may expect: keys without effect, and a slow checksum."""
+    slow = "" if is_crc_in_hardware() else "this processor does not compute CRC-32C itself: writes cost more"
+    return [*config.warnings, *filter(None, [slow])]

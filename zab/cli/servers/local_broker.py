@@ -1,0 +1,89 @@
+"""A broker beside a local ensemble, which keeps its znodes.
+
+    DIR/broker-1/server.properties      written at every start
+    DIR/broker-1/broker.log             the journal of the broker, appended to
+    DIR/broker-1/logs/…                 the partitions, which stay
+
+Kafka's defaults are for many brokers and long lives. So the topic of committed offsets has few partitions, and the
+first member of a group does not wait for others.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from zab.cli.servers.local_process import HOST, LocalProcess
+from zab.configuration.properties import escaped
+
+__all__ = ["LocalBroker"]
+
+OFFSETS_PARTITION_COUNT = 3
+PROBE_SECONDS = 1.0
+
+
+class LocalBroker(LocalProcess):
+    """One broker: its id, port, directory and process."""
+
+    def __init__(self, broker_id: int, directory: Path, port: int) -> None:
+        super().__init__(f"broker {broker_id}", "zab.broker", directory, "server.properties", "broker.log")
+        self.broker_id = broker_id
+        self.port = port
+
+    @property
+    def logs_directory(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def lock_file(self) -> str:
+        """What a broker locks in the directory of its logs."""
+        from zab.partition.log.directory import LOCK_FILE
+
+        return LOCK_FILE
+
+    def write_file(self, hosts: str) -> None:
+        """Write its settings, with the connection string of the members. Raises OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = [
+            "# Written by `zab ensemble` at every start; what is changed here is lost.",
+            f"broker.id={self.broker_id}",
+            f"listeners=PLAINTEXT://{HOST}:{self.port}",
+            f"log.dirs={escaped(str(self.logs_directory))}",
+            f"zookeeper.connect={hosts}",
+            f"offsets.topic.num.partitions={OFFSETS_PARTITION_COUNT}",
+            "offsets.topic.replication.factor=1",
+            "# The first member of a group does not wait for others.",
+            "group.initial.rebalance.delay.ms=0",
+        ]
+        self.config_path.write_text("\n".join(lines) + "\n", encoding="latin-1", errors="strict")
+
+    def is_serving(self) -> bool:
+        """Whether clients are told about it: it is registered, and there is a controller."""
+        from zab.kafka.api_key import ApiKey
+        from zab.kafka.frames import decode_response, request_frame
+        from zab.kafka.headers import RequestHeader
+        from zab.kafka.messages.metadata import MetadataRequest
+
+        version = 12
+        header = RequestHeader(api_key=ApiKey.METADATA, api_version=version, correlation_id=1, client_id="zab ensemble")
+        try:
+            with socket.create_connection((HOST, self.port), PROBE_SECONDS) as connection:
+                connection.settimeout(PROBE_SECONDS)
+                connection.sendall(request_frame(header, MetadataRequest(topics=())))
+                size = int.from_bytes(_read(connection, 4), "big")
+                _, answer = decode_response(ApiKey.METADATA, version, _read(connection, size))
+        except OSError:
+            return False
+        is_registered = any(broker.node_id == self.broker_id for broker in answer.brokers)
+        return is_registered and answer.controller_id == self.broker_id
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """Exactly so many bytes. Raises OSError."""
+    answer = b""
+    while len(answer) < size:
+        piece = connection.recv(size - len(answer))
+        if not piece:
+            raise ConnectionResetError("the broker has closed the connection")
+        answer += piece
+    return answer
