@@ -1,0 +1,62 @@
+"""A broker as a process, with a member that keeps its znodes: what unmodified clients of Kafka talk to.
+
+with kafka_broker(directory) as broker:
+    Producer({"bootstrap.servers": broker.address})
+    broker.kill()
+    broker.serve()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.rigs.processes import GuardedProcess, ended
+from tests.rigs.zab_server import zab_servers
+from zab.cli.servers.local_broker import LocalBroker
+from zab.testing.kit.ports import HOST, free_ports
+
+SETTINGS = (
+    # A broker that was killed comes back as soon as its old session is over.
+    "zookeeper.session.timeout.ms=1000",
+    "group.min.session.timeout.ms=1000",
+    "log.retention.check.interval.ms=500",
+)
+
+
+class KafkaBroker(GuardedProcess):
+    """The broker; its files stay in its directory when it is started again."""
+
+    def __init__(self, directory: Path, hosts: str) -> None:
+        [port] = free_ports(1)
+        self._local = LocalBroker(1, directory, port)
+        self._local.write_file(hosts)
+        with self._local.config_path.open("a") as file:
+            file.writelines(f"{line}\n" for line in SETTINGS)
+        self.command = [sys.executable, "-m", "zab.broker", str(self._local.config_path)]
+
+    @property
+    def journal(self) -> Path:
+        return self._local.log_path
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"{HOST}:{self._local.port}"
+
+    def serve(self) -> None:
+        """Start it, and wait until clients are told about it."""
+        self.start()
+        self.wait_until(self._local.is_serving)
+
+
+@contextlib.contextmanager
+def kafka_broker(directory: Path) -> Iterator[KafkaBroker]:
+    """One member and one broker that serves; both are killed when the block is left."""
+    with zab_servers(1, directory=directory / "member") as ensemble:
+        broker = KafkaBroker(directory / "broker", ensemble.hosts)
+        with ended([broker]):
+            broker.serve()
+            yield broker
