@@ -39,6 +39,6 @@ def load(path: str) -> BrokerConfig:
 
 
 def hints(config: BrokerConfig) -> list[str]:
-    """What works in another way than its operator may expect: keys without effect, and a slow checksum."""
+    """What an operator may not expect: keys without effect, and a slow checksum."""
     slow = "" if is_crc_in_hardware() else "this processor does not compute CRC-32C itself: writes cost more"
     return [*config.warnings, *filter(None, [slow])]
