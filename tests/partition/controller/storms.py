@@ -45,18 +45,21 @@ class Storm:
         self.random = self.cluster.random
         self.steps = steps
         # Each run has its own share of faults, so that some get far between two of them.
-        self.fault_rate = self.random.choice((0.0, 0.01, 0.03, 0.08))
+        self.fault_rate = self.random.choice((0.0, 0.005, 0.01, 0.03, 0.08))
+        self.request_rate = self.random.choice((0.02, 0.05, 0.1))
         self.operator = self.cluster.tree.begin_session()
 
     def run(self) -> Cluster:
         cluster = self.cluster
         for broker_id in cluster.processes:
             cluster.boot(broker_id)
+        if self.random.random() < 0.7:
+            cluster.settle()
         for _ in range(self.steps):
             self._move()
             if self.random.random() < self.fault_rate:
                 self._fault()
-            if self.random.random() < 0.02:
+            if self.random.random() < self.request_rate:
                 self._request()
         cluster.settle()
         judge_calm(cluster)
@@ -68,15 +71,22 @@ class Storm:
     def _move(self) -> None:
         cluster, process = self.cluster, self._process()
         draw = self.random.random()
-        if draw < 0.45:
+        if draw < 0.3:
             for _ in range(self.random.randint(1, 12)):
                 cluster.apply_one(process.broker_id)
-        elif draw < 0.8:
+        elif draw < 0.5:
             cluster.take(process.broker_id, self.random.randint(1, 6))
-        elif draw < 0.95 and cluster.messages:
-            cluster.deliver(*self.random.choice(list(cluster.messages)))
-        elif draw < 0.98 and process.is_up:
-            cluster.propose(process.broker_id, expand=self.random.random() < 0.6)
+        elif draw < 0.7:
+            for _ in range(self.random.randint(1, 8)):
+                while cluster.apply_one(process.broker_id):
+                    pass
+                cluster.take(process.broker_id, 6)
+        elif draw < 0.9 and cluster.messages:
+            key = self.random.choice(list(cluster.messages))
+            for _ in range(self.random.randint(1, 6)):
+                cluster.deliver(*key)
+        elif draw < 0.97 and process.is_up:
+            cluster.propose(process.broker_id, expand=self.random.random() < 0.5)
         else:
             cluster.now_ms += self.random.randint(1, 400)
 
@@ -141,8 +151,8 @@ class Storm:
         if draw < 0.15:
             self._legacy_request()
             return
-        request = self._drawn()
-        cluster.ask(self.random.choice(cluster.controllers or [0]), request)
+        if cluster.controllers:
+            cluster.ask(self.random.choice(cluster.controllers), self._drawn())
 
     def _drawn(self) -> Request:
         token, topic, random = self.cluster.token(), self.random.choice(TOPICS), self.random

@@ -265,6 +265,24 @@ def test_the_legacy_request_stays_until_its_partitions_are_done(scene):
     judge_calm(scene)
 
 
+def test_a_legacy_request_is_done_when_it_is_cancelled(scene):
+    """Also if not all of the original replicas are in sync: there is nothing to wait for."""
+    b = next(each for each in (1, 2) if each not in scene.controllers)
+    hold(scene)
+    session = scene.processes[b].session
+    scene.crash(b)
+    scene.expire(session)
+    scene._deliver_watches()
+    scene.settle()
+    assert b not in state(scene).isr
+    ask(scene, encode_reassignment({T0: (3, 0)}))
+    scene.settle()
+    assert scene.tree.data(REASSIGNMENT) is not None
+    assert move(scene, None) == ErrorCode.NONE
+    assert scene.tree.data(REASSIGNMENT) is None
+    assert written(scene) == Assignment((1, 2))
+
+
 def test_a_malformed_legacy_request_is_deleted(scene):
     ask(scene, b"{")
     scene.settle()

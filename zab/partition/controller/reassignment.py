@@ -154,7 +154,9 @@ def write_assignments(state: ControllerState, name: str, changes: Mapping[int, A
 
 
 def is_complete(state: ControllerState, partition: TopicPartition) -> bool:
-    return set(state.assignment(partition).target) <= set(state.partitions[partition].isr)
+    """One that was cancelled waits for nobody."""
+    assignment = state.assignment(partition)
+    return not assignment.is_reassigned or set(assignment.target) <= set(state.partitions[partition].isr)
 
 
 def advance(state: ControllerState, partition: TopicPartition) -> Steps[None]:
