@@ -29,6 +29,7 @@ from zab.kafka.messages.topics import (
 )
 from zab.kafka.messages.transactions import InitProducerIdRequest
 from zab.kafka.primitives import Uuid
+from zab.partition.controller.effects import PartitionStates, ToBroker
 from zab.partition.records.record import decode_records
 from zab.partition.requests.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from zab.wire.frames import frame
@@ -531,3 +532,33 @@ def test_nobody_goes_on_with_a_fetch_session():
     assert client.ask(fetch("t", 0, session_id=0, session_epoch=0), 12).session_id == 0
     answer = client.ask(fetch("t", 0, session_id=7, session_epoch=3), 12)
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+# -------------------------------------------------------------------------------------------------- the controller
+
+
+def test_an_old_controller_and_one_of_a_former_life_are_not_obeyed():
+    rig = OneBroker()
+    rig.create("t")
+    broker = rig.broker
+    nothing = PartitionStates(1, True, (), ())
+    old = ToBroker(1, broker.epoch, 9, broker._controller_epoch - 1, nothing)
+    former = ToBroker(1, broker.epoch - 1, 9, broker._controller_epoch + 1, nothing)
+    for message in (old, former):
+        broker._take_message(message)
+        assert set(broker.image.topics) == {"t"}
+    broker._take_message(ToBroker(1, broker.epoch, 9, broker._controller_epoch + 1, nothing))
+    assert broker.image.topics == {}
+
+
+def test_an_answer_in_line_does_not_outlive_its_log():
+    """Its slice names a file that another log of that name may soon have."""
+    rig = OneBroker()
+    rig.create("t")
+    rig.create("other")
+    client = rig.client()
+    rig.client().ask(produce("t", a_batch(b"1")), 9)
+    client.send(fetch("other", 0, max_wait_ms=60_000), 12)
+    client.send(fetch("t", 0), 12)
+    rig.client().ask(DeleteTopicsRequest(topic_names=("t",), timeout_ms=1000), 5)
+    assert client.is_cut_off()
