@@ -44,6 +44,7 @@ from zab.wire.frames import FrameReader
 
 WALL_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
+TURNS_MAX = 1000
 
 
 class OneBroker:
@@ -85,7 +86,7 @@ class OneBroker:
     def turn(self, *inputs):
         """Take turns until nothing is left to do."""
         given = list(inputs)
-        while True:
+        for _ in range(TURNS_MAX):
             given += self.answers
             self.answers.clear()
             effects = self.broker.step(self.now, self.wall, given)
@@ -96,6 +97,7 @@ class OneBroker:
             self._send(effects.dirty)
             if not self.answers and self.broker.next_deadline() > self.now:
                 return
+        raise AssertionError("the broker never comes to rest")
 
     def _carry_out(self, effects):
         self.held += effects.files

@@ -3,6 +3,7 @@
 from collections import deque
 from random import Random
 
+import attrs
 import pytest
 
 from tests.partition.one_broker import WALL_MS, OneBroker, a_batch, metadata, produce
@@ -562,3 +563,15 @@ def test_an_answer_in_line_does_not_outlive_its_log():
     client.send(fetch("t", 0), 12)
     rig.client().ask(DeleteTopicsRequest(topic_names=("t",), timeout_ms=1000), 5)
     assert client.is_cut_off()
+
+
+def test_a_topic_with_another_id_is_not_taken_for_the_one_before():
+    rig = OneBroker()
+    rig.create("t")
+    rig.client().ask(produce("t", a_batch(b"old")), 9)
+    topic = rig.broker.image.topics["t"]
+    other = attrs.evolve(topic, id=Uuid(b"o" * 16))
+    rig.broker._local.follow({"t": other}, rig.now, rig.wall)
+    rig.turn()
+    replica = rig.replica("t")
+    assert (replica.topic_id, replica.log.log_end) == (other.id, 0)

@@ -2,25 +2,13 @@
 
 import pytest
 
+from tests.partition.replica.states import a_state
 from zab.kafka.errors import ErrorCode
-from zab.partition.image.partition_state import NO_LEADER, PartitionState
+from zab.partition.image.partition_state import NO_LEADER
 from zab.partition.replica.in_sync_set import Fate, Proposal
 from zab.partition.replica.leader import Leader, LogPosition
 
 LAG_MS = 30_000
-
-
-def a_state(isr=(1, 2, 3), *, leader=1, leader_epoch=5, partition_epoch=7, replicas=(1, 2, 3), **others):
-    epochs = others.pop("broker_epochs", {replica: 100 + replica for replica in replicas})
-    return PartitionState(
-        leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-        isr=isr,
-        replicas=replicas,
-        broker_epochs=epochs,
-        **others,
-    )
 
 
 def a_leader(state=None, *, epoch_start=0, now=0):
