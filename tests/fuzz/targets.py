@@ -1,12 +1,11 @@
 """Every decoder of bytes that somebody else has made, as a target of the fuzzers.
 
-    TARGETS[name]       examples to begin with; what to do with any bytes; which errors those bytes may end in
+Where there is a way back, what was decoded is encoded and decoded again, and has to be the same. What is decoded is not
+larger than some multiple of what it was decoded from, so nothing is built that the bytes only announce:
+`ITEMS_PER_BYTE`.
 
-A target raises one of its own `errors`, or returns; whatever else it raises is found. Where there is a way back, what
-was decoded is encoded and decoded again, and has to be the same. What is decoded is not larger than some multiple of
-what it was decoded from, so nothing is built that the bytes only announce: `ITEMS_PER_BYTE`.
-
-Not here: how bytes are made (`fuzzer` with coverage, `test_targets` with fixed seeds).
+Not here: how bytes are made (`fuzzer` with coverage, `test_targets` with fixed seeds); whether native parts do the same
+as Python (`native_targets`).
 """
 
 from __future__ import annotations
@@ -14,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import struct
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, cast
+from collections.abc import Generator
+from typing import cast
 from zlib import adler32, crc32
-
-import attrs
 
 from datatree import request_decoding, snapshot
 from datatree.errors import Refused
@@ -40,6 +37,8 @@ from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.request_table import TABLE as REQUESTS_TABLE
+from tests.fuzz import native_targets
+from tests.fuzz.target import TARGETS, target
 from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
 from tests.rigs.direct.members import Ensemble
@@ -66,37 +65,11 @@ from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
 from zab.wire.records import MessageError
 from zab.wire.seal import Seal
 
+__all__ = ["TARGETS", "native_targets"]
+
 ITEMS_PER_BYTE = 2
 """The limit for plain CBOR: each item has at least a byte."""
 FRAME_BYTES_MAX = 1 << 16
-
-
-@attrs.frozen
-class Target:
-    """One decoder."""
-
-    examples: Callable[[], Sequence[bytes]]
-    run: Callable[[bytes], object]
-    errors: tuple[type[Exception], ...]
-
-    def decodes(self, data: bytes) -> bool:
-        """Whether it did. Raises what it may not."""
-        try:
-            self.run(data)
-        except self.errors:
-            return False
-        return True
-
-
-TARGETS: dict[str, Target] = {}
-
-
-def target(examples: Callable[[], Sequence[bytes]], *errors: type[Exception]) -> Callable[[Any], Any]:
-    def add(run: Callable[[bytes], object]) -> Callable[[bytes], object]:
-        TARGETS[run.__name__] = Target(functools.cache(examples), run, errors)
-        return run
-
-    return add
 
 
 # --------------------------------------------------------------------------------------------------------------- stores
