@@ -97,9 +97,11 @@ $(VENV)/docs/docs.stamp: pyproject.toml
 	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check '.[docs]'
 	@touch $@
 
-# A built wheel in an empty environment of each of these Pythons that is there; needs PyPI.
+# Wheels of each of these Pythons that is there, in dist, for Linux on x86-64 and AArch64; those for this machine are tried in
+# empty environments. Needs PyPI.
 PYTHONS ?= python3.11 python3.12 python3.13
 wheels: $(VENV)/test.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[wheels]' || echo "goes on without Zig"
 	$(BIN)/python -m tests.wheels $(PYTHONS)
 
 # No Java, no Spark, no process of a test's own, few seeds.

@@ -285,18 +285,19 @@ def writes(count: int) -> dict[int, float]:
 
 
 def table(rows: Sequence[Row], grown: Sequence[Tree], logged: dict[int, float], empty: float) -> str:
-    lines = ["| one of them | memory, B | after a start, B | log, B | snapshot, B | descriptors |"]
+    lines = ["| item | memory, B | after a start, B | log, B | snapshot, B | descriptors |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for row in rows:
         numbers = [_shown(each) for each in (row.memory, row.started, row.log, row.snapshot)]
         lines.append(f"| {row.name} | {' | '.join(numbers)} | {row.descriptors:.0f} |")
-    lines += ["", "| znodes with 100 B | snapshot, MiB | written in, s | memory meanwhile, MiB | start, s |"]
+    lines += ["", "| znodes with 100 B | snapshot, MiB | time to write it, s | more memory meanwhile, MiB | start, s |"]
     lines.append("|---:|---:|---:|---:|---:|")
     for tree in grown:
         numbers = [f"{each:.1f}" for each in (tree.snapshot_mib, tree.snapshot_seconds, tree.more_mib)]
         lines.append(f"| {tree.znodes:,} | {' | '.join(numbers)} | {tree.start_seconds:.1f} |")
-    shown = [f"{size:.0f} B with {at_once:,} under way at a time" for at_once, size in logged.items()]
-    lines += ["", f"A set of 100 B takes of the log {', '.join(shown)}. An empty member has {empty / 2**20:.0f} MiB."]
+    shown = [f"{size:.0f} B with {at_once:,} in flight" for at_once, size in logged.items()]
+    logs, memory = " and ".join(shown), f"{empty / 2**20:.0f} MiB"
+    lines += ["", f"In the log, a set of 100 B takes {logs}. An empty member has {memory} of memory."]
     return "\n".join(lines) + "\n"
 
 

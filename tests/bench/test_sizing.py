@@ -42,7 +42,8 @@ def test_table_leaves_out_what_a_thing_has_not() -> None:
     text = table([Row("a watch", 374.4)], [Tree(1000, 1.0, 2.0, 3.0, 4.0)], {1: 274.0}, 60 * 2**20)
     assert "| a watch | 374 |  |  |  | 0 |" in text
     assert "| 1,000 | 1.0 | 2.0 | 3.0 | 4.0 |" in text
-    assert text.endswith("takes of the log 274 B with 1 under way at a time. An empty member has 60 MiB.\n")
+    assert "In the log, a set of 100 B takes 274 B with 1 in flight." in text
+    assert text.endswith("An empty member has 60 MiB of memory.\n")
 
 
 def test_page_has_its_place() -> None:

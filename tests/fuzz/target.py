@@ -1,4 +1,12 @@
-"""A target of the fuzzers, and the table of all of them (`targets`)."""
+"""A target of the fuzzers.
+
+    TARGETS[name]       examples to begin with; what to do with any bytes; which errors those bytes may end in
+
+A target raises one of its own `errors`, or returns; whatever else it raises is found. It uses the native parts that a
+server would use: those that are compiled, except with `ZAB_NATIVE=0`.
+
+Not here: the targets (`targets`, `native_targets`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+
+from datatree.compiled import using
+from zab.native import load
 
 
 @attrs.frozen
@@ -20,7 +31,8 @@ class Target:
     def decodes(self, data: bytes) -> bool:
         """Whether it did. Raises what it may not."""
         try:
-            self.run(data)
+            with using(load("tree"), load("writes")):
+                self.run(data)
         except self.errors:
             return False
         return True

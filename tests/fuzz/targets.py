@@ -1,12 +1,11 @@
 """Every decoder of bytes that somebody else has made, as a target of the fuzzers.
 
-    TARGETS[name]       examples to begin with; what to do with any bytes; which errors those bytes may end in
+Where there is a way back, what was decoded is encoded and decoded again, and has to be the same. What is decoded is not
+larger than some multiple of what it was decoded from, so nothing is built that the bytes only announce:
+`ITEMS_PER_BYTE`.
 
-A target raises one of its own `errors`, or returns; whatever else it raises is found. Where there is a way back, what
-was decoded is encoded and decoded again, and has to be the same. What is decoded is not larger than some multiple of
-what it was decoded from, so nothing is built that the bytes only announce: `ITEMS_PER_BYTE`.
-
-Not here: how bytes are made (`fuzzer` with coverage, `test_targets` with fixed seeds).
+Not here: how bytes are made (`fuzzer` with coverage, `test_targets` with fixed seeds); whether native parts do the same
+as Python (`native_targets`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from tests.datatree.example_txns import TXNS
 from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.request_table import TABLE as REQUESTS_TABLE
-from tests.fuzz import kafka_targets, record_batch_targets
+from tests.fuzz import kafka_targets, native_targets, record_batch_targets
 from tests.fuzz.target import TARGETS, Target, target
 from tests.protocol.example_messages import EXAMPLES
 from tests.rigs import java_key_stores
@@ -66,12 +65,13 @@ from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret
 from zab.wire.records import MessageError
 from zab.wire.seal import Seal
 
+__all__ = ["TARGETS", "native_targets"]
+
 ITEMS_PER_BYTE = 2
 """The limit for plain CBOR: each item has at least a byte."""
 FRAME_BYTES_MAX = 1 << 16
 
-__all__ = ["TARGETS", "Target", "kafka_targets", "record_batch_targets"]
-
+__all__ = ["TARGETS", "Target", "kafka_targets", "native_targets", "record_batch_targets"]
 
 # --------------------------------------------------------------------------------------------------------------- stores
 

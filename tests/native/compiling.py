@@ -1,4 +1,4 @@
-"""Compiles a native part in its place, as the installation does."""
+"""Compiles a native part in its place, as the installation does; and names the tests of each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+TESTS = {
+    "tests/host/loop/test_held_message.py": ["durable"],
+    "tests/datatree/test_native_writes.py": ["tree", "writes"],
+}
+"""The tests, and the parts that are tested there, by tests with `native` in their names."""
 
 
 def compile_part(source: Path, flags: Sequence[str] = (), directory: Path | None = None) -> Path:

@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.gate import bench
-from tests.native.compiling import compile_part
+from tests.native.compiling import TESTS, compile_part
 from tests.tidy.sources import ROOT
 from zab.native import PARTS
 
-TESTS = {
-    "tests/host/loop/test_held_message.py": ["durable"],
-    "tests/datatree/test_native_writes.py": ["tree", "writes"],
-}
-"""The tests, and the parts that are tested there, by tests with `native` in their names."""
 FLAGS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 SECONDS_MAX = 900
 """This only bounds a hang."""

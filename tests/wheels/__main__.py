@@ -1,25 +1,35 @@
-"""A built wheel, installed into an empty environment of each Python: what it brings works there without this checkout.
+"""Built wheels, installed into an empty environment of each Python: what they bring works there without this checkout.
 
     python -m tests.wheels python3.11 python3.12 python3.13      # `make wheels`
 
-Each Python has a wheel of its own, with the native parts; the first one has a second wheel, built without a compiler.
+Each Python has a wheel for each architecture of Linux, and they are left in `dist`. Those for this machine are tried;
+auditwheel has looked at the others (`building`). The first Python has one more wheel, built without a compiler, which
+is tried, too.
+
 It takes the index of packages, so it is no part of `make test`. A Python that is not there is told and passed over; at
-least one has to be there. In each environment, from an empty directory: the client on trio, asyncio and threads and a
-recipe against a member of the test kit, the command line, and tests with the fixtures.
+least one has to be there. Without Zig and auditwheel, each Python has only a wheel for this machine, which its own
+compiler makes. In each environment, from an empty directory: the client on trio, asyncio and threads and a recipe
+against a member of the test kit, the command line, and tests with the fixtures. And beside the sources: the tests of
+the native parts, with those of the wheel.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from zipfile import ZipFile
 
+from tests.native.compiling import TESTS as NATIVE_TESTS
+from tests.wheels.building import ARCHITECTURES, ROOT, TOOLS, built, built_for, run
+from zab.native import PARTS
 from zab.service.version import VERSION
 
-ROOT = Path(__file__).parents[2]
+DIST = ROOT / "dist"
 
 PROGRAM = """
 import asyncio, subprocess, sys
@@ -79,28 +89,8 @@ def test_client(zab_client):
 """
 
 
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    words, variables = [*map(str, command)], {**os.environ, **environment}
-    done = subprocess.run(words, cwd=cwd, env=variables, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def built(python: str, directory: Path, **environment: str) -> Path:
-    """A wheel for this Python."""
-    # Not in the checkout: what the build leaves there would be part of the next wheel.
-    source = directory / "source"
-    run("git", "clone", "--quiet", "--local", ROOT, source, cwd=directory)
-    command = (python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, source)
-    run(*command, cwd=directory, **environment)
-    [wheel] = directory.glob("zab-*.whl")
-    if wheel.name.split("-")[1] != VERSION:
-        raise SystemExit(f"{wheel.name} is not of version {VERSION}")
-    return wheel
-
-
-def check(python: str, directory: Path, wheel: Path, native: str) -> None:
+def check(python: str, directory: Path, wheel: Path, parts: tuple[str, ...]) -> None:
+    """Try a wheel of this machine. The directory has its sources."""
     place = directory / "environment"
     run(python, "-m", "venv", place, cwd=directory)
     own = place / "bin" / "python"
@@ -108,16 +98,41 @@ def check(python: str, directory: Path, wheel: Path, native: str) -> None:
     empty = place / "empty"
     empty.mkdir()
     (empty / "test_it.py").write_text(TESTS)
+    native = ", ".join(parts) or "none"
     said = run(place / "bin" / "zab", "--version", cwd=empty)
     if said != f"zab {VERSION}, native: {native}\n":
         raise SystemExit(f"{wheel.name} has other native parts than {native}: {said}")
     run(own, "-c", PROGRAM, cwd=empty)
     run(own, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=empty)
     version = run(own, "--version", cwd=empty).strip()
-    print(
-        f"{version}: the clients, the command line and the test kit work out of {wheel.name}, {said.strip()}",
-        flush=True,
+    what = "the clients, the command line and the test kit"
+    if parts:
+        what += f", and {try_native_parts(own, directory / 'source', wheel)} of the native parts,"
+    print(f"{version}: {what} work out of {wheel.name}, {said.strip()}", flush=True)
+
+
+def try_native_parts(own: Path, source: Path, wheel: Path) -> str:
+    """How many of their tests passed, beside the sources: all that there are."""
+    with ZipFile(wheel) as archive:
+        archive.extractall(source, [name for name in archive.namelist() if name.endswith(".so")])
+    run(own, "-m", "pip", "install", "--quiet", "hypothesis", "pytest-trio", cwd=source)
+    # Without the fixtures of all tests, which need more packages.
+    command = (
+        own,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile=ci",
+        "--confcutdir=tests/native",
+        "-k",
+        "native",
     )
+    said = run(*command, *NATIVE_TESTS, cwd=source)
+    if "skipped" in said:
+        raise SystemExit(f"{wheel.name}: {said}")
+    return said.splitlines()[-1].partition(" passed")[0] + " tests"
 
 
 def is_there(python: str) -> bool:
@@ -127,6 +142,32 @@ def is_there(python: str) -> bool:
     )
 
 
+def architectures() -> tuple[str, ...]:
+    """What can be built for with Zig."""
+    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES:
+        print("Zig builds on Linux, for the same family of machines: only a wheel for this machine")
+        return ()
+    missing = [tool for tool in TOOLS if importlib.util.find_spec(tool) is None]
+    if missing:
+        print(f"{' and '.join(missing)} not there: only a wheel for this machine, by its own compiler")
+    return () if missing else ARCHITECTURES
+
+
+def wheels_of(python: str, made: Path) -> None:
+    for architecture in architectures() or (None,):
+        directory = made / (architecture or "own")
+        directory.mkdir(parents=True)
+        if architecture is None:
+            wheel = built(python, directory)
+        else:
+            wheel = built_for(architecture, python, sys.executable, directory)
+        if architecture in (None, platform.machine()):
+            check(python, directory, wheel, PARTS)
+        else:
+            print(f"{wheel.name}: its native parts are for {architecture}", flush=True)
+        shutil.copy(wheel, DIST)
+
+
 def main(pythons: list[str]) -> None:
     found = [python for python in pythons if is_there(python)]
     for python in pythons:
@@ -134,14 +175,14 @@ def main(pythons: list[str]) -> None:
             print(f"{python} is not there: passed over")
     if not found:
         raise SystemExit("no Python to install it into")
+    DIST.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         for python in found:
-            directory = Path(made, Path(python).name)
-            directory.mkdir()
-            check(python, directory, built(python, directory), "durable")
+            wheels_of(python, Path(made, Path(python).name))
         directory = Path(made, "without a compiler")
         directory.mkdir()
-        check(found[0], directory, built(found[0], directory, CC="/bin/false"), "none")
+        check(found[0], directory, built(found[0], directory, CC="/bin/false"), ())
+    print(f"the wheels are in {DIST}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ object, shared by the outputs of all its watchers.
 
 Only the sending waits, which costs a system call for each connection. Connections with nothing but events to send are
 served in order of arrival; a turn sends to `SENT` of them, or `SENT_BYTES`. Meanwhile the next batches are applied,
-unless more than `outputLimitBytes` wait here: then events come first.
+unless more than half of `totalOutputLimitBytes` waits here: then events come first.
 
 Not here: which connections get which events (`watch_events`), and limits on unsent output (`limits`).
 """
