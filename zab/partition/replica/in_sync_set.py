@@ -3,8 +3,8 @@
     committed       what the controller has written
     maximal         the committed set and everybody whom a change under way may have added
 
-The high watermark is the minimum over the maximal set: any replica that may be elected has everything below it. So an addition
-counts from the moment when it is proposed, and a removal only once it is confirmed.
+The high watermark is the minimum over the maximal set: any replica that may be elected has everything below it. So an
+addition counts from the moment when it is proposed, and a removal only once it is confirmed.
 
 One change is under way at a time. What the answer to it says about its fate:
 

@@ -6,9 +6,9 @@
     changed(state, now) the controller has written a newer state of the same leader epoch
 
 The high watermark is `zab.quorum.high_water_mark` over the maximal in-sync set: what every member has. It does not rise
-while the set is smaller than `min.insync.replicas` (KIP-966), so a replica that left a set that was large enough has all
-that was acknowledged. A follower outside of the set that keeps up holds the mark back as well: otherwise one that is about
-to join would never be level with it.
+while the set is smaller than `min.insync.replicas` (KIP-966), so a replica that left a set that was large enough has
+all that was acknowledged. A follower outside of the set that keeps up holds the mark back as well: otherwise one that
+is about to join would never be level with it.
 
 A follower joins the set when it has everything below the mark and below the start of this leader's epoch (KAFKA-7128:
 right after an election the mark lags behind what earlier leaders have acknowledged).
