@@ -134,7 +134,14 @@ class Judges:
             self.epochs_rise(partition, old, new)
             self.leader_candidate_completeness(partition, old, new)
             self.min_isr_recovery_quorum(partition, old, new, set(replicas), min_isr)
-            self.joined.update(((partition, each), self.writes) for each in new.isr if each not in old.isr)
+            joined = [each for each in new.isr if each not in old.isr and self._is_admitted(each)]
+            self.joined.update(((partition, each), self.writes) for each in joined)
+
+    def _is_admitted(self, broker_id: int) -> bool:
+        """Whether the controller has seen the present life of a broker; else it lets the former one in."""
+        znode = self.cluster.tree.znodes.get(f"{BROKERS}/{broker_id}")
+        known = self.cluster.tree.data(f"/brokers/epochs/{broker_id}") or b""
+        return znode is not None and f":{znode.stat.czxid}}}".encode() in known
 
     # ----------------------------------------------------------------------------------------------------------- safety
 

@@ -219,6 +219,19 @@ def test_a_clean_stop_costs_a_broker_nothing(cluster):
     assert (state(cluster).leader, state(cluster).isr, state(cluster).elr) == (a, (a,), (b,))
 
 
+def test_a_broker_that_only_lost_its_session_has_lost_nothing(cluster):
+    a, b = shrunk_to_one(cluster)
+    up(cluster, b)
+    assert (state(cluster).isr, state(cluster).elr) == ((a,), (b,))
+    for _ in range(2):
+        before = cluster.processes[b].epoch
+        cluster.expire(cluster.processes[b].session)
+        cluster._deliver_watches()
+        run(cluster)
+        assert cluster.processes[b].epoch > before
+        assert (state(cluster).isr, state(cluster).elr, state(cluster).last_known_elr) == ((a,), (b,), ())
+
+
 def test_an_unclean_replica_is_not_taken_out_twice_by_the_next_controller():
     """It has caught up in the meantime: its epoch is in its znode, so the next controller knows."""
     cluster = Cluster(7)

@@ -201,6 +201,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_any_json_is_read_or_refused(value):
     data = json.dumps(value).encode()

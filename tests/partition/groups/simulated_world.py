@@ -263,7 +263,8 @@ class World:
 
     def _unload(self, broker: Broker, epoch: int) -> None:
         broker.coordinator.unload(0, epoch)
-        broker.open_appends.clear()
+        if 0 not in broker.coordinator._context.partitions:
+            broker.open_appends.clear()  # else it leads again already
         self.drain(broker)
 
     def _begin_load(self, broker: Broker, epoch: int) -> None:

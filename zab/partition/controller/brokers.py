@@ -8,10 +8,11 @@ messages and positions of its former life would count for the new one (KAFKA-723
     come      it gets everything that there is; its replicas are online; what was offline or new gets a leader;
               reassignments and deletions that waited for it go on
 
-A broker says in its znode at which epoch it stopped cleanly. If that is not the last epoch that /brokers/epochs/<id>
-has, it may have lost the end of its logs: it is *unclean*, and leaves each ISR and ELR (KIP-966). The controller writes
-the new epoch there after it has dealt with that, so the next controller does not do it again, and one that finds an
-older epoch knows that it still has to. A broker whose znode says nothing is one of Kafka's, and is trusted.
+A broker says in its znode at which epoch it stopped cleanly, or lost its session while it ran on. If that is not the
+last epoch that /brokers/epochs/<id> has, it may have lost the end of its logs: it is *unclean*, and leaves each ISR and
+ELR (KIP-966). The controller writes the new epoch there after it has dealt with that, so the next controller does not
+do it again, and one that finds an older epoch knows that it still has to. A broker whose znode says nothing is one of
+Kafka's, and is trusted.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from attrs import evolve
+
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import (
     brokers,
@@ -268,7 +270,11 @@ class Controller:
     def _register(self, state: ControllerState) -> Steps[None]:
         found = yield from register(state, self.registration)
         state.broker_id = found.broker.id
-        self.registration = Registration(found.broker, found.cluster_id, self.registration.session_timeout_ms)
+        broker = found.broker
+        if broker.previous_epoch is not None:
+            # Should the session expire, this process goes on, with all that it has.
+            broker = evolve(broker, previous_epoch=broker.epoch)
+        self.registration = Registration(broker, found.cluster_id, self.registration.session_timeout_ms)
         state.effects.append(Registered(found.broker.id, found.broker.epoch, found.cluster_id))
 
     def _elect(self, state: ControllerState) -> Steps[None]:
