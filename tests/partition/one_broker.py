@@ -199,13 +199,14 @@ class OneBroker:
         assert not result.error_code, result
         return result.topic_id
 
-    def begin_epoch(self, topic):
+    def begin_epoch(self, topic, index=0):
         """The controller elects the same leader again."""
-        replica = self.replica(topic)
-        state = replica.state
+        broker, state = self.broker, self.replica(topic, index).state
         later = {"leader_epoch": state.leader_epoch + 1, "partition_epoch": state.partition_epoch + 1}
-        assert replica.take_state(attrs.evolve(state, **later), self.now)
-        self.broker._touch(replica)
+        known = broker.image.topics[topic]
+        changed = attrs.evolve(known, partitions={**known.partitions, index: attrs.evolve(state, **later)})
+        broker.image = broker.image.changed(topics=[changed])
+        broker._follow({topic: changed})
         self.turn()
 
     def replica(self, topic, index=0):

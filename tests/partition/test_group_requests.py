@@ -249,3 +249,14 @@ def test_a_group_whose_log_cannot_be_read_is_not_available(rig):
     asked = OffsetFetchRequest(group_id="g", topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(0,)),))
     assert client.ask(asked, 7).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert any("cannot be loaded" in text for text in rig.reports)
+
+
+def test_who_leads_again_in_a_new_epoch_loads_again(rig):
+    rig.create("t")
+    client = rig.client()
+    assert commit_error(client.ask(commit(5), 7)) == 0
+    for number in range(3):
+        rig.begin_epoch("__consumer_offsets", number)
+    assert committed(client) == [(5, "md")]
+    assert commit_error(client.ask(commit(6), 7)) == 0
+    assert committed(client) == [(6, "md")]

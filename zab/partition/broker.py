@@ -16,7 +16,7 @@ silent for `connections.max.idle.ms` is closed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -33,7 +33,7 @@ from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.group_log import GroupLog, PartLoaded
-from zab.partition.image.cluster_image import ClusterImage
+from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.checkpoints import MetaProperties
@@ -364,9 +364,7 @@ class Broker:
     def _take_states(self, message: PartitionStates, controller: int) -> None:
         before, self.image = self.image, image_after(self.image, message, controller)
         named = {each.topic for each in message.topics}
-        topics = {name: topic for name, topic in self.image.topics.items() if name in named}
-        self._local.follow(topics, self._now, self._wall)
-        self._group_log.follow(topics)
+        self._follow({name: topic for name, topic in self.image.topics.items() if name in named})
         gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
         self._group_log.coordinator.on_topics_deleted(gone)
 
@@ -389,7 +387,7 @@ class Broker:
             changed = attrs.evolve(topic, changes=config)
             self.image = self.image.changed(topics=[changed])
             if self._local.is_open:
-                self._local.follow({name: changed}, self._now, self._wall)
+                self._follow({name: changed})
 
     def _broker_changed(self, name: str, config: dict[str, str]) -> None:
         """What holds for topics that say nothing is another now."""
@@ -404,7 +402,12 @@ class Broker:
             self._effects.reports.append(f"settings of brokers: {error} -> they stay as they were")
             return
         if self._local.is_open:
-            self._local.follow(self.image.topics, self._now, self._wall)
+            self._follow(self.image.topics)
+
+    def _follow(self, topics: Mapping[str, Topic]) -> None:
+        """Do what the image says about these topics."""
+        self._local.follow(topics, self._now, self._wall)
+        self._group_log.follow(topics)
 
     # ---------------------------------------------------------------------------------------------------------- the end
 

@@ -120,6 +120,8 @@ class GroupLog:
         self._is_creating = False
         self._loading: dict[int, _Loading] = {}
         self._appended: dict[int, deque[_Appended]] = {}
+        self._epochs: dict[int, int] = {}
+        """The leader epoch in which each partition was loaded last, or is being loaded."""
         surroundings = Surroundings(
             settings=config.groups,
             partition_for=self._partition_for,
@@ -169,14 +171,14 @@ class GroupLog:
             if replica is None or replica.leader is None:
                 self._loading.pop(number, None)
                 self._appended.pop(number, None)
+                self._epochs.pop(number, None)
                 self.coordinator.unload(number, state.leader_epoch)
                 continue
-            epoch = replica.leader.epoch
-            known = self._loading.get(number)
-            if number not in self._appended or (known is not None and known.leader_epoch != epoch):
-                self._begin_load(number, replica, epoch)
+            if self._epochs.get(number) != replica.leader.epoch:
+                self._begin_load(number, replica, replica.leader.epoch)
 
     def _begin_load(self, number: int, replica: Replica, epoch: int) -> None:
+        self._epochs[number] = epoch
         self._appended[number] = deque()
         self.coordinator.begin_load(number, epoch)
         self._loading[number] = _Loading(replica, epoch, replica.log.log_start, replica.log.log_end)
@@ -251,6 +253,9 @@ class GroupLog:
                 value = None if record.value is None else encode_value(record.value)
                 builder.append(encode_key(record.key), value, self._wall)
             appended = replica.append_own(builder.build(), self._wall)
+        except ProtocolError:
+            self.coordinator.on_appended(wanted.partition, wanted.append_id, ErrorCode.RECORD_LIST_TOO_LARGE)
+            return
         except (ReplicaError, BatchError, LogError) as error:
             self.coordinator.on_appended(wanted.partition, wanted.append_id, error.error)
             return
