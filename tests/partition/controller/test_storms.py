@@ -48,7 +48,7 @@ def test_storms_reach_what_they_are_for():
 
 
 EXPECTED = {
-    *("resigned: the check of the", "resigned: the session expired", "elr", "last known", "recovering", "no leader"),
+    *("resigned: the check of", "resigned: the session expired", "elr", "last known", "recovering", "no leader"),
     *("NOT_CONTROLLER", "STALE_BROKER_EPOCH", "REQUEST_TIMED_OUT", "FENCED_LEADER_EPOCH", "INVALID_UPDATE_VERSION"),
     *("INELIGIBLE_REPLICA", "NO_REASSIGNMENT_IN_PROGRESS", "PREFERRED_LEADER_NOT_AVAILABLE", "TOPIC_ALREADY_EXISTS"),
     *("REASSIGNMENT_IN_PROGRESS", "INVALID_REPLICA_ASSIGNMENT", "reassigned", "deleted"),

@@ -3,7 +3,7 @@
     Submit                         operations for the coordination service (`coordination`)
     Answer                         to a caller (`requests`)
     ToBroker                       a message on the one ordered channel to a broker, repeated until it arrives or the
-                                   broker's epoch has ended
+                                   broker's epoch has ended; a StopReplica that deletes until it is answered
     Registered                     this broker is alive for the others; its broker epoch
     Became, Resigned, Follows      who is the controller
     ConfigChanged                  settings of a topic or broker are different now

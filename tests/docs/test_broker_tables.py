@@ -1,0 +1,53 @@
+"""docs/reference/broker-settings.md has every key of a broker, docs/explanation/kafka-divergence.md every request."""
+
+from __future__ import annotations
+
+import re
+
+from tests.partition.one_broker import OneBroker
+from tests.tidy.sources import ROOT
+from zab.configuration.fields import settings_of
+from zab.kafka.api_key import ApiKey
+from zab.kafka.messages.handshake import ApiVersionsRequest
+from zab.partition.settings import broker_config
+from zab.partition.settings.broker_config import IGNORED, REFUSED, BrokerConfig
+from zab.partition.settings.topic_settings import text_of_value, topic_keys
+
+SETTINGS = (ROOT / "docs" / "reference" / "broker-settings.md").read_text(encoding="utf-8")
+DIVERGENCE = (ROOT / "docs" / "explanation" / "kafka-divergence.md").read_text(encoding="utf-8")
+
+
+def rows(text: str, heading: str) -> list[tuple[str, ...]]:
+    """The cells of each row below a heading whose first cell is a name."""
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])) for line in lines]
+
+
+def test_every_key_has_unit_default_and_reason() -> None:
+    expected = [(f"`{each.key}`", each.unit, each.shown, each.reason) for each in settings_of(BrokerConfig)]
+    assert rows(SETTINGS, "Keys") == expected
+
+
+def test_every_default_of_topics_has_both_names() -> None:
+    expected = [
+        (f"`{key.twin}`", f"`{key.name}`", text_of_value(key.default), key.reason) for key in topic_keys().values()
+    ]
+    assert rows(SETTINGS, "Defaults of topics") == expected
+
+
+def test_the_other_keys_have_what_they_set_or_why_they_do_not() -> None:
+    longer = [(f"`{key}`", f"`{twin}`", str(ms)) for key, (twin, ms) in broker_config._LONGER.items()]
+    assert rows(SETTINGS, "Longer units") == longer
+    prefixes = {f"{prefix}*": why for prefix, why in broker_config._REFUSED_PREFIXES.items()}
+    assert rows(SETTINGS, "Keys that are refused") == [
+        (f"`{key}`", why) for key, why in {**REFUSED, **prefixes}.items()
+    ]
+    assert rows(SETTINGS, "Keys without effect") == [(f"`{key}`", why) for key, why in IGNORED.items()]
+
+
+def test_every_request_has_the_versions_that_a_broker_lists() -> None:
+    asked = ApiVersionsRequest(client_software_name="zab", client_software_version="1")
+    listed = OneBroker().client().ask(asked, 3).api_keys
+    expected = [(f"`{ApiKey(each.api_key).name}`", f"{each.min_version} to {each.max_version}") for each in listed]
+    assert rows(DIVERGENCE, "The versions of requests that are served") == expected

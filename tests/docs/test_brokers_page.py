@@ -1,0 +1,115 @@
+"""docs/how-to/run-brokers.md: each command and each program is run, in order, and prints what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from tests.docs.page_steps import steps
+from tests.tidy.sources import ROOT
+from zab.cli.servers.local_ensemble import OFFSETS
+from zab.testing.kit.ports import free_ports, free_ports_in_a_row
+
+pytestmark = [pytest.mark.process, pytest.mark.long]
+
+PAGE = (ROOT / "docs" / "how-to" / "run-brokers.md").read_text(encoding="utf-8")
+SECONDS = 120
+END = "the command has ended with "
+BLOCK = re.compile(r"```(console|properties|python)\n(.*?)```\n(?:```\n(.*?)```\n)?", re.S)
+
+
+class Reader:
+    """Somebody who follows the page in one shell, with ports that are free here."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        shown = "2181", "9092", "9093"
+        self._ports = dict(zip(shown, map(str, (free_ports_in_a_row(1, OFFSETS), *free_ports(2))), strict=True))
+        self._environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(directory),
+            "LC_ALL": "C.UTF-8",
+            "ZAB_HOSTS": f"127.0.0.1:{self._ports['2181']}",
+        }
+        self._said = directory / "said"
+        with self._said.open("wb") as said:
+            self._shell = subprocess.Popen(
+                ["bash", "-m"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                cwd=directory,
+                env=self._environment,
+            )
+
+    def here(self, text: str) -> str:
+        return re.sub(r"\b(2181|909[23])\b", lambda found: self._ports[found[1]], text)
+
+    def do(self, command: str) -> str:
+        """What it prints."""
+        ports = self.here("--client-port 2181 --broker-port 9092")
+        command = self.here(command).replace("zab ensemble ", f"zab ensemble {ports} ")
+        assert self._shell.stdin is not None
+        assert self._shell.stdout is not None
+        self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; echo {END}$?\n".encode())
+        self._shell.stdin.flush()
+        too_late = Timer(SECONDS, self._shell.kill)
+        too_late.start()
+        printed = ""
+        try:
+            for line in self._shell.stdout:
+                before, end, code = line.decode().partition(END)
+                printed += before
+                if end:
+                    assert int(code) == 0, (command, printed, self._said.read_text())
+                    return printed
+        finally:
+            too_late.cancel()
+        raise AssertionError((command, printed, self._said.read_text()))
+
+    def run(self, program: str) -> str:
+        """What a program prints."""
+        done = subprocess.run(
+            [sys.executable, "-c", self.here(program)],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self._environment,
+            check=False,
+        )
+        assert done.returncode == 0, (program, done.stderr)
+        return done.stdout
+
+    def end(self) -> None:
+        self._shell.communicate(b"kill $(jobs -p); wait\n", SECONDS)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    one = Reader(tmp_path)
+    yield one
+    one.end()
+
+
+def test_the_commands_and_programs_print_what_the_page_says(reader: Reader) -> None:
+    done = []
+    for kind, text, expected in BLOCK.findall(PAGE):
+        done.append(kind)
+        if kind == "properties":
+            (reader.directory / "server.properties").write_text(reader.here(text))
+        elif kind == "python":
+            assert reader.run(text) == expected
+        else:
+            for command, shown in steps(f"```console\n{text}```"):
+                printed = reader.do(command)
+                pattern = ".*".join(map(re.escape, reader.here(shown).split("…")))
+                assert re.fullmatch(pattern, printed, re.S), (command, printed)
+    assert (done.count("console"), done.count("python"), done.count("properties")) == (3, 3, 1)
