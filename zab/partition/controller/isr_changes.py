@@ -19,7 +19,7 @@ and of each partition:
     INELIGIBLE_REPLICA           a member is not alive, shuts down, or has a broker epoch other than the one named
 
 A leader that was refused because it has an older state is sent the state again, even if nothing changed: it waits for
-that (S9).
+that.
 """
 
 from __future__ import annotations
