@@ -197,6 +197,17 @@ def test_who_is_not_the_controller_says_so(cluster):
     assert [each.error for _, each in cluster.answers if each.token == request.token] == [ErrorCode.NOT_CONTROLLER]
 
 
+def test_more_requests_than_may_wait_are_refused():
+    cluster = Cluster(7, brokers=1, settings=ControllerSettings(requests_waiting_max=2)).started()
+    requests = [CreateTopics(cluster.token(), (NewTopic(name, 1, 1),)) for name in "abc"]
+    for request in requests:
+        cluster.ask(0, request)
+    cluster.settle()
+    errors = {each.token: each.error for _, each in cluster.answers}
+    assert [errors[each.token] for each in requests] == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    assert cluster.call(requests[2]).error == ErrorCode.NONE
+
+
 def test_watches_of_others_do_not_disturb_a_follower(cluster):
     other = next(each for each in cluster.processes if each not in cluster.controllers)
     cluster.processes[other].inbox.append(WatchFired("/brokers/topics"))

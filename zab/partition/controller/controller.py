@@ -217,6 +217,9 @@ class Controller:
         if not self.state.is_active:
             self.state.effects.append(Answer(request.token, ErrorCode.NOT_CONTROLLER))
             return
+        if len(self.state.waiting) >= self.state.settings.requests_waiting_max:
+            self.state.effects.append(Answer(request.token, ErrorCode.REQUEST_TIMED_OUT, "too many requests wait"))
+            return
         self.state.waiting.add(request.token)
         timeout_ms = getattr(request, "timeout_ms", None)
         if timeout_ms is not None:

@@ -23,7 +23,8 @@ from zab.partition.settings.topic_settings import InvalidSettingError, TopicSett
 
 @frozen(kw_only=True)
 class ControllerSettings:
-    """What a broker's settings say to its controller."""
+    """What a broker's settings say to its controller. requests_waiting_max: further ones get REQUEST_TIMED_OUT, with
+    which all callers ask again."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -31,6 +32,7 @@ class ControllerSettings:
     balances_leaders: bool = True
     balance_interval_ms: int = 300_000
     imbalance_percent_max: int = 10
+    requests_waiting_max: int = 1000
     topic_defaults: TopicSettings = TopicSettings()
 
 
