@@ -50,14 +50,19 @@ TURNS_MAX = 1000
 class OneBroker:
     """See the docstring of the module. `holds` keeps the storage from answering, for as long as it is true."""
 
-    def __init__(self, lines="", *, now=1000):
-        self.config = read_config(f"broker.id=1\n{lines}")
+    def __init__(self, lines="", *, now=1000, broker_id=1, tree=None):
+        self.config = read_config(f"broker.id={broker_id}\n{lines}")
         self.disk = FaultyDisk()
-        self.tree = ZnodeTree()
+        self.tree = ZnodeTree() if tree is None else tree
         self.now = now
         self.holds = False
         self._clients_count = 0
         self._begin()
+
+    @classmethod
+    def beside(cls, rig, broker_id):
+        """Another broker at the same path of the coordination service."""
+        return cls(broker_id=broker_id, tree=rig.tree)
 
     def _begin(self):
         self.files = Files(self.disk)
@@ -66,7 +71,7 @@ class OneBroker:
         self.reports = []
         self.failure = None
         self.clients = {}
-        who = RegisteredBroker(1, (f"{LISTENER}://host:9092",), {LISTENER: LISTENER})
+        who = RegisteredBroker(self.config.broker.broker_id, (f"{LISTENER}://host:9092",), {LISTENER: LISTENER})
         topics, broker = self.config.topics, self.config.broker
         settings = ControllerSettings(
             partition_count=broker.partition_count, deletes_topics=broker.deletes_topics, topic_defaults=topics
@@ -75,7 +80,6 @@ class OneBroker:
         self.broker = Broker(self.config, controller, Random(2), self.now, self.wall, self.disk.free_bytes)
         self.session = self.tree.begin_session()
         self.turn(Connected(self.session))
-        assert self.failure is None, self.failure
 
     @property
     def wall(self):

@@ -23,8 +23,11 @@ from zab.kafka.messages.offsets import (
     OffsetForLeaderTopic,
 )
 from zab.kafka.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
@@ -188,7 +191,7 @@ def test_ids_of_producers_are_never_given_twice():
 def test_transactions_are_not_there_yet():
     client = OneBroker().client()
     answer = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 # ------------------------------------------------------------------------------------------------ fetches that wait
@@ -575,3 +578,28 @@ def test_a_topic_with_another_id_is_not_taken_for_the_one_before():
     rig.turn()
     replica = rig.replica("t")
     assert (replica.topic_id, replica.log.log_end) == (other.id, 0)
+
+
+def test_a_second_broker_of_a_path_ends():
+    """There is no replication yet, and nobody would tell it what to do."""
+    rig = OneBroker()
+    other = OneBroker.beside(rig, broker_id=2)
+    assert other.failure == "broker 1 is registered here: there is one broker for each path"
+
+
+def test_a_partition_has_one_replica():
+    client = OneBroker().client()
+    topics = (
+        CreatableTopic(name="two", num_partitions=1, replication_factor=2, assignments=(), configs=()),
+        CreatableTopic(
+            name="assigned",
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),),
+            configs=(),
+        ),
+    )
+    answer = client.ask(CreateTopicsRequest(topics=topics), 7)
+    assert {each.name: each.error_code for each in answer.topics} == dict.fromkeys(
+        ("two", "assigned"), ErrorCode.INVALID_REPLICATION_FACTOR
+    )

@@ -174,7 +174,7 @@ class _Host:
         return Ports(
             clock=SystemClock(),
             clients=self._clients,
-            operator=JournalOperator(),
+            operator=JournalOperator("broker"),
             answers=self._mailbox.items,
             store=self.log_thread.put,
             forget_file=self._open_files.forget,

@@ -318,6 +318,8 @@ class Broker:
                 self._take_message(effect)
             case of_controller.Registered(broker_id, broker_epoch, cluster_id):
                 self._registered(broker_id, broker_epoch, cluster_id)
+            case of_controller.Follows(controller_id) if controller_id not in (None, self.id):
+                self._effects.failure = f"broker {controller_id} is registered here: there is one broker for each path"
             case of_controller.Follows(controller_id):
                 self.image = self.image.changed(controller=NOT_REGISTERED if controller_id is None else controller_id)
             case of_controller.ConfigChanged(entity_path, config):
@@ -327,7 +329,7 @@ class Broker:
             case of_controller.Failed(reason):
                 self._effects.failure = reason
             case of_controller.Became(epoch):
-                self._effects.reports.append(f"this broker is the controller, of epoch {epoch}")
+                self._effects.notes.append(f"this broker is the controller, of epoch {epoch}")
             case of_controller.Resigned(reason):
                 self._effects.reports.append(f"this broker is the controller no longer: {reason}")
 

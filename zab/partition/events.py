@@ -75,7 +75,9 @@ class Effects:
     """Parts of `__consumer_offsets` to be read; answer with `PartLoaded`."""
     dirty: dict[ClientConnection, None] = attrs.Factory(dict)
     """Connections to be flushed or closed."""
+    notes: list[str] = attrs.Factory(list)
+    """Sentences for the journal: what happens."""
     reports: list[str] = attrs.Factory(list)
-    """Sentences for the journal."""
+    """Sentences for the journal that need the operator's attention."""
     failure: str | None = None
     """Why the broker must end."""

@@ -89,6 +89,8 @@ class BrokerTurn:
             ports.search(token, search)
         for part in effects.loads:
             ports.load(part)
+        for text in effects.notes:
+            ports.operator.trace(text)
         for text in effects.reports:
             ports.operator.warn(text)
         has_more = False

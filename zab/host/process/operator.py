@@ -8,20 +8,21 @@ from __future__ import annotations
 from zab.host.journal.journal import Journal
 from zab.service.failure import UNEXPECTED_ERROR, ServerFailedError
 
-journal = Journal("server")
-
 
 class JournalOperator:
-    """The port `zab.service.ports.Operator`, over the journal."""
+    """The port `zab.service.ports.Operator`, over the journal, in which lines have the name of their source."""
+
+    def __init__(self, source: str = "server") -> None:
+        self._journal = Journal(source)
 
     def trace(self, text: str) -> None:
-        journal.info(text)
+        self._journal.info(text)
 
     def warn(self, text: str) -> None:
-        journal.warning(text)
+        self._journal.warning(text)
 
     def error(self, sentence: str, **pairs: object) -> None:
-        journal.error(sentence, **pairs)
+        self._journal.error(sentence, **pairs)
 
     def stop(self, reason: str) -> None:
         raise ServerFailedError(UNEXPECTED_ERROR, reason)

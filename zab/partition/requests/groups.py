@@ -28,6 +28,7 @@ SEVERAL_SINCE: Final = 4
 """The version of FindCoordinator from which on it names many keys."""
 OF_GROUP: Final = 0
 NOBODY: Final = -1
+NO_TRANSACTIONS: Final = "there are no transactions yet"
 
 _ONE: Final[dict[ApiKey, tuple[Callable[[Request], asking.Request], Callable[[Request, Any], Any]]]] = {
     ApiKey.JOIN_GROUP: (membership.join_asked, membership.join_answered),
@@ -126,7 +127,8 @@ class GroupRequests:
 
     def _coordinator_of(self, key: str, key_type: int, listener: str) -> Coordinator:
         if key_type != OF_GROUP:
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions yet")
+            # What clients take for final, so that they do not ask until their patience ends.
+            return _nobody(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         image = self._image()
         topic = image.topics.get(CONSUMER_OFFSETS)
         if topic is None:

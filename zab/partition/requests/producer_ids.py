@@ -1,7 +1,8 @@
 """InitProducerId of producers without transactions: ids that nobody else has, out of blocks that the controller gives.
 
 A block is asked for before the last one is used up. An id that was given away is never given again, also not after a
-restart, which loses at most the rest of a block.
+restart, which loses at most the rest of a block. There are no transactions yet, so a transactional id is refused with
+an error that clients take for final.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ProducerIds:
         """Handle InitProducerId."""
         body: InitProducerIdRequest = request.body
         if body.transactional_id is not None:
-            self._refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
         self._waiting.append(request)
         self._give()

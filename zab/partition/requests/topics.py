@@ -35,6 +35,8 @@ from zab.partition.requests.request import Request
 IDS_SINCE = 6
 """The version of DeleteTopics from which on a topic may be named by its id."""
 AUTO_CREATE_TIMEOUT_MS = 60_000
+REPLICAS_MAX = 1
+NO_REPLICATION = "there is no replication between brokers yet: a partition has one replica"
 
 
 class TopicRequests:
@@ -51,8 +53,11 @@ class TopicRequests:
         body: CreateTopicsRequest = request.body
         names = [topic.name for topic in body.topics]
         twice = {name for name in names if names.count(name) > 1}
-        topics = tuple(_new_topic(topic) for topic in body.topics if topic.name not in twice)
         refused = {name: TopicOutcome(ErrorCode.INVALID_REQUEST, f"{name} is asked for twice") for name in twice}
+        for topic in body.topics:
+            if _replica_count(topic) > REPLICAS_MAX:
+                refused.setdefault(topic.name, TopicOutcome(ErrorCode.INVALID_REPLICATION_FACTOR, NO_REPLICATION))
+        topics = tuple(_new_topic(topic) for topic in body.topics if topic.name not in refused)
 
         def answered(answer: Answer) -> None:
             outcomes = {**refused, **_outcomes(answer, [topic.name for topic in topics])}
@@ -139,6 +144,10 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     assignments = {each.partition_index: each.broker_ids for each in topic.assignments}
     config = {each.name: each.value for each in topic.configs if each.value is not None}
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments or None, config or None)
+
+
+def _replica_count(topic: CreatableTopic) -> int:
+    return max([topic.replication_factor, *(len(each.broker_ids) for each in topic.assignments)])
 
 
 def _outcomes(answer: Answer, names: list[str]) -> dict[str, TopicOutcome]:

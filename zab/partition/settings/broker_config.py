@@ -55,6 +55,11 @@ IGNORED: Mapping[str, str] = {
         ),
         "there are no transactions yet",
     ),
+    **dict.fromkeys(
+        ("producer.purgatory.purge.interval.requests", "fetch.purgatory.purge.interval.requests"),
+        "what waits leaves its lists at once",
+    ),
+    "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
 }
 """Keys of Kafka that change nothing here, and why."""

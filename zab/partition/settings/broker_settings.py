@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, BYTES, COUNT, COUNT_OR_0, INT_MAX, LONG_MAX, integer, setting, text_of
+from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, integer, setting, text_of
 from zab.partition.settings.listeners import Endpoint, endpoints_in
 
 BROKER_ID_GENERATED: Final = -1
@@ -54,8 +54,8 @@ class BrokerSettings:
         "num.partitions", 1, integer(1, 10_000), "partitions", "How many a topic gets whose creator names no number."
     )
     replication_factor: int = setting(
-        *("default.replication.factor", 1, integer(1, 32_767), "replicas"),
-        "How many replicas a partition gets whose creator names no number.",
+        *("default.replication.factor", 1, integer(1, 1), "replicas"),
+        "How many replicas a partition gets whose creator names no number; there is no replication yet.",
     )
     creates_topics: bool = setting(
         *("auto.create.topics.enable", True, BOOLEAN, "true/false"),
@@ -84,13 +84,6 @@ class RequestSettings:
     )
     fetch_bytes_max: int = setting(
         "fetch.max.bytes", 55 << 20, integer(1024, INT_MAX), "bytes", "The most that one fetch gets."
-    )
-    fetch_sessions_max: int = setting(
-        "max.incremental.fetch.session.cache.slots", 1000, COUNT_OR_0, "sessions", "How many fetch sessions are kept."
-    )
-    purge_interval: int = setting(
-        *("producer.purgatory.purge.interval.requests", 1000, COUNT, "requests"),
-        "So many requests that are answered already may stay in the lists of those that wait.",
     )
 
 
