@@ -71,6 +71,7 @@ class OneBroker:
         self.reports = []
         self.failure = None
         self.clients = {}
+        self.told = {}
         who = RegisteredBroker(self.config.broker.broker_id, (f"{LISTENER}://host:9092",), {LISTENER: LISTENER})
         topics, broker = self.config.topics, self.config.broker
         settings = ControllerSettings(
@@ -129,6 +130,7 @@ class OneBroker:
         return LogsOpened(directory, logs, tuple(directory.notes))
 
     def _send(self, dirty):
+        self.told = dirty
         for connection in dirty:
             client = self.clients.get(connection)
             if client is None:

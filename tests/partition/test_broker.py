@@ -35,6 +35,7 @@ from zab.kafka.messages.transactions import InitProducerIdRequest
 from zab.kafka.primitives import Uuid
 from zab.partition.controller.effects import PartitionStates, ToBroker
 from zab.partition.records.record import decode_records
+from zab.partition.requests.connection import HELD_BYTES_MAX, WAITING_MAX
 from zab.partition.requests.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from zab.wire.frames import frame
 
@@ -234,7 +235,7 @@ def test_a_connection_that_ends_leaves_nothing_that_waits():
     reader = rig.client()
     for _ in range(50):
         reader.send(fetch("t", 0, max_wait_ms=2**31 - 1), 12)
-    assert len(rig.broker._purgatory) == 50
+    assert len(rig.broker._purgatory) == 1, "the others are not looked at before it is answered"
     reader.leave()
     assert len(rig.broker._purgatory) == 0
     assert rig.broker._owners == {}
@@ -251,6 +252,65 @@ def test_answers_come_in_the_order_of_the_requests():
     first, second = client.answers()
     assert values_of(fetched(first)) == [b"1"]
     assert second.topics[0].name == "t"
+
+
+def test_what_waits_holds_up_the_next_requests_of_its_connection_and_produces_do_not():
+    rig = OneBroker()
+    rig.create("t")
+    client = rig.client()
+    client.send(fetch("t", 0, max_wait_ms=5000), 12)
+    client.send(produce("t", a_batch(b"late")), 9)
+    assert rig.replica("t").log.log_end == 0
+    rig.client().ask(produce("t", a_batch(b"1")), 9)
+    first, second = client.answers()
+    assert values_of(fetched(first)) == [b"1"]
+    assert produced(second).base_offset == 1
+    rig.holds = True
+    for number in range(5):
+        client.send(produce("t", a_batch(b"%d" % number)), 9)
+    client.send(metadata("t"), 12)
+    assert rig.replica("t").log.log_end == 7
+    rig.let_go()
+    assert [produced(answer).base_offset for answer in client.answers()[:5]] == [2, 3, 4, 5, 6]
+
+
+def test_a_connection_with_too_many_requests_is_not_read_from():
+    rig = OneBroker()
+    rig.create("t")
+    client = rig.client()
+    rig.holds = True
+    for _ in range(WAITING_MAX - 1):
+        client.send(produce("t", a_batch(b"1")), 9)
+    assert client.connection not in rig.told
+    client.send(produce("t", a_batch(b"1")), 9)
+    assert client.connection.paused
+    assert client.connection in rig.told, "its socket asks whether it is paused"
+    rig.let_go()
+    assert not client.connection.paused
+    client.answers()
+    client.send(fetch("t", 10_000_000, max_wait_ms=0), 12)
+    client.send(fetch("t", WAITING_MAX, max_wait_ms=5000), 12)
+    client.send_bytes(frame(bytes(HELD_BYTES_MAX + 1)))
+    assert client.connection.paused
+
+
+def test_a_fetch_asks_for_so_many_partitions():
+    rig = OneBroker()
+    rig.create("t")
+    partitions = tuple(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1) for _ in range(10_001))
+    topic = FetchTopic(topic="t", partitions=partitions)
+    client = rig.client()
+    answer = client.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=(topic,)), 12)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_so_many_topics_are_created_on_the_way_at_a_time():
+    rig = OneBroker()
+    client = rig.client()
+    client.ask(metadata(*(f"t{number}" for number in range(150))), 12)
+    assert len(rig.broker.image.topics) == 100
+    client.ask(metadata(*(f"t{number}" for number in range(150))), 12)
+    assert len(rig.broker.image.topics) == 150
 
 
 def test_the_first_batch_is_given_however_small_the_limits_are():
@@ -562,8 +622,10 @@ def test_an_answer_in_line_does_not_outlive_its_log():
     rig.create("other")
     client = rig.client()
     rig.client().ask(produce("t", a_batch(b"1")), 9)
-    client.send(fetch("other", 0, max_wait_ms=60_000), 12)
+    rig.holds = True
+    client.send(produce("other", a_batch(b"2")), 9)
     client.send(fetch("t", 0), 12)
+    assert client.connection.has_slices_of("t-0")
     rig.client().ask(DeleteTopicsRequest(topic_names=("t",), timeout_ms=1000), 5)
     assert client.is_cut_off()
 

@@ -173,9 +173,11 @@ class Broker:
                     self._to_controller.append(given)
         self._close_silent()
         self._local.keep_up(now, wall)
-        self._settle()
-        self._run_controller()
-        self._let_out()
+        goes_on = True
+        while goes_on:
+            self._settle()
+            self._run_controller()
+            goes_on = self._let_out()
         self._break_lines()
         effects.files += self._local.effects
         effects.loads += self._group_log.loads
@@ -214,6 +216,9 @@ class Broker:
             self._clients[connection] = waiting
             connection.heard_at = self._now
             self._dispatch.take(connection, data)
+            if connection.paused:
+                # The socket asks only about connections that it is told to flush.
+                self._effects.dirty[connection] = None
 
     def _forget(self, connection: ClientConnection) -> None:
         """Nothing of this connection is answered any longer."""
@@ -236,14 +241,20 @@ class Broker:
             self._effects.dirty[connection] = None
             self._forget(connection)
 
-    def _let_out(self) -> None:
-        """Send what is ready."""
-        for connection in self._ready:
+    def _let_out(self) -> bool:
+        """Send what is ready, and go on with requests that waited for it. True: there were any."""
+        ready = list(self._ready)
+        self._ready.clear()
+        goes_on = False
+        for connection in ready:
             if connection.let_out() or connection.closing:
                 self._effects.dirty[connection] = None
             if connection.closing:
                 self._forget(connection)
-        self._ready.clear()
+            elif connection.held and not connection.is_held_up:
+                goes_on = True
+                self._dispatch.go_on(connection)
+        return goes_on or bool(self._ready)
 
     def _break_lines(self) -> None:
         """Close the connections whose answers have parts of logs that are deleted, and could not leave in this turn:

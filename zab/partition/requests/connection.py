@@ -3,8 +3,12 @@
 Requests of one connection are answered in the order in which they came, also when a later one is ready first. So each
 request that is to be answered has a place in a line, and what is ready leaves it from the front.
 
+While a request waits, the next one is held and not looked at, as in Kafka: so a connection has one fetch or one join
+that waits, however many it sends. Produces are the exception, since producers have several under way.
+
 Limits:
     WAITING_MAX         requests of a connection that wait for their answer: above it, it is not read from
+    HELD_BYTES_MAX      bytes of requests that are held: likewise
     UNSENT_BYTES_MAX    answers that its socket has not taken: likewise. Parts of files count, and need no memory
     request_bytes_max   one request: a longer one closes the connection before anything of it is kept
 
@@ -24,6 +28,7 @@ from zab.wire.file_slice import FileSlice
 from zab.wire.frames import FrameReader
 
 WAITING_MAX = 1000
+HELD_BYTES_MAX = 64 << 10
 UNSENT_BYTES_MAX = 1 << 20
 
 Piece: TypeAlias = bytes | FileSlice
@@ -61,6 +66,11 @@ class ClientConnection:
     heard_at: int = 0
     """When something came last (monotonic ms)."""
     line: deque[Place] = attrs.Factory(deque)
+    held: deque[bytes] = attrs.Factory(deque)
+    """Requests that wait until one before them is answered."""
+    held_bytes: int = 0
+    waits_for: Place | None = None
+    """The last request that holds up the next ones."""
     out: list[Piece] = attrs.Factory(list)
     out_bytes: int = 0
     """Bytes in `out`."""
@@ -73,7 +83,26 @@ class ClientConnection:
     @property
     def paused(self) -> bool:
         """Whether the host must not read from it."""
-        return len(self.line) >= WAITING_MAX or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+        has_too_much = len(self.line) >= WAITING_MAX or self.held_bytes > HELD_BYTES_MAX
+        return has_too_much or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a request waits before which the next one is not looked at."""
+        return self.waits_for is not None and self.waits_for.pieces is None
+
+    def hold(self, payloads: Sequence[bytes]) -> None:
+        """These requests have come."""
+        self.held += payloads
+        self.held_bytes += sum(map(len, payloads))
+
+    def take_next(self) -> bytes | None:
+        """The next request, unless it is held up."""
+        if not self.held or self.is_held_up:
+            return None
+        payload = self.held.popleft()
+        self.held_bytes -= len(payload)
+        return payload
 
     def take_output(self) -> list[Piece]:
         """Empty `out`; the caller owns what was in it."""

@@ -42,24 +42,32 @@ class Dispatch:
             reason = None
         except FrameError as error:
             payloads, reason = error.frames, str(error)
-        for payload in payloads:
-            if connection.closing:
-                return
+        connection.hold(payloads)
+        self.go_on(connection)
+        if reason is not None:
+            self._close(connection, reason)
+
+    def go_on(self, connection: ClientConnection) -> None:
+        """Handle the requests that are held and no longer held up."""
+        while not connection.closing and (payload := connection.take_next()) is not None:
             try:
                 self._take_one(connection, payload)
             except ProtocolError as error:
-                reason = str(error)
-                break
-        if reason is not None:
-            connection.close(Closing.FLUSHED, reason)
-            self._ready[connection] = None
+                self._close(connection, str(error))
+
+    def _close(self, connection: ClientConnection, reason: str) -> None:
+        connection.close(Closing.FLUSHED, reason)
+        self._ready[connection] = None
 
     def _take_one(self, connection: ClientConnection, payload: bytes) -> None:
         header, body = decode_request(payload)
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise ProtocolError(f"{ApiKey(header.api_key).name} is not served here")
-        handler(Request(connection, header, body, connection.take_place(), self._ready))
+        place = connection.take_place()
+        handler(Request(connection, header, body, place, self._ready))
+        if header.api_key != ApiKey.PRODUCE:
+            connection.waits_for = place
 
     def _api_versions(self, request: Request) -> None:
         header, body = request.header, request.body

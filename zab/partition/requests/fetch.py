@@ -42,6 +42,8 @@ from zab.wire.file_slice import FileSlice
 
 IDS_SINCE: Final = 13
 """The version from which on topics are named by their ids."""
+PARTITIONS_MAX: Final = 10_000
+"""How many partitions a request may ask for: it is looked at whole whenever something happens to one of them."""
 NO_SESSION: Final = 0
 _WHOLE: Final = (0, -1)
 """The session epochs of requests that name all their partitions: it begins a session, or has none."""
@@ -185,9 +187,10 @@ class FetchRequests:
         """Handle Fetch."""
         body: FetchRequest = request.body
         error = ErrorCode.NONE
+        count = sum(len(topic.partitions) for topic in body.topics)
         if body.session_epoch not in _WHOLE:
             error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        elif body.isolation_level not in tuple(Isolation):
+        elif body.isolation_level not in tuple(Isolation) or count > PARTITIONS_MAX:
             error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE:
             response = FetchResponse(error_code=error, session_id=NO_SESSION, responses=())

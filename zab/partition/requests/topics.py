@@ -35,6 +35,8 @@ from zab.partition.requests.request import Request
 IDS_SINCE = 6
 """The version of DeleteTopics from which on a topic may be named by its id."""
 AUTO_CREATE_TIMEOUT_MS = 60_000
+CREATING_MAX = 100
+"""How many topics are created on the way at a time."""
 REPLICAS_MAX = 1
 NO_REPLICATION = "there is no replication between brokers yet: a partition has one replica"
 
@@ -67,8 +69,9 @@ class TopicRequests:
         self._controller.ask(lambda token: CreateTopics(token, topics, body.timeout_ms, body.validate_only), answered)
 
     def create_on_the_way(self, name: str) -> None:
-        """Create this topic with defaults, unless that is under way."""
-        if name not in self._creating:
+        """Create this topic with defaults, unless that is under way, or so many are: then who asks again has it
+        created."""
+        if name not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating.add(name)
             self._controller.ask(
                 lambda token: CreateTopics(token, (NewTopic(name),), AUTO_CREATE_TIMEOUT_MS),
