@@ -550,6 +550,7 @@ OWN = {
     *(
         "operations",
         "perform",
+        "perform_each",
         "sending",
         "waiter",
         "undertake",

@@ -15,6 +15,7 @@ from tests.client.resolving import SystemResolver
 from tests.client.scripted import PASSWORD, SESSION, Peer, ScriptedServers
 from tests.client.scripted_client import HOSTS, STAT, answer, client, well_behaved
 from zab.client import (
+    OPEN_ACL,
     AuthFailedError,
     BadArgumentsError,
     ClientClosedError,
@@ -231,6 +232,46 @@ async def test_a_cancelled_request_does_not_shift_the_answers_of_others(
             await zk.get("/a")
         assert scope.cancelled_caught
         assert await zk.create("/a") == "/a"
+
+
+async def test_several_operations_are_sent_in_order_without_waiting_and_each_has_its_result(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    seen = []
+
+    async def script(peer: Peer) -> None:
+        await peer.welcome()
+        requests = [await peer.request() for _ in range(3)]
+        seen.extend(opcode for _, opcode, _ in requests)
+        for request in requests[:2]:
+            sent = answer(*request)
+            assert sent is not None
+            await peer.send(sent)
+        # The third is not answered.
+
+    async with client(ScriptedServers(nursery, script)) as zk:
+        of = zk.operations
+        asked = [of.create("/a", b"", OPEN_ACL), of.get("/a"), of.delete("/a", -1)]
+        created, read, lost = await zk.perform_each(asked)
+    assert seen == [OpCode.CREATE2, OpCode.GET_DATA, OpCode.DELETE]
+    assert created[0] == "/a"
+    assert read[0] is not None
+    assert isinstance(lost, ConnectionLossError)
+
+
+async def test_several_operations_that_are_cancelled_leave_nothing_that_waits(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.welcome()
+        await peer.request()
+        await trio.sleep_forever()
+
+    async with client(ScriptedServers(nursery, script), settings={"in_flight_count_max": 1}) as zk:
+        with trio.move_on_after(1) as scope:
+            await zk.perform_each([zk.operations.get("/a"), zk.operations.get("/b"), zk.operations.get("/c")])
+        assert scope.cancelled_caught
+        assert not zk._runtime._waiting
 
 
 GARBAGE = {

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import cramjam
 import lz4.frame
-import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +22,8 @@ from zab.partition.records.batch import BatchError, Codec
 from zab.partition.records.codecs import OUTPUT_BYTES_MAX, compress, decompress, output_limit
 
 COMPRESSED = [codec for codec in Codec if codec]
+pyarrow = pytest.importorskip("pyarrow")
+
 TEXT = b"".join(b'{"id":%d,"name":"user%d"}' % (i, i * i) for i in range(5_000))
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
