@@ -210,8 +210,18 @@ def test_requests_of_a_megabyte_from_hundreds(target: Target) -> None:
         for number in range(450):
             clients.append(Client(target.leader.client_port, source=("127.0.0.1", *ELSEWHERE)[number % 11]))
             stack.callback(clients[-1].close)
+            if number % 100 == 99:
+                _ping_all(clients)
+        _ping_all(clients)
         _send_side_by_side(clients, [client.request(5, body) for client in clients])
         assert [client.reply()[0] for client in clients] == [NO_NODE] * 450
+
+
+def _ping_all(clients: Sequence[Client]) -> None:
+    """A session is created after the other, which may take longer than a session timeout on a busy machine."""
+    for client in clients:
+        client.send(11, xid=-2)
+    assert all(client.reply()[0] == 0 for client in clients)
 
 
 def _send_side_by_side(clients: Sequence[Client], requests: Sequence[bytes]) -> None:
