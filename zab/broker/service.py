@@ -83,14 +83,19 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         host.job_thread.start()
         supervised.opened(loop)
         journal.info("listens", listeners=", ".join(map(str, endpoints)))
+        failures: list[ServerFailedError] = []
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(coordination.run)
                 supervised.ready()
                 await loop.run(turn)
+        except* ServerFailedError as group:
+            failures += [each for each in group.exceptions if isinstance(each, ServerFailedError)]
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(host.stop, broker)
+        if failures:
+            raise failures[0]
 
 
 def _open_disk(directory: str) -> RealDisk:

@@ -105,7 +105,7 @@ def test_a_broker_waits_for_the_end_of_its_former_session():
     assert of(cluster, Failed) == []
 
 
-def test_a_duplicate_broker_id_is_found_out_after_a_session_timeout_and_a_half():
+def test_a_duplicate_broker_id_is_found_out_after_five_session_timeouts():
     cluster = lone()
     operator = cluster.tree.begin_session()
     cluster.tree.before_write = None
@@ -114,10 +114,10 @@ def test_a_duplicate_broker_id_is_found_out_after_a_session_timeout_and_a_half()
     cluster.tree.apply(operator, Create(broker_path(0), b"{}", ephemeral=True))
     cluster.boot(0)
     began = cluster.now_ms
-    while not of(cluster, Failed) and cluster.now_ms < began + 20_000:
+    while not of(cluster, Failed) and cluster.now_ms < began + 40_000:
         act(cluster, 1, ms=10)
     assert "duplicate broker id 0" in of(cluster, Failed)[0].reason
-    assert 9000 <= cluster.now_ms - began < 9500
+    assert 30_000 <= cluster.now_ms - began < 30_500
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -6,8 +6,8 @@
     the znode     ephemeral; its czxid is the broker epoch
 
 If the znode exists already, it is one of this session (the answer to its creation was lost), one of an earlier life of
-this broker, or another broker has the same id. The latter two look alike: wait until it is gone, at most a session
-timeout and a half, then fail with the reason.
+this broker, or another broker has the same id. The latter two look alike: wait until it is gone, at most five
+session timeouts, then fail with the reason.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from zab.partition.controller.znodes import (
 
 RESERVED_ID_MAX: Final = 1000
 """reserved.broker.max.id: ids that the service gives out are higher."""
+PATIENCE_TIMEOUTS: Final = 5
+"""How many session timeouts a former life of this broker may take to end: a busy member ends sessions late."""
 _RETRY_MS: Final = 200
 
 
@@ -110,7 +112,7 @@ def _generated_id() -> Steps[int]:
 
 def _create(state: ControllerState, broker: Broker, session_timeout_ms: int) -> Steps[int]:
     """The broker epoch."""
-    path, until_ms = broker_path(broker.id), state.now_ms + session_timeout_ms * 3 // 2
+    path, until_ms = broker_path(broker.id), state.now_ms + session_timeout_ms * PATIENCE_TIMEOUTS
     while True:
         (created,) = yield (Create(path, broker.encode(state.now_ms), ephemeral=True),)
         if created.error != ZooKeeperError.NODEEXISTS and not (created.ok or created.is_lost):
