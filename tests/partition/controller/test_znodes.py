@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zab.kafka.primitives import Uuid, uuid_text
 from zab.partition.controller import znodes
 from zab.partition.controller.znodes import (
     Assignment,
@@ -223,7 +224,7 @@ def test_any_json_is_read_or_refused(value):
 
 def test_ids_of_topics_are_22_characters():
     value = bytes(range(240, 256))
-    assert znodes.uuid_text(value) == "8PHy8_T19vf4-fr7_P3-_w"
+    assert uuid_text(Uuid(value)) == "8PHy8_T19vf4-fr7_P3-_w"
     assert znodes.uuid_bytes("8PHy8_T19vf4-fr7_P3-_w") == value
     with pytest.raises(ValueError, match="uuid"):
         znodes.uuid_bytes("8PHy8_T19vf4-fr7_P3-")

@@ -16,6 +16,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from zab.kafka.primitives import Uuid, uuid_text
 from zab.partition.controller.coordination import (
     CoordinationError,
     Create,
@@ -36,7 +37,6 @@ from zab.partition.controller.znodes import (
     broker_path,
     decode_cluster_id,
     encode_cluster_id,
-    uuid_text,
 )
 
 RESERVED_ID_MAX: Final = 1000
@@ -96,7 +96,7 @@ def _cluster_id(state: ControllerState) -> Steps[str]:
                 return decode_cluster_id(found.must(CLUSTER_ID).data)
             except MalformedError as error:
                 raise RegistrationError(str(error)) from error
-        data = encode_cluster_id(uuid_text(state.random.randbytes(16)))
+        data = encode_cluster_id(uuid_text(Uuid(state.random.randbytes(16))))
         (created,) = yield (Create(CLUSTER_ID, data),)
         if not (created.is_lost or created.error == ZooKeeperError.NODEEXISTS):
             created.must(CLUSTER_ID)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from attrs import define, evolve, field, frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.primitives import Uuid, uuid_text
 from zab.partition.controller.effects import Effect, Reported, StoppedReplica
 from zab.partition.controller.requests import Answer, Token, TopicOutcome
-from zab.partition.controller.znodes import Assignment, Broker, PartitionState, TopicPartition, uuid_text
+from zab.partition.controller.znodes import Assignment, Broker, PartitionState, TopicPartition
 from zab.partition.settings.topic_settings import InvalidSettingError, TopicSettings, twin_keys
 
 
@@ -259,7 +260,7 @@ class ControllerState:
         while True:
             value = bytearray(self.random.randbytes(16))
             value[6], value[8] = value[6] & 0x0F | 0x40, value[8] & 0x3F | 0x80
-            text = uuid_text(bytes(value))
+            text = uuid_text(Uuid(bytes(value)))
             if not text.startswith("-"):
                 return text
 

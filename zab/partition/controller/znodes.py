@@ -298,11 +298,6 @@ def decode_broker_epoch(broker_id: int, data: bytes) -> int:
     return _Reader.of(broker_epoch_path(broker_id), data).number("broker_epoch", 0, high=_LONG_MAX)
 
 
-def uuid_text(value: bytes) -> str:
-    """16 bytes as 22 characters of base64url."""
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
 def uuid_bytes(text: str) -> bytes:
     """Raises ValueError."""
     value = base64.b64decode(text + "==", altchars=b"-_", validate=True)

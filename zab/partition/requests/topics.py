@@ -17,7 +17,7 @@ from zab.kafka.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from zab.kafka.primitives import ZERO_UUID, Uuid
+from zab.kafka.primitives import ZERO_UUID, Uuid, uuid_text
 from zab.partition.controller.requests import (
     Answer,
     CreatePartitions,
@@ -27,7 +27,7 @@ from zab.partition.controller.requests import (
     NewTopic,
     TopicOutcome,
 )
-from zab.partition.controller.znodes import uuid_bytes, uuid_text
+from zab.partition.controller.znodes import uuid_bytes
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.request import Request
