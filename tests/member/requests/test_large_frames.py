@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import pytest
 
@@ -16,9 +18,9 @@ TICK_MS = 2_000
 """The limit of these ensembles, unless they are told otherwise."""
 
 
-def ensemble_of_one(**settings: object) -> Ensemble:
-    """Its large requests have a mebibyte: two of these at a time."""
-    return Ensemble(1, jute__maxbuffer=1 << 20, totalInputLimitBytes=2 << 20, tickTime=TICK_MS, **settings)
+def ensemble_of_one(largest: int = 1 << 20, **settings: object) -> Ensemble:
+    """Its large requests have room for one of the largest: by default two of these at a time."""
+    return Ensemble(1, jute__maxbuffer=largest, totalInputLimitBytes=2 * largest, tickTime=TICK_MS, **settings)
 
 
 @attrs.define
@@ -153,19 +155,36 @@ def test_who_does_not_end_its_request_loses_its_connection_while_others_wait() -
     assert [writer.client.replies()[-1][1] for writer in found[2:]] == [0, 0]
 
 
-@pytest.mark.parametrize(("bytes_a_tick", "is_closed"), [(SLOW_BYTES_A_MS * TICK_MS, False), (1, True)])
-def test_who_gives_enough_in_each_tick_is_never_slow(bytes_a_tick: int, is_closed: bool) -> None:
-    """A server that reads slowly, since it has much else to do, closes nobody for that."""
-    ensemble = ensemble_of_one()
+ENOUGH = SLOW_BYTES_A_MS * TICK_MS
+
+
+@pytest.mark.parametrize(
+    ("bytes_of_ticks", "is_closed"),
+    [
+        ([ENOUGH], False),
+        ([1], True),
+        ([0, 0, 0, 4 * ENOUGH], False),
+        ([0, 0, 0, 0, 4 * ENOUGH, 0, 0, 0, 0], True),
+        ([7 * ENOUGH, 0, 0, 0, 0, 0, 0, 0], True),
+    ],
+    ids=["in each tick", "too little", "late, and all", "late, and some", "ahead"],
+)
+def test_who_is_far_behind_is_closed(bytes_of_ticks: list[int], is_closed: bool) -> None:
+    """A program that its machine seldom runs sends nothing for many ticks and much in the next: each such tick counted
+    for good, and clients that sent more than enough were closed."""
+    largest = 4 << 20
+    ensemble = ensemble_of_one(largest)
     going, other = (Writer(ensemble.session(timeout_ms=40_000)) for _ in range(2))
     ensemble.do(going.client, going.client.create(b"/a"))
-    going.begin(1_000_000)
+    going.begin(largest - 100)
     other.begin()
     ensemble.settle()
-    for _ in range(PATIENCE_MS // TICK_MS + 1):
-        going.client.say(going.rest[:bytes_a_tick])
-        going.rest = going.rest[bytes_a_tick:]
+    for count in itertools.islice(itertools.cycle(bytes_of_ticks), 3 * PATIENCE_MS // TICK_MS):
+        if going.client.is_closed:
+            break
         assert other.waits
+        going.client.say(going.rest[:count])
+        going.rest = going.rest[count:]
         pass_time(ensemble, TICK_MS)
     assert going.rest
     assert going.client.is_closed == is_closed
@@ -178,7 +197,7 @@ def test_time_in_which_it_is_not_read_from_does_not_count() -> None:
     limits = ensemble.servers[1].member.limits
     limits.hold_loaded(held)
     assert {over for _ in range(20) for over in limits.large.tick()} == {other}
-    assert (limits.large.going[held].slow_ticks, limits.large.going[other].slow_ticks) == (0, 20)
+    assert (limits.large.going[held].owed_bytes, limits.large.going[other].owed_bytes > 0) == (0, True)
 
 
 def test_half_requests_that_nobody_waits_for_stay() -> None:

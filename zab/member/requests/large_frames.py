@@ -6,10 +6,10 @@ A request is large above `LARGE_FRAME_BYTES`; smaller ones are always read. A la
     waiting   there is no room: its connection is not read from until there is, in order of arrival
 
 Complete writes that turns have left (`intake`) use the same room. So clients that send much at the same time wait for
-each other, and the rest of the limit is for what they sent before they waited. A going connection may be slow, sending
-less than `SLOW_BYTES_A_MS`, for `PATIENCE_MS`. After that it is closed if others wait: so half a request, or one byte a
-second, does not keep others waiting for long. Time is counted in ticks, and only while the connection is read from, so
-a server that reads slowly closes nobody.
+each other, and the rest of the limit is for what they sent before they waited. A going connection owes
+`SLOW_BYTES_A_MS`: what it did not send it may send later, but it may not send ahead. Once it is `PATIENCE_MS` behind,
+it is closed if others wait: so half a request, or one byte a second, does not keep others waiting for long. Time is
+counted in ticks, and only while the connection is read from, so a server that reads slowly closes nobody.
 
 Not here: the limit on all input, and which connections are closed above it (`limits`).
 """
@@ -36,7 +36,8 @@ class Going:
 
     kept_bytes: int = 0
     """Bytes received up to the last tick."""
-    slow_ticks: int = 0
+    owed_bytes: int = 0
+    """How far it is behind."""
 
 
 class LargeFrames:
@@ -98,7 +99,7 @@ class LargeFrames:
             if connection.paused or connection.closing:
                 continue
             before, going.kept_bytes = going.kept_bytes, connection.frames.kept_bytes
-            if going.kept_bytes - before < SLOW_BYTES_A_MS * self._tick_time_ms:
-                going.slow_ticks += 1
-            if self.waiting and going.slow_ticks * self._tick_time_ms > PATIENCE_MS:
+            came = going.kept_bytes - before
+            going.owed_bytes = max(0, going.owed_bytes + SLOW_BYTES_A_MS * self._tick_time_ms - came)
+            if self.waiting and going.owed_bytes > SLOW_BYTES_A_MS * PATIENCE_MS:
                 yield connection
