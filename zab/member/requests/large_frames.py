@@ -7,7 +7,7 @@ A request is large above `LARGE_FRAME_BYTES`; smaller ones are always read. A la
 
 Complete writes that turns have left (`intake`) use the same room. So clients that send much at the same time wait for
 each other, and the rest of the limit is for what they sent before they waited. A going connection owes
-`SLOW_BYTES_A_MS`: what it did not send it may send later, but it may not send ahead. Once it is `PATIENCE_MS` behind,
+`SLOW_BYTES_A_MS`: what it did not send it may send later, but it may not send ahead. Once it lags `PATIENCE_MS`,
 it is closed if others wait: so half a request, or one byte a second, does not keep others waiting for long. Time is
 counted in ticks, and only while the connection is read from, so a server that reads slowly closes nobody.
 
@@ -37,7 +37,7 @@ class Going:
     kept_bytes: int = 0
     """Bytes received up to the last tick."""
     owed_bytes: int = 0
-    """How far it is behind."""
+    """The bytes that it should have sent by now."""
 
 
 class LargeFrames:
