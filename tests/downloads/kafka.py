@@ -16,40 +16,45 @@ from tests.downloads.environments import cache, once
 from tests.rigs.quick_java import QUICK
 
 VERSION = "3.9.1"
+CLIENT_VERSIONS = (VERSION, "4.1.0")
 _DOWNLOAD_SECONDS = 1200.0
 _RUN_SECONDS = 120.0
-_POM = f"""
+_POM = """
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>zab</groupId>
-  <artifactId>kafka-jars</artifactId>
+  <artifactId>jars</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-tools</artifactId>
-      <version>{VERSION}</version>
-    </dependency>
-  </dependencies>
+  <dependencies>{dependencies}</dependencies>
 </project>
 """
+_DEPENDENCY = """
+    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"""
 
 
 def kafka_jars() -> Path:
-    """The directory with the jars. Skips the test where they cannot be had."""
+    """The directory with the jars of the broker and its tools. Skips the test where they cannot be had."""
+    return jars(
+        f"kafka-tools-{VERSION}", f"org.apache.kafka:kafka_2.13:{VERSION}", f"org.apache.kafka:kafka-tools:{VERSION}"
+    )
+
+
+def client_jars(version: str) -> Path:
+    """The directory with the jars of Kafka's client in Java. Skips the test where they cannot be had."""
+    return jars(f"kafka-clients-{version}", f"org.apache.kafka:kafka-clients:{version}", "org.slf4j:slf4j-nop:1.7.36")
+
+
+def jars(name: str, *artifacts: str) -> Path:
+    """The directory with these artifacts, each `group:artifact:version`, and what they need."""
+    dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
 
     def make(place: Path) -> None:
         place.mkdir()
-        (place / "pom.xml").write_text(_POM, encoding="utf-8")
+        (place / "pom.xml").write_text(_POM.format(dependencies=dependencies), encoding="utf-8")
         options = ("--quiet", "--batch-mode", f"-Dmaven.repo.local={cache() / 'maven'}", "-DincludeScope=runtime")
         command = ["mvn", *options, "-DoutputDirectory=jars", "dependency:copy-dependencies"]
         try:
@@ -59,7 +64,7 @@ def kafka_jars() -> Path:
         except subprocess.TimeoutExpired as error:
             pytest.skip(str(error))
 
-    place = cache() / f"kafka-tools-{VERSION}"
+    place = cache() / name
     once(place, make)
     return place / "jars"
 

@@ -20,12 +20,9 @@ from zab.testing.kit.ports import HOST, free_ports
 SESSION_MS = 6_000
 _LINES = (
     f"zookeeper.session.timeout.ms={SESSION_MS}",
-    "offsets.topic.replication.factor=2",
     "offsets.topic.num.partitions=3",
-    "transaction.state.log.replication.factor=2",
     "transaction.state.log.min.isr=1",
     "transaction.state.log.num.partitions=3",
-    "default.replication.factor=2",
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
     "replica.lag.time.max.ms=5000",
@@ -43,7 +40,8 @@ log4j.logger.kafka.server.KafkaServer=INFO
 class RealBroker(GuardedProcess):
     """One broker; its files stay when it is started again."""
 
-    def __init__(self, broker_id: int, directory: Path, zookeeper: str) -> None:
+    def __init__(self, broker_id: int, directory: Path, zookeeper: str, replica_count: int) -> None:
+        """`replica_count`: of the topics with offsets and transactions, and of those that say nothing."""
         directory.mkdir(parents=True)
         self.broker_id = broker_id
         self.logs = directory / "logs"
@@ -55,6 +53,9 @@ class RealBroker(GuardedProcess):
             f"listeners=PLAINTEXT://{self.address}",
             f"log.dirs={self.logs}",
             f"zookeeper.connect={zookeeper}",
+            f"offsets.topic.replication.factor={replica_count}",
+            f"transaction.state.log.replication.factor={replica_count}",
+            f"default.replication.factor={replica_count}",
             *_LINES,
         )
         (directory / "server.properties").write_text("".join(f"{line}\n" for line in lines))
@@ -84,7 +85,7 @@ def addresses(brokers: Sequence[RealBroker]) -> list[str]:
 @contextlib.contextmanager
 def real_brokers(directory: Path, count: int, zookeeper: str) -> Iterator[list[RealBroker]]:
     """So many brokers that serve; all are killed when the block is left."""
-    brokers = [RealBroker(number, directory / f"broker-{number}", zookeeper) for number in range(1, count + 1)]
+    brokers = [RealBroker(number, directory / f"broker-{number}", zookeeper, count) for number in range(1, count + 1)]
     with ended(brokers):
         for broker in brokers:
             broker.serve()

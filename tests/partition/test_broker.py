@@ -25,6 +25,7 @@ from zab.kafka.messages.offsets import (
 from zab.kafka.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
@@ -647,6 +648,24 @@ def test_a_second_broker_of_a_path_ends():
     rig = OneBroker()
     other = OneBroker.beside(rig, broker_id=2)
     assert other.failure == "broker 1 is registered here: there is one broker for each path"
+
+
+def test_who_creates_a_topic_is_told_all_its_settings():
+    """Kafka's client in Java reads them from the answer."""
+    client = OneBroker().client()
+    topic = CreatableTopic(
+        name="events",
+        num_partitions=1,
+        replication_factor=1,
+        assignments=(),
+        configs=(CreatableTopicConfig(name="retention.ms", value="5000"),),
+    )
+    again = client.ask(CreateTopicsRequest(topics=(topic,)), 7), client.ask(CreateTopicsRequest(topics=(topic,)), 7)
+    [made], [refused] = (answer.topics for answer in again)
+    told = {each.name: (each.value, each.config_source) for each in made.configs}
+    assert told["retention.ms"] == ("5000", 1)
+    assert told["segment.bytes"] == ("1073741824", 5)
+    assert (refused.error_code, refused.configs) == (ErrorCode.TOPIC_ALREADY_EXISTS, ())
 
 
 def test_a_partition_has_one_replica():

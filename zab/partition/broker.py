@@ -103,12 +103,13 @@ class Broker:
         self._ready: Ready = {}
         self._asking = AskingController()
         self._producer_ids = ProducerIds(self._asking)
-        self._topics = TopicRequests(self._asking, lambda: self.image)
+        self._changes = BrokerChanges()
+        self._configs = ConfigRequests(config, self._changes, lambda: self.image, lambda: self.id, self._asking)
+        self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
         self._group_log = GroupLog(
             *(config, self.replicas, self._asking, lambda: self.image, self._touch, rng), now, self._wall
         )
         self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
-        self._changes = BrokerChanges()
         self._dispatch = Dispatch(self._handlers(free_bytes), self._ready)
 
     def _handlers(self, free_bytes: Callable[[], int]) -> dict[int, Handler]:
@@ -118,7 +119,6 @@ class Broker:
         produce = ProduceRequests(self.replicas, lambda: self._wall, self._wait, self._touch)
         fetch = FetchRequests(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max)
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
-        configs = ConfigRequests(self.config, self._changes, lambda: self.image, lambda: self.id, self._asking)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
             ApiKey.PRODUCE: produce.produce,
@@ -132,9 +132,9 @@ class Broker:
             ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
             ApiKey.DELETE_TOPICS: self._topics.delete,
             ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
-            ApiKey.DESCRIBE_CONFIGS: configs.describe,
-            ApiKey.ALTER_CONFIGS: configs.alter,
-            ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+            ApiKey.DESCRIBE_CONFIGS: self._configs.describe,
+            ApiKey.ALTER_CONFIGS: self._configs.alter,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs.alter_incrementally,
             ApiKey.ELECT_LEADERS: placement.elect_leaders,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: placement.reassign,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: placement.list_reassignments,

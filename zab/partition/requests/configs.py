@@ -37,6 +37,7 @@ from zab.kafka.messages.configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
+from zab.kafka.messages.topics import CreatableTopicConfigs
 from zab.partition.controller.requests import AlterConfig, Answer
 from zab.partition.controller.znodes import DEFAULT_NAME
 from zab.partition.image.cluster_image import ClusterImage
@@ -122,6 +123,18 @@ class ConfigRequests:
             resource_name=name,
             configs=tuple(row for row in rows if wanted is None or row.name in wanted),
         )
+
+    def of_new_topic(self, changes: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+        """All settings of a topic that is created with these."""
+        found = []
+        for key in topic_keys().values():
+            _, value, source = self._of_topic(key, changes)[0]
+            found.append(
+                CreatableTopicConfigs(
+                    name=key.name, value=value, read_only=False, config_source=source, is_sensitive=False
+                )
+            )
+        return tuple(found)
 
     def _of_topic(self, key: TopicKey, changes: Mapping[str, str]) -> list[tuple[str, str, Source]]:
         """Name, value and source of every place that has a value, the nearest first."""

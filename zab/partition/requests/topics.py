@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,9 +45,16 @@ NO_REPLICATION = "there is no replication between brokers yet: a partition has o
 class TopicRequests:
     """Asks the controller."""
 
-    def __init__(self, controller: AskingController, image: Callable[[], ClusterImage]) -> None:
+    def __init__(
+        self,
+        controller: AskingController,
+        image: Callable[[], ClusterImage],
+        settings_of: Callable[[Mapping[str, str]], tuple[CreatableTopicConfigs, ...]],
+    ) -> None:
+        """`settings_of`: all settings of a topic that is created with these."""
         self._controller = controller
         self._image = image
+        self._settings_of = settings_of
         self._creating: set[str] = set()
         """Topics that are being created on the way."""
 
@@ -63,10 +71,22 @@ class TopicRequests:
 
         def answered(answer: Answer) -> None:
             outcomes = {**refused, **_outcomes(answer, [topic.name for topic in topics])}
-            results = tuple(_created(name, outcome) for name, outcome in outcomes.items())
+            config_of = {topic.name: topic.config or {} for topic in topics}
+            results = tuple(self._created(name, outcome, config_of.get(name)) for name, outcome in outcomes.items())
             request.answer(CreateTopicsResponse(topics=results))
 
         self._controller.ask(lambda token: CreateTopics(token, topics, body.timeout_ms, body.validate_only), answered)
+
+    def _created(self, name: str, outcome: TopicOutcome, config: Mapping[str, str] | None) -> CreatableTopicResult:
+        return CreatableTopicResult(
+            name=name,
+            topic_id=Uuid(uuid_bytes(outcome.topic_id)) if outcome.topic_id else ZERO_UUID,
+            error_code=outcome.error,
+            error_message=outcome.message,
+            num_partitions=outcome.partition_count,
+            replication_factor=outcome.replication_factor,
+            configs=() if outcome.error or config is None else self._settings_of(config),
+        )
 
     def create_on_the_way(self, name: str) -> None:
         """Create this topic with defaults, unless that is under way, or so many are: then who asks again has it
@@ -158,17 +178,6 @@ def _outcomes(answer: Answer, names: list[str]) -> dict[str, TopicOutcome]:
     if answer.error is not ErrorCode.NONE or answer.topics is None:
         return {name: TopicOutcome(answer.error, answer.message) for name in names}
     return dict(answer.topics)
-
-
-def _created(name: str, outcome: TopicOutcome) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name,
-        topic_id=Uuid(uuid_bytes(outcome.topic_id)) if outcome.topic_id else ZERO_UUID,
-        error_code=outcome.error,
-        error_message=outcome.message,
-        num_partitions=outcome.partition_count,
-        replication_factor=outcome.replication_factor,
-    )
 
 
 def _deleted(name: str | None, topic_id: Uuid, error: ErrorCode, message: str | None) -> DeletableTopicResult:
