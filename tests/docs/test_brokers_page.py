@@ -1,4 +1,4 @@
-"""docs/how-to/run-brokers.md: each command and each program is run, in order, and prints what the page says."""
+"""The pages about brokers: each command and each program is run, in order, and prints what its page says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zab.testing.kit.ports import free_ports, free_ports_in_a_row
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-PAGE = (ROOT / "docs" / "how-to" / "run-brokers.md").read_text(encoding="utf-8")
+PAGES = ROOT / "docs" / "how-to"
 SECONDS = 120
 END = "the command has ended with "
 BLOCK = re.compile(r"```(console|properties|python)\n(.*?)```\n(?:```\n(.*?)```\n)?", re.S)
@@ -55,7 +55,9 @@ class Reader:
 
     def do(self, command: str) -> str:
         """What it prints."""
-        ports = self.here("--client-port 2181 --broker-port 9092")
+        ports = self.here("--client-port 2181")
+        if "--brokers" in command:
+            ports += self.here(" --broker-port 9092")
         command = self.here(command).replace("zab ensemble ", f"zab ensemble {ports} ")
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
@@ -82,6 +84,7 @@ class Reader:
             capture_output=True,
             text=True,
             timeout=SECONDS,
+            cwd=self.directory,
             env=self._environment,
             check=False,
         )
@@ -99,9 +102,10 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     one.end()
 
 
-def test_the_commands_and_programs_print_what_the_page_says(reader: Reader) -> None:
+@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (3, 3, 1)), ("secure-brokers.md", (2, 1, 1))])
+def test_the_commands_and_programs_print_what_the_page_says(reader: Reader, page: str, counts: tuple[int, ...]) -> None:
     done = []
-    for kind, text, expected in BLOCK.findall(PAGE):
+    for kind, text, expected in BLOCK.findall((PAGES / page).read_text(encoding="utf-8")):
         done.append(kind)
         if kind == "properties":
             (reader.directory / "server.properties").write_text(reader.here(text))
@@ -112,4 +116,4 @@ def test_the_commands_and_programs_print_what_the_page_says(reader: Reader) -> N
                 printed = reader.do(command)
                 pattern = ".*".join(map(re.escape, reader.here(shown).split("…")))
                 assert re.fullmatch(pattern, printed, re.S), (command, printed)
-    assert (done.count("console"), done.count("python"), done.count("properties")) == (3, 3, 1)
+    assert (done.count("console"), done.count("python"), done.count("properties")) == counts

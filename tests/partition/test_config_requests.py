@@ -172,3 +172,11 @@ def test_leaders_are_elected_and_replicas_are_moved_by_the_controller():
     moved = client.ask(AlterPartitionReassignmentsRequest(topics=(wanted,)), 0)
     assert moved.responses[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert client.ask(ListPartitionReassignmentsRequest(topics=None), 0).topics == ()
+
+
+def test_no_answer_has_a_password_of_the_file():
+    rig = OneBroker("ssl.keystore.password=hunter2\nssl.enabled.protocols=TLSv1.3")
+    rows = {row.name: row for row in describe(rig.client(), BROKER_RESOURCE, "1").configs}
+    assert (rows["ssl.keystore.password"].value, rows["ssl.keystore.password"].is_sensitive) == (None, True)
+    assert rows["ssl.enabled.protocols"].value == "TLSv1.3"
+    assert "hunter2" not in repr(rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.rigs.processes import GuardedProcess, ended
@@ -29,12 +29,17 @@ SETTINGS = (
 class KafkaBroker(GuardedProcess):
     """The broker; its files stay in its directory when it is started again."""
 
-    def __init__(self, directory: Path, hosts: str) -> None:
-        [port] = free_ports(1)
+    def __init__(
+        self, directory: Path, hosts: str, *, listeners: Sequence[str] = (), settings: Sequence[str] = ()
+    ) -> None:
+        """`listeners`: the names of further ones; `settings`: further lines of the file."""
+        port, *ports = free_ports(1 + len(listeners))
         self._local = LocalBroker(1, directory, port)
         self._local.write_file(hosts)
+        self._ports = dict(zip(listeners, ports, strict=True))
+        places = [f"{name}://{HOST}:{each}" for name, each in {"PLAINTEXT": port, **self._ports}.items()]
         with self._local.config_path.open("a") as file:
-            file.writelines(f"{line}\n" for line in SETTINGS)
+            file.writelines(f"{line}\n" for line in (*SETTINGS, f"listeners={','.join(places)}", *settings))
         self.command = [sys.executable, "-m", "zab.broker", str(self._local.config_path)]
 
     @property
@@ -46,6 +51,10 @@ class KafkaBroker(GuardedProcess):
         """Where clients connect."""
         return f"{HOST}:{self._local.port}"
 
+    def address_of(self, listener: str) -> str:
+        """Where clients of a further listener connect."""
+        return f"{HOST}:{self._ports[listener]}"
+
     def serve(self) -> None:
         """Start it, and wait until clients are told about it."""
         self.start()
@@ -53,10 +62,13 @@ class KafkaBroker(GuardedProcess):
 
 
 @contextlib.contextmanager
-def kafka_broker(directory: Path) -> Iterator[KafkaBroker]:
-    """One member and one broker that serves; both are killed when the block is left."""
+def kafka_broker(
+    directory: Path, *, listeners: Sequence[str] = (), settings: Sequence[str] = ()
+) -> Iterator[KafkaBroker]:
+    """One member and one broker that serves; both are killed when the block is left. `listeners`, `settings`: see
+    `KafkaBroker`."""
     with zab_servers(1, directory=directory / "member") as ensemble:
-        broker = KafkaBroker(directory / "broker", ensemble.hosts)
+        broker = KafkaBroker(directory / "broker", ensemble.hosts, listeners=listeners, settings=settings)
         with ended([broker]):
             broker.serve()
             yield broker

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zab.broker.tls import ListenerTls
 from zab.host.process.refusal import refusal
 from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c, is_crc_in_hardware
 from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
+from zab.tls.stores import StoreError
 
 __all__ = ["StartRefusedError", "hints", "load"]
 
@@ -29,13 +31,15 @@ def load(path: str) -> BrokerConfig:
     try:
         crc32c()
         cramjam()
-        return read_config(Path(path).read_text(encoding="utf-8"))
+        config = read_config(Path(path).read_text(encoding="utf-8"))
+        ListenerTls.of(config)
     except MissingLibraryError as error:
         raise StartRefusedError(str(error)) from error
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
-    except (BrokerConfigError, UnicodeDecodeError) as error:
+    except (BrokerConfigError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
+    return config
 
 
 def hints(config: BrokerConfig) -> list[str]:

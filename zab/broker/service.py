@@ -22,6 +22,7 @@ import trio
 
 from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
+from zab.broker.tls import ListenerTls
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
@@ -33,7 +34,9 @@ from zab.host.process.run_service import Supervised
 from zab.host.storage.disk import DirectoryInUseError, RealDisk
 from zab.host.storage.job_thread import JobThread
 from zab.host.storage.log_thread import LogThread
+from zab.host.tls.policy import TlsPolicy
 from zab.kafka.primitives import Uuid
+from zab.partition.access.principals import of_subject
 from zab.partition.broker import Broker
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.registration import Registration
@@ -48,9 +51,10 @@ from zab.partition.log.files import Files
 from zab.partition.replica.record_search import RecordSearch, find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import BrokerConfig
-from zab.partition.settings.listeners import Endpoint
+from zab.partition.settings.listeners import WITH_TLS, Endpoint
 from zab.partition.turn import BrokerTurn, Ports
-from zab.service.failure import DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.tls.stores import StoreError
 from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameReader
 
@@ -71,7 +75,8 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         loop = Loop()
         closing.callback(loop.close)
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
-        host = _Host(config, disk, mailbox)
+        tls = _open_tls(config)
+        host = _Host(config, disk, mailbox, tls)
         closing.callback(host.files.close)
         endpoints = await host.listen(loop)
         broker = Broker(
@@ -87,6 +92,8 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(coordination.run)
+                if tls is not None:
+                    nursery.start_soon(tls.reread().run)
                 supervised.ready()
                 await loop.run(turn)
         except* ServerFailedError as group:
@@ -107,6 +114,14 @@ def _open_disk(directory: str) -> RealDisk:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{directory} cannot be used: {error.strerror}") from error
 
 
+def _open_tls(config: BrokerConfig) -> ListenerTls | None:
+    """The TLS of the listeners that speak it. Raises ServerFailedError."""
+    try:
+        return ListenerTls.of(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, str(error)) from error
+
+
 def _owner_of(disk: RealDisk) -> MetaProperties | None:
     """Which broker of which cluster the directory belongs to; None: it is new. Raises ServerFailedError."""
     if not disk.exists(META_PROPERTIES):
@@ -125,7 +140,7 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
     who = RegisteredBroker(
         id=broker_id,
         endpoints=tuple(map(str, endpoints)),
-        security_protocols={endpoint.name: endpoint.name for endpoint in endpoints},
+        security_protocols={endpoint.name: broker.protocols.of(endpoint.name) for endpoint in endpoints},
         rack=broker.rack,
     )
     cluster_id = None if known is None else known.cluster_id
@@ -141,8 +156,9 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
 class _Host:
     """What the broker has of this machine."""
 
-    def __init__(self, config: BrokerConfig, disk: RealDisk, mailbox: Mailbox[Input]) -> None:
+    def __init__(self, config: BrokerConfig, disk: RealDisk, mailbox: Mailbox[Input], tls: ListenerTls | None) -> None:
         self._config = config
+        self._tls = tls
         self._disk = disk
         self._mailbox = mailbox
         self._numbers = iter(range(1, 1 << 62))
@@ -163,7 +179,7 @@ class _Host:
             sock = await listen((listener.host, listener.port))
             protocol = ClientProtocol(partial(self._connection, listener.name), Closing.AT_ONCE)
             clients = ClientSockets(loop, protocol, keep_alive=True, files=self._open_files)
-            clients.listen(sock)
+            clients.listen(sock, self._policy(listener.name))
             self._clients.append(clients)
             if listener.name in told:
                 endpoint = told[listener.name]
@@ -171,9 +187,16 @@ class _Host:
                 endpoints.append(attrs.evolve(endpoint, port=port))
         return tuple(endpoints)
 
-    def _connection(self, listener: str, host: str, port: int, _subject: str) -> ClientConnection:
+    def _policy(self, listener: str) -> TlsPolicy | None:
+        """TLS at this listener; None: it is plain."""
+        if self._config.broker.protocols.of(listener) not in WITH_TLS:
+            return None
+        assert self._tls is not None, "a configuration with a listener that speaks TLS has stores"
+        return self._tls.policy()
+
+    def _connection(self, listener: str, host: str, port: int, subject: str) -> ClientConnection:
         frames = FrameReader(self._config.requests.request_bytes_max)
-        return ClientConnection(next(self._numbers), host, port, listener, frames)
+        return ClientConnection(next(self._numbers), host, port, listener, frames, of_subject(subject))
 
     def ports(self, coordination: Coordination) -> Ports:
         return Ports(

@@ -5,7 +5,7 @@ import pytest
 
 from zab.configuration.fields import block, read
 from zab.partition.settings.broker_settings import BrokerSettings
-from zab.partition.settings.listeners import Endpoint, endpoints_in
+from zab.partition.settings.listeners import NAMES_ARE_PROTOCOLS, Endpoint, endpoints_in, is_loopback, protocols_in
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,6 @@ def test_a_listener_is_read_and_written(text, expected):
         ("localhost:9092", "is not NAME://HOST:PORT"),
         ("PLAINTEXT://localhost", "is not NAME://HOST:PORT"),
         ("PLAINTEXT://localhost:65536", "is no port"),
-        ("SSL://localhost:9093", "SSL is not supported"),
         ("PLAINTEXT://a:1,PLAINTEXT://b:2", "several listeners PLAINTEXT"),
     ],
 )
@@ -47,3 +46,32 @@ def test_a_broker_listens_on_loopback_unless_its_file_says_otherwise():
     assert config.broker.listeners == (Endpoint("PLAINTEXT", "", 9),)
     assert config.broker.advertised_listeners == (Endpoint("PLAINTEXT", "a", 1),)
     assert config.broker.broker_id == 3
+
+
+def test_a_map_says_what_is_spoken_and_replaces_the_names():
+    found = protocols_in(" internal:PLAINTEXT, out-side:ssl")
+    assert (found.of("INTERNAL"), found.of("OUT-SIDE")) == ("PLAINTEXT", "SSL")
+    assert protocols_in(str(found)) == found
+    with pytest.raises(ValueError, match="SSL is not supported: it is none of INTERNAL, OUT-SIDE"):
+        found.of("SSL")
+    assert NAMES_ARE_PROTOCOLS.of("SSL") == "SSL"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "'' is not NAME:PROTOCOL"),
+        ("a", "'a' is not NAME:PROTOCOL"),
+        ("a:b:c", "is not NAME:PROTOCOL"),
+        ("a:QUIC", "QUIC is not supported"),
+        ("a:SSL,A:PLAINTEXT", "several protocols of A"),
+    ],
+)
+def test_a_map_that_is_wrong_is_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        protocols_in(text)
+
+
+def test_only_addresses_of_this_machine_are_loopback():
+    assert all(map(is_loopback, ("127.0.0.1", "127.8.9.10", "::1", "localhost")))
+    assert not any(map(is_loopback, ("", "0.0.0.0", "::", "10.0.0.1", "broker", "127.0.0.1.example.com")))

@@ -180,7 +180,7 @@ class ConfigRequests:
         rows = []
         for setting in settings_of(BrokerConfig):
             value = setting.of(self._config)
-            text = None if value is None else _text(value)
+            text = None if value is None or setting.is_secret else _text(value)
             source = Source.DEFAULT if value == setting.default else Source.FILE
             rows.append(
                 DescribeConfigsResourceResult(
@@ -310,6 +310,8 @@ def _replacing(resource: AlterConfigsResource) -> dict[str, str | None]:
 def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
     return text_of_value(value)
 
 

@@ -24,6 +24,7 @@ from typing import TypeAlias
 
 import attrs
 
+from zab.partition.access.principals import ANONYMOUS
 from zab.wire.file_slice import FileSlice
 from zab.wire.frames import FrameReader
 
@@ -63,6 +64,8 @@ class ClientConnection:
     listener: str
     """The name of the listener that it came through: what it is told to connect to is that listener's."""
     frames: FrameReader
+    principal: str = ANONYMOUS
+    """The identity that it speaks for."""
     heard_at: int = 0
     """When something came last (monotonic ms)."""
     line: deque[Place] = attrs.Factory(deque)

@@ -10,6 +10,8 @@ from zab.configuration.fields import Setting, block, built, integer, settings_of
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.partition.settings.broker_settings import BrokerSettings, GroupSettings, LogSettings, RequestSettings
+from zab.partition.settings.listeners import WITH_TLS
+from zab.partition.settings.tls_settings import ListenerTlsSettings
 from zab.partition.settings.topic_settings import (
     NO_LIMIT,
     InvalidSettingError,
@@ -27,11 +29,17 @@ class BrokerConfig:
     requests: RequestSettings = block(RequestSettings)
     logs: LogSettings = block(LogSettings)
     groups: GroupSettings = block(GroupSettings)
+    tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
 
     topics: TopicSettings = Factory(TopicSettings)
     """What holds for topics that say nothing."""
     warnings: tuple[str, ...] = ()
     """Keys that have no effect, each with its line."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a listener speaks TLS."""
+        return any(self.broker.protocols.of(each.name) in WITH_TLS for each in self.broker.listeners)
 
 
 class BrokerConfigError(ValueError):
@@ -59,6 +67,12 @@ IGNORED: Mapping[str, str] = {
         ("producer.purgatory.purge.interval.requests", "fetch.purgatory.purge.interval.requests"),
         "what waits leaves its lists at once",
     ),
+    **dict.fromkeys(
+        ("ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"),
+        "OpenSSL has one way to do this",
+    ),
+    "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
+    "ssl.endpoint.identification.algorithm": "it is about connections between brokers",
     "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
 }
@@ -70,7 +84,8 @@ REFUSED: Mapping[str, str] = {
     "controller.quorum.voters": "brokers find each other by the coordination service: zookeeper.connect",
 }
 _REFUSED_PREFIXES: Mapping[str, str] = {
-    "ssl.": "there is no TLS for brokers yet",
+    "ssl.": "it is not supported here",
+    "listener.name.": "there is one setting for all listeners",
     "sasl.": "there is no login for brokers yet",
     "zookeeper.ssl.": "there is no TLS to the coordination service yet",
 }
@@ -81,7 +96,6 @@ _LONGER: Mapping[str, tuple[str, int]] = {
     "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
 }
 """Keys that set the same in longer units; the shortest unit counts."""
-_PROTOCOL_MAP = "listener.security.protocol.map"
 
 
 def read_config(text: str) -> BrokerConfig:
@@ -120,6 +134,7 @@ def read_config(text: str) -> BrokerConfig:
     if "," in config.broker.log_directory:
         raise BrokerConfigError("log.dirs: there is one directory")
     _check_advertised(config.broker)
+    _check_security(config)
     return config
 
 
@@ -138,15 +153,24 @@ def _check_advertised(broker: BrokerSettings) -> None:
         )
 
 
+def _check_security(config: BrokerConfig) -> None:
+    try:
+        wrong = config.tls.why_unusable(is_needed=config.has_tls)
+    except ValueError as error:
+        raise BrokerConfigError(f"listeners: {error}") from error
+    if wrong is not None:
+        raise BrokerConfigError(wrong)
+
+
 def _why_idle(key: str) -> str:
     """Why this key has no effect. Raises ValueError if it must not be ignored."""
+    if key in IGNORED:
+        return IGNORED[key]
     reason = REFUSED.get(key) or next(
         (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix)), None
     )
     if reason is not None:
         raise ValueError(reason)
-    if key == _PROTOCOL_MAP:
-        return "a listener's name is its protocol"
     known = [*(setting.key for setting in settings_of(BrokerConfig)), *twin_keys()]
     like = nearest(key, known)
-    return IGNORED.get(key) or f"the key is unknown and has no effect{f'; {like} is known' if like else ''}"
+    return f"the key is unknown and has no effect{f'; {like} is known' if like else ''}"

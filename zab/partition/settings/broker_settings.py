@@ -10,7 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, integer, setting, text_of
-from zab.partition.settings.listeners import Endpoint, endpoints_in
+from zab.partition.settings.listeners import NAMES_ARE_PROTOCOLS, Endpoint, Protocols, endpoints_in, protocols_in
 
 BROKER_ID_GENERATED: Final = -1
 _MS = integer(1, LONG_MAX)
@@ -37,6 +37,13 @@ class BrokerSettings:
         endpoints_in,
         "NAME://HOST:PORT,…",
         "What clients are told to connect to. None: the listeners.",
+    )
+    protocols: Protocols = setting(
+        "listener.security.protocol.map",
+        NAMES_ARE_PROTOCOLS,
+        protocols_in,
+        "NAME:PROTOCOL,…",
+        "What is spoken at a listener: PLAINTEXT or SSL. By default, its name is its protocol.",
     )
     log_directory: str = setting("log.dirs", "broker-data", text_of, "path", "The directory of the logs; one.")
     rack: str | None = setting(

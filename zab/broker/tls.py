@@ -1,0 +1,77 @@
+"""TLS at the listeners of a broker: the stores, the contexts made of them, and new ones while it runs.
+
+    ListenerTls(settings)       reads the stores. Raises StoreError
+    policy()                    what a listener is given
+    reread()                    the files, which are looked at again and again; new handshakes use what they have
+
+Not here: keys of the settings (`zab.partition.settings.tls_settings`), stores (`zab.tls.stores`), handshakes.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.host.files.watched_file import Reread
+from zab.host.journal.journal import Journal
+from zab.host.tls.policy import TlsPolicy
+from zab.host.tls.tls_stores import NamedStore, NamedStores, PortTls, watched_context
+from zab.partition.settings.broker_config import BrokerConfig
+from zab.partition.settings.tls_settings import ClientAuth, ListenerTlsSettings
+
+_MODES: Final = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+KEPT: Final = "the certificates cannot be read again -> those before stay"
+
+journal = Journal("broker")
+
+
+class ListenerTls:
+    """The TLS of all listeners that speak it."""
+
+    def __init__(self, settings: ListenerTlsSettings) -> None:
+        self._watched = watched_context(_port_tls(settings), _MODES[settings.client_auth])
+        self._policies: list[TlsPolicy] = []
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ListenerTls | None:
+        """None: no listener speaks it. Raises StoreError."""
+        return cls(config.tls) if config.has_tls else None
+
+    def policy(self) -> TlsPolicy:
+        """The policy of one more listener."""
+        policy = TlsPolicy(self._watched.content)
+        self._policies.append(policy)
+        return policy
+
+    def reread(self) -> Reread:
+        """The stores, as files that are looked at again."""
+        return Reread(self._watched, self._take, KEPT)
+
+    def _take(self) -> None:
+        journal.info("there are other certificates")
+        for policy in self._policies:
+            policy.context = self._watched.content
+
+
+def _port_tls(settings: ListenerTlsSettings) -> PortTls:
+    key = NamedStore(
+        "ssl.keystore",
+        settings.key_store,
+        settings.key_store_type,
+        settings.password_of_key,
+        settings.key_store_password_path,
+    )
+    trust = NamedStore(
+        "ssl.truststore",
+        settings.trust_store,
+        settings.trust_store_type,
+        settings.trust_store_password,
+        settings.trust_store_password_path,
+    )
+    ciphers = tuple([TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2])
+    return PortTls(NamedStores(key, trust, settings.crl), settings.enabled_protocols, ciphers)

@@ -1,0 +1,4 @@
+"""Principals of clients, and what they may do. Pure.
+
+Begin with `principals.py`.
+"""
