@@ -10,7 +10,7 @@ A turn takes its inputs in order, then does once what they made necessary: marks
 out, and requests are looked at that wait for it.
 
 Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
-silent for `connections.max.idle.ms` is closed.
+silent for `connections.max.idle.ms` is closed. What all of them have sent is limited by `queued.max.request.bytes`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.groups import GroupRequests
+from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
 from zab.partition.requests.placement import PlacementRequests
@@ -111,6 +112,7 @@ class Broker:
         )
         self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
         self._dispatch = Dispatch(self._handlers(free_bytes), self._ready)
+        self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
 
     def _handlers(self, free_bytes: Callable[[], int]) -> dict[int, Handler]:
         broker, requests = self.config.broker, self.config.requests
@@ -172,6 +174,7 @@ class Broker:
                 case _:
                     self._to_controller.append(given)
         self._close_silent()
+        self._inputs.tick(now)
         self._local.keep_up(now, wall)
         goes_on = True
         while goes_on:
@@ -194,6 +197,7 @@ class Broker:
             NEVER if waiting is None else waiting,
             NEVER if of_controller is None else self._now + of_controller - self._wall,
             silent,
+            self._inputs.next_deadline(),
             self._local.next_deadline(),
             self._group_log.next_deadline(),
         )
@@ -215,7 +219,11 @@ class Broker:
         if waiting is not None:
             self._clients[connection] = waiting
             connection.heard_at = self._now
+            before_bytes, had_held = connection.frames.kept_bytes, bool(connection.held)
             self._dispatch.take(connection, data)
+            kept_bytes = connection.frames.kept_bytes
+            if kept_bytes > NOTED_BYTES_MIN or had_held or connection.held or connection.large_frame_bytes:
+                self._inputs.note(connection, self._now, has_completed=kept_bytes != before_bytes + len(data))
             if connection.paused:
                 # The socket asks only about connections that it is told to flush.
                 self._effects.dirty[connection] = None
@@ -225,6 +233,7 @@ class Broker:
         waits = self._clients.pop(connection, None)
         if waits is None:
             return
+        self._inputs.forget(connection)
         self._of_address[connection.host] -= 1
         if not self._of_address[connection.host]:
             del self._of_address[connection.host]
@@ -234,12 +243,19 @@ class Broker:
         if connection.reason:
             self._effects.reports.append(f"a connection of {connection.host} is closed: {connection.reason}")
 
+    def _touch_client(self, connection: ClientConnection) -> None:
+        """Its socket is to look at it."""
+        self._effects.dirty[connection] = None
+
+    def _close_client(self, connection: ClientConnection, reason: str = "") -> None:
+        connection.close(Closing.AT_ONCE, reason)
+        self._effects.dirty[connection] = None
+        self._forget(connection)
+
     def _close_silent(self) -> None:
         until = self._now - self.config.requests.idle_ms
         while self._clients and (connection := next(iter(self._clients))).heard_at <= until:
-            connection.close(Closing.AT_ONCE)
-            self._effects.dirty[connection] = None
-            self._forget(connection)
+            self._close_client(connection)
 
     def _let_out(self) -> bool:
         """Send what is ready, and go on with requests that waited for it. True: there were any."""
@@ -254,6 +270,7 @@ class Broker:
             elif connection.held and not connection.is_held_up:
                 goes_on = True
                 self._dispatch.go_on(connection)
+                self._inputs.note(connection, self._now, has_completed=False)
         return goes_on or bool(self._ready)
 
     def _break_lines(self) -> None:
@@ -262,9 +279,7 @@ class Broker:
         gone, self._local.gone = self._local.gone, []
         if gone:
             for connection in [each for each in self._clients if any(map(each.has_slices_of, gone))]:
-                connection.close(Closing.AT_ONCE, "what it reads is deleted")
-                self._effects.dirty[connection] = None
-                self._forget(connection)
+                self._close_client(connection, "what it reads is deleted")
 
     # ------------------------------------------------------------------------------------------------- what has to wait
 
@@ -286,7 +301,7 @@ class Broker:
             touched, self._touched = self._touched, {}
             for replica in touched:
                 replica.advance(self._now)
-                self._effects.files += replica.log.take_effects()
+                self._effects.files += self._local.effects_of(replica, self._now)
                 self._purgatory.touch(replica.key)
             self._group_log.settle()
             for answer in self._group_log.take_answers():

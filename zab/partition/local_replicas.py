@@ -4,7 +4,8 @@
     follow(topics)  a replica for each partition that is given to this broker; settings that have changed
     stop(…)         a replica goes, with its files or without
     stored(token)   the storage has done what a log asked for
-    keep_up(…)      checkpoints and retention, when they are due
+    effects_of(…)   what a log asks of the storage, noting when it is to be synced
+    keep_up(…)      syncs, checkpoints and retention, when they are due
 
 Data is deleted only because the controller says so by name (`stop`), never because an image lacks a partition. A log
 whose topic id is not that of the image belongs to a topic of the same name that was deleted: it is taken out of the way
@@ -14,9 +15,12 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import Final
 
+from zab.configuration.fields import LONG_MAX
 from zab.kafka.primitives import Uuid
 from zab.partition.image.cluster_image import Topic
 from zab.partition.image.partition_state import PartitionState
@@ -62,6 +66,11 @@ class LocalReplicas:
         """When which directory is removed for good, the earliest first."""
         self._clean_at = NEVER
         """When the files of deleted segments are to be removed next."""
+        self._flushes: list[tuple[int, int, Replica]] = []
+        """A heap: when which log is to be synced because of `flush.ms`, and a number that tells them apart."""
+        self._to_flush: set[Replica] = set()
+        """The replicas in it."""
+        self._flush_numbers = count()
         self._checkpoint_at = now + config.logs.checkpoint_ms
         self._marks_at = now + config.logs.high_watermark_checkpoint_ms
         self._retention_at = now + config.logs.retention_check_ms
@@ -172,10 +181,29 @@ class LocalReplicas:
             self.notes.append(f"{token.directory} is not used any longer: {failure}")
         self._touched(replica)
 
+    def effects_of(self, replica: Replica, now: int) -> list[FileEffect]:
+        """What the log of this replica asks of the storage; with `flush.ms`, note by when it is to be synced."""
+        log = replica.log
+        effects = log.take_effects()
+        if log.settings.flush_ms < LONG_MAX and log.is_dirty and replica not in self._to_flush:
+            self._to_flush.add(replica)
+            heappush(self._flushes, (now + log.settings.flush_ms, next(self._flush_numbers), replica))
+        return effects
+
+    def _flush(self, now: int) -> None:
+        """Sync the logs whose oldest batch that is not synced has waited for `flush.ms`."""
+        while self._flushes and self._flushes[0][0] <= now:
+            replica = heappop(self._flushes)[-1]
+            self._to_flush.remove(replica)
+            if replica.log.failure is None and self._replicas.get(*replica.key) is replica:
+                replica.log.flush_all()
+                self._touched(replica)
+
     def next_deadline(self) -> int:
         """When `keep_up` has something to do."""
         removal = self._removals[0][0] if self._removals else NEVER
-        due = (self._checkpoint_at, self._marks_at, self._retention_at, self._clean_at, removal)
+        flush = self._flushes[0][0] if self._flushes else NEVER
+        due = (self._checkpoint_at, self._marks_at, self._retention_at, self._clean_at, removal, flush)
         return min(due) if self.is_open else NEVER
 
     def keep_up(self, now: int, wall: int) -> None:
@@ -184,6 +212,7 @@ class LocalReplicas:
             return
         while self._removals and self._removals[0][0] <= now:
             self.effects.append(self._removals.pop(0)[1])
+        self._flush(now)
         if now >= self._retention_at:
             self._retention_at = now + self._config.logs.retention_check_ms
             self._retain(now, wall)
@@ -194,9 +223,17 @@ class LocalReplicas:
             self._checkpoint_at = now + self._config.logs.checkpoint_ms
             self.effects.append(self._directory.save_recovery_points(self.logs))
             self.effects.append(self._directory.save_log_starts(self.logs))
+            self._flush_closed()
         if now >= self._marks_at:
             self._marks_at = now + self._config.logs.high_watermark_checkpoint_ms
             self.effects.append(self._directory.save_high_watermarks(self.logs))
+
+    def _flush_closed(self) -> None:
+        """Sync the segments that are no longer written to: the next recovery points are above them."""
+        for replica in self._replicas:
+            if replica.log.failure is None:
+                replica.log.flush()
+                self._touched(replica)
 
     def _retain(self, now: int, wall: int) -> None:
         before_ms = wall - self._config.logs.producer_id_expiration_ms

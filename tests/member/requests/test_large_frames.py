@@ -9,8 +9,8 @@ import pytest
 
 from tests.rigs.direct.client import Client
 from tests.rigs.direct.members import Ensemble
-from zab.member.requests.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS, SLOW_BYTES_A_MS
 from zab.wire.frames import LENGTH
+from zab.wire.large_frames import LARGE_FRAME_BYTES, PATIENCE_MS, SLOW_BYTES_A_MS
 
 SIZE = 400_000
 BEGUN_BYTES = 100_000

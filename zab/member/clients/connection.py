@@ -98,7 +98,7 @@ class Hold(IntFlag):
     WORK = 16
     """The turn had no room for its requests."""
     ROOM = 32
-    """It has begun a large request, for which there is no room yet (`zab.member.requests.large_frames`)."""
+    """It has begun a large request, for which there is no room yet (`zab.wire.large_frames`)."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -150,7 +150,7 @@ class ClientConnection:
     asked_bytes: int = 0
     """Bytes of `pending` when they were counted last, and of frames since then (`zab.member.requests.limits`)."""
     large_frame_bytes: int = 0
-    """The size of the large request that has begun, if there is one (`zab.member.requests.large_frames`)."""
+    """The size of the large request that has begun, if there is one (`zab.wire.large_frames`)."""
     answering: Generator[None, None, bytes] | None = None
     """The rest of an answer that takes more than a slice: to the first request in `pending`, or to a four-letter
     word."""

@@ -5,7 +5,8 @@
     output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice that
              it is closed. All output above totalOutputLimitBytes: the connections with most are closed
     input    unfinished frames and waiting requests above totalInputLimitBytes in all: the connections with most are
-             closed; large requests wait for each other before that (`large_frames`)
+             closed; before that, large requests wait for each other (`zab.wire.large_frames`), and for the writes that
+             turns have left (`intake`)
     watches  watches above totalWatchLimitBytes in all: the connections with most are closed
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: the connection
              is closed
@@ -28,7 +29,6 @@ one connection (`reads`), on frames (`zab.jute.framing`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heapreplace
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -36,10 +36,11 @@ from typing import Final
 from datatree.slices import ENDED, NAMES
 from zab.member.clients.connection import ClientConnection, Hold, Stage
 from zab.member.requests.intake import Intake
-from zab.member.requests.large_frames import LargeFrames
 from zab.member.requests.read_state import ReadState
 from zab.member.requests.request_throttle import RequestThrottle
 from zab.member.state.work import LARGE_BYTES
+from zab.wire.large_frames import LargeFrames
+from zab.wire.together import Together
 
 _OURS: Final = Hold.LOAD | Hold.THROTTLED | Hold.WORK | Hold.ROOM
 """Holds that may be due to other clients: a held client may send pings that nobody reads."""
@@ -48,55 +49,11 @@ NOTED_BYTES_MIN: Final = 4096
 NOTED_COUNT_MIN: Final = 16
 """Connections with fewer bytes and requests than this are not noted: so most turns count nothing."""
 
-SPARE: Final = 16
-"""Above a limit, this fraction of it is freed, so that not every turn has to look at all connections."""
-
 REQUEST_BYTES: Final = 200
 """The memory of a waiting request, besides its frame."""
 
 _FRAME: Final = itemgetter(2)
 """The frame of a waiting request."""
-
-
-class Together:
-    """A resource that all connections use, in bytes, and which connections use most.
-
-    A connection is noted when its use may have grown, but not when it has shrunk: so the sum is an upper bound, and
-    once it is above the limit, `beyond` counts all connections again.
-    """
-
-    def __init__(self, bytes_max: int, size_of: Callable[[ClientConnection], int]) -> None:
-        self.bytes_max = bytes_max
-        self._size_of = size_of
-        self.noted: dict[ClientConnection, int] = {}
-        self.bytes = 0
-        """The sum of what was noted."""
-
-    def note(self, connection: ClientConnection, size: int) -> None:
-        self.bytes += size - self.noted.get(connection, 0)
-        self.noted[connection] = size
-
-    def forget(self, connection: ClientConnection) -> None:
-        self.bytes -= self.noted.pop(connection, 0)
-
-    def beyond(self) -> Iterator[ClientConnection]:
-        """The connections with most that have to go for the rest to be well within the limit."""
-        found = ((connection, self._size_of(connection)) for connection in self.noted)
-        self.noted = {connection: size for connection, size in found if size and not connection.closing}
-        self.bytes = total = sum(self.noted.values())
-        if total <= self.bytes_max:
-            return
-        of_hosts: dict[str, list[tuple[int, ClientConnection]]] = {}
-        for connection, size in sorted(self.noted.items(), key=lambda item: item[1]):
-            of_hosts.setdefault(connection.host, []).append((size, connection))
-        most = [(-sum(size for size, _ in of_host), host) for host, of_host in of_hosts.items()]
-        heapify(most)
-        while total > self.bytes_max - self.bytes_max // SPARE:
-            less, host = most[0]
-            size, connection = of_hosts[host].pop()
-            yield connection
-            total -= size
-            heapreplace(most, (less + size, host))
 
 
 def _output_of(connection: ClientConnection) -> int:
@@ -141,8 +98,12 @@ class Limits:
         """Connections that load, or their output, holds: each turn checks whether this is over."""
         self._outputs = Together(config.limits.total_output_limit_bytes, _output_of)
         self.inputs = Together(config.limits.total_input_limit_bytes, _counted_input_of)
-        self.large = LargeFrames(
-            state.clients, intake, config.limits.total_input_limit_bytes // 2, config.timing.tick_time_ms
+        self.large: LargeFrames[ClientConnection] = LargeFrames(
+            lambda connection: state.clients.hold(connection, Hold.ROOM),
+            lambda connection: state.clients.release(connection, Hold.ROOM),
+            lambda: intake.kept_bytes,
+            config.limits.total_input_limit_bytes // 2,
+            config.timing.tick_time_ms,
         )
         self._silence_at = self.next_deadline = now + config.timing.tick_time_ms
         """When to look for silence next; and when to look at anything."""

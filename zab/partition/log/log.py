@@ -192,6 +192,11 @@ class Log:
         """The storage failed: nothing is appended any more until the log is recovered."""
         self._outbox.fail(reason)
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there are batches that nobody has asked the storage to sync."""
+        return self.log_end > self._outbox.syncs_to
+
     def flush(self) -> None:
         """Sync the closed segments, and write their index files. Each roll does that for all but the newest of them;
         who wants the recovery point to be nearer calls it from time to time."""

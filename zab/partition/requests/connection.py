@@ -12,7 +12,7 @@ Limits:
     UNSENT_BYTES_MAX    answers that its socket has not taken: likewise. Parts of files count, and need no memory
     request_bytes_max   one request: a longer one closes the connection before anything of it is kept
 
-Not here: sockets; what a request means (`dispatch`).
+Not here: sockets; what a request means (`dispatch`); the limit on what all connections have sent (`input_limits`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class ClientConnection:
     held: deque[bytes] = attrs.Factory(deque)
     """Requests that wait until one before them is answered."""
     held_bytes: int = 0
+    large_frame_bytes: int = 0
+    """The size of the large request that has begun, if there is one (`zab.wire.large_frames`)."""
+    waits_for_room: bool = False
+    """There is no room for it yet (`input_limits`)."""
     waits_for: Place | None = None
     """The last request that holds up the next ones."""
     out: list[Piece] = attrs.Factory(list)
@@ -87,7 +91,7 @@ class ClientConnection:
     def paused(self) -> bool:
         """Whether the host must not read from it."""
         has_too_much = len(self.line) >= WAITING_MAX or self.held_bytes > HELD_BYTES_MAX
-        return has_too_much or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
+        return has_too_much or self.waits_for_room or self.out_bytes + self.unsent_bytes > UNSENT_BYTES_MAX
 
     @property
     def is_held_up(self) -> bool:

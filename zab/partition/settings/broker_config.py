@@ -73,6 +73,7 @@ IGNORED: Mapping[str, str] = {
     ),
     "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
     "ssl.endpoint.identification.algorithm": "it is about connections between brokers",
+    "log.flush.scheduler.interval.ms": "a log is synced when its flush.ms is over, not when that is looked for",
     "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
 }
@@ -135,6 +136,8 @@ def read_config(text: str) -> BrokerConfig:
         raise BrokerConfigError("log.dirs: there is one directory")
     _check_advertised(config.broker)
     _check_security(config)
+    if config.requests.queued_bytes_max < 2 * config.requests.request_bytes_max:
+        raise BrokerConfigError("queued.max.request.bytes: it is less than twice socket.request.max.bytes")
     return config
 
 

@@ -80,6 +80,11 @@ class RequestSettings:
     request_bytes_max: int = setting(
         "socket.request.max.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The largest request."
     )
+    queued_bytes_max: int = setting(
+        *("queued.max.request.bytes", 256 << 20, integer(1024, LONG_MAX), "bytes"),
+        "The limit on requests of all connections that are incomplete or wait. Large requests wait for each other at "
+        "half of it; beyond it, the connections with most are closed. At least twice the largest request.",
+    )
     idle_ms: int = setting(
         "connections.max.idle.ms", 600_000, _MS, "ms", "A connection that is silent for so long is closed."
     )

@@ -108,7 +108,8 @@ class TopicSettings:
         "After so many records the log is synced.",
     )
     flush_ms: int = _key(
-        *("flush.ms", "log.flush.interval.ms", LONG_MAX, _LONG_OR_0, _L), "After so long the log is synced."
+        *("flush.ms", "log.flush.interval.ms", LONG_MAX, _LONG_OR_0, _L),
+        "So long after the append of a record, the log is synced at the latest.",
     )
     flush_mode: str = _key(
         *("flush.mode", "log.flush.mode", "os", _one_of("os", "batch"), _S),
