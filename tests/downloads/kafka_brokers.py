@@ -26,7 +26,6 @@ _LINES = (
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
     "replica.lag.time.max.ms=5000",
-    "log.segment.delete.delay.ms=1000",
     "auto.create.topics.enable=false",
 )
 _LOG4J = """log4j.rootLogger=WARN, out

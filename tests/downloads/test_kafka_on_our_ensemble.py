@@ -36,13 +36,14 @@ class Kafka:
     znodes: KazooClient
     written: list[bytes] = attrs.Factory(list)
     """What was acknowledged, in order."""
-    admin: AdminClient = attrs.field(
-        default=attrs.Factory(lambda self: AdminClient({"bootstrap.servers": self.addresses}), takes_self=True)
-    )
 
     @property
     def addresses(self) -> str:
         return ",".join(addresses(self.brokers))
+
+    def admin(self) -> AdminClient:
+        """One that has not heard of any controller yet."""
+        return AdminClient({"bootstrap.servers": self.addresses})
 
     def json(self, path: str) -> dict[str, object]:
         found: dict[str, object] = json.loads(self.znodes.get(path)[0])
@@ -135,7 +136,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         kazoo_client(ensemble.hosts) as znodes,
     ):
         found = Kafka(ensemble, brokers, znodes)
-        done(found.admin.create_topics([NewTopic("events", 1, 2)]))
+        admin = found.admin()
+        done(admin.create_topics([NewTopic("events", 1, 2)]))
         until(lambda: znodes.exists("/brokers/topics/events/partitions/0/state"), "that the topic has a leader")
         yield found
 
@@ -183,15 +185,17 @@ def test_brokers_keep_their_sessions_when_the_leader_of_the_ensemble_is_killed(k
 
 
 def test_settings_and_partitions_are_changed_and_topics_deleted(kafka: Kafka) -> None:
-    done(kafka.admin.create_topics([NewTopic("short-lived", 2, 2, config={"retention.ms": "60000"})]))
-    assert kafka.json("/config/topics/short-lived")["config"] == {"retention.ms": "60000"}
-    done(kafka.admin.create_partitions([NewPartitions("short-lived", 3)]))
+    admin = kafka.admin()
+    config = {"retention.ms": "60000", "file.delete.delay.ms": "1000"}
+    done(admin.create_topics([NewTopic("short-lived", 2, 2, config=config)]))
+    assert kafka.json("/config/topics/short-lived")["config"] == config
+    done(admin.create_partitions([NewPartitions("short-lived", 3)]))
     until(
         lambda: kafka.znodes.exists("/brokers/topics/short-lived/partitions/2/state"), "that there is a partition more"
     )
-    done(kafka.admin.delete_topics(["short-lived"]))
+    done(admin.delete_topics(["short-lived"]))
     until(lambda: not kafka.znodes.exists("/brokers/topics/short-lived"), "that the topic is gone")
-    assert kafka.znodes.get_children("/admin/delete_topics") == []
+    until(lambda: not kafka.znodes.get_children("/admin/delete_topics"), "that no topic is to be deleted")
     until(
         lambda: not [each for broker in kafka.brokers for each in broker.logs.glob("short-lived-*")],
         "that its files are gone",

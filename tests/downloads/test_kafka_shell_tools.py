@@ -1,0 +1,108 @@
+"""Kafka's shell tools, their classes unmodified: each prints the same on our broker and on Kafka's."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.downloads.kafka import kafka_jars
+from tests.downloads.kafka_brokers import real_brokers
+from tests.rigs.kafka_broker import kafka_broker
+from tests.rigs.quick_java import QUICK
+from tests.rigs.zab_server import zab_servers
+
+pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
+
+PROGRAM = Path(__file__).parent / "clients" / "KafkaTools.java"
+RUN_SECONDS = 300.0
+TOOLS = {
+    "configs": "kafka.admin.ConfigCommand",
+    "consume": "org.apache.kafka.tools.ConsumerPerformance",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+    "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "produce": "org.apache.kafka.tools.VerifiableProducer",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+}
+COMMANDS = """
+topics --create --topic a --partitions 2 --replication-factor 1 --config max.message.bytes=50000
+topics --create --topic a --if-not-exists
+topics --create --topic b --partitions 1 --replication-factor 1
+topics --list
+topics --alter --topic b --partitions 3
+topics --describe --topic a
+topics --describe --topic b
+topics --describe --under-replicated-partitions
+produce --topic a --max-messages 100 --value-prefix 7 --acks -1 --throughput 100000
+offsets --topic b
+offsets --topic-partitions a --time earliest
+delete-records --offset-json-file FILE
+offsets --topic-partitions a:0 --time -2
+consume --topic a --messages 20 --group readers --hide-header --timeout 60000
+groups --list
+groups --group readers --topic a:1 --reset-offsets --to-offset 3 --execute
+groups --describe --group readers --state
+groups --delete --group readers
+configs --alter --entity-type topics --entity-name a --add-config segment.bytes=1048576
+configs --describe --entity-type topics --entity-name a
+configs --alter --entity-type topics --entity-name a --delete-config segment.bytes
+configs --describe --entity-type topics --entity-name a
+elect --election-type preferred --all-topic-partitions
+topics --delete --topic a
+topics --delete --topic c
+"""
+DELETED = {"partitions": [{"topic": "a", "partition": 0, "offset": 10}], "version": 1}
+VARYING = re.compile(r"127\.0\.0\.1:\d+|TopicId: \S+|^\d{4}-\d\d-\d\d .*")
+MEANWHILE = "{"
+"""How the lines begin that the verifiable producer prints, also later."""
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_broker(tmp_path_factory.mktemp("ours")) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("theirs")
+    with zab_servers(1, directory=root / "member") as ensemble, real_brokers(root, 1, ensemble.hosts) as [broker]:
+        yield broker.address
+
+
+def commands(address: str, directory: Path) -> list[list[str]]:
+    """Class and arguments of each."""
+    file = directory / "deleted.json"
+    file.write_text(json.dumps(DELETED))
+    found = []
+    for line in COMMANDS.strip().splitlines():
+        tool, *arguments = line.replace("FILE", str(file)).split()
+        found.append([TOOLS[tool], "--bootstrap-server", address, *arguments])
+    return found
+
+
+def printed(address: str, directory: Path) -> list[list[str]]:
+    """Each command and its lines, without what differs from run to run."""
+    said = "".join("\t".join(command) + "\n" for command in commands(address, directory))
+    java = ["java", "-Xmx256m", *QUICK, "-classpath", f"{kafka_jars()}/*", str(PROGRAM)]
+    ran = subprocess.run(java, input=said, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found: list[list[str]] = []
+    for line in ran.stdout.splitlines():
+        if line.startswith("# "):
+            found.append([VARYING.sub("…", line)])
+        elif line and not line.startswith(MEANWHILE):
+            found[-1].append(VARYING.sub("…", line))
+    return found
+
+
+def test_the_tools_print_the_same_as_with_kafka(ours: str, theirs: str, tmp_path: Path) -> None:
+    expected = printed(theirs, tmp_path)
+    assert len(expected) == len(commands("", tmp_path))
+    assert printed(ours, tmp_path) == expected
