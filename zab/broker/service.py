@@ -23,6 +23,7 @@ import trio
 from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
 from zab.broker.tls import ListenerTls
+from zab.broker.links import BrokerLinks
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
@@ -78,12 +79,13 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         tls = _open_tls(config)
         host = _Host(config, disk, mailbox, tls)
         closing.callback(host.files.close)
-        endpoints = await host.listen(loop)
+        links = BrokerLinks(config, loop, lambda: broker.id)
+        endpoints = (*await host.listen(loop), await links.listen())
         broker = Broker(
             config, _controller(config, endpoints, known), random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes
         )
         coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
-        turn = BrokerTurn(broker, host.ports(coordination))
+        turn = BrokerTurn(broker, host.ports(coordination, links))
         host.log_thread.start()
         host.job_thread.start()
         supervised.opened(loop)
@@ -94,6 +96,7 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
                 nursery.start_soon(coordination.run)
                 if tls is not None:
                     nursery.start_soon(tls.reread().run)
+                nursery.start_soon(links.run)
                 supervised.ready()
                 await loop.run(turn)
         except* ServerFailedError as group:
@@ -175,7 +178,7 @@ class _Host:
         broker = self._config.broker
         told = {endpoint.name: endpoint for endpoint in broker.advertised_listeners or broker.listeners}
         endpoints = []
-        for listener in broker.listeners:
+        for listener in self._config.client_listeners:
             sock = await listen((listener.host, listener.port))
             protocol = ClientProtocol(partial(self._connection, listener.name), Closing.AT_ONCE)
             clients = ClientSockets(loop, protocol, keep_alive=True, files=self._open_files)
@@ -198,10 +201,13 @@ class _Host:
         frames = FrameReader(self._config.requests.request_bytes_max)
         return ClientConnection(next(self._numbers), host, port, listener, frames, of_subject(subject))
 
-    def ports(self, coordination: Coordination) -> Ports:
+    def ports(self, coordination: Coordination, links: BrokerLinks) -> Ports:
         return Ports(
             clock=SystemClock(),
             clients=self._clients,
+            links=links.links,
+            dial=links.dial,
+            read=lambda piece: self._disk.read(piece.path, piece.position, piece.length),
             operator=JournalOperator("broker"),
             answers=self._mailbox.items,
             store=self.log_thread.put,

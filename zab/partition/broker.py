@@ -9,6 +9,9 @@ it does what the controller says. Clients are answered from the beginning, at fi
 A turn takes its inputs in order, then does once what they made necessary: marks rise, what is to be stored is handed
 out, and requests are looked at that wait for it.
 
+Other brokers are met over links (`neighbours`): followers fetch here, this broker fetches from leaders, and controllers
+tell what they have decided, wherever they are.
+
 Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
 silent for `connections.max.idle.ms` is closed. What all of them have sent is limited by `queued.max.request.bytes`.
 """
@@ -35,10 +38,15 @@ from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, Record
 from zab.partition.group_log import GroupLog, PartLoaded
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
+from zab.partition.links.arrivals import Arrivals
+from zab.partition.links.messages import DialFailed, LinkDown, LinkReceived, LinkUp
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
+from zab.partition.neighbours import Neighbours, RemoteToken, Taking
+from zab.partition.proposals import Proposals
 from zab.partition.purgatory.purgatory import Purgatory, Waiting
+from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.asking_controller import AskingController
@@ -46,6 +54,7 @@ from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
+from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.groups import GroupRequests
 from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
 from zab.partition.requests.metadata import MetadataRequests
@@ -61,6 +70,7 @@ from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
+FOLLOWERS_ASK: Final = (ApiKey.FETCH, ApiKey.LIST_OFFSETS)
 NOT_REGISTERED: Final = -1
 Operation: TypeAlias = Produced | Fetching | Deleting
 
@@ -88,8 +98,10 @@ class Broker:
         self._now = now
         self._wall = wall
         self._effects = Effects()
-        self._clients: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
-        """The connections, longest silence first, and what of theirs waits."""
+        self._clients: dict[ClientConnection, None] = {}
+        """The connections, longest silence first."""
+        self._waits: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
+        """What waits of each connection, of a client or of a follower."""
         self._of_address: Counter[str] = Counter()
         self._purgatory: Purgatory[Operation] = Purgatory(now)
         self._owners: dict[Operation, Waiting[Operation]] = {}
@@ -97,9 +109,8 @@ class Broker:
         self._search_count = 0
         self._touched: dict[Replica, None] = {}
         """Replicas to which something happened in this turn."""
-        self._controller_epoch = -1
         self._messages: list[ToBroker] = []
-        """What the controller said before the logs were open."""
+        """What this broker said to itself as the controller before the logs were open."""
         self._to_controller: list[ControllerInput] = []
         self._ready: Ready = {}
         self._asking = AskingController()
@@ -111,15 +122,29 @@ class Broker:
             *(config, self.replicas, self._asking, lambda: self.image, self._touch, rng), now, self._wall
         )
         self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
-        self._dispatch = Dispatch(self._handlers(free_bytes), self._ready)
         self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
+        handlers = self._handlers(free_bytes)
+        self._dispatch = Dispatch(handlers, self._ready)
+        self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready)
+        replication = config.replication
+        self._fetchers = Fetchers(replication, self._who, self._touch)
+        self._arrivals = Arrivals()
+        self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
+        self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
+
+    def _who(self) -> tuple[int, int]:
+        return self.id, self.epoch
 
     def _handlers(self, free_bytes: Callable[[], int]) -> dict[int, Handler]:
         broker, requests = self.config.broker, self.config.requests
         creates = self._topics.create_on_the_way if broker.creates_topics else None
         metadata = MetadataRequests(lambda: self.image, creates)
         produce = ProduceRequests(self.replicas, lambda: self._wall, self._wait, self._touch)
-        fetch = FetchRequests(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max)
+        fetch = FetchRequests(
+            *(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max),
+            lambda: self._now,
+            self._touch,
+        )
         offsets = OffsetRequests(self.replicas, self._search, self._wait, self._touch)
         placement = PlacementRequests(self._asking, self.replicas, broker.log_directory, free_bytes)
         return {
@@ -150,6 +175,7 @@ class Broker:
         """Take one turn."""
         self._now, self._wall = now, wall
         effects = self._effects = Effects()
+        self._asking.now = now
         self._group_log.advance(now, wall)
         for given in inputs:
             match given:
@@ -171,23 +197,41 @@ class Broker:
                     self._take_logs(given)
                 case LogsRefused(reason):
                     effects.failure = reason
+                case LinkUp() | LinkDown() | LinkReceived() | DialFailed():
+                    self._neighbours.take(given, now, wall)
                 case _:
                     self._to_controller.append(given)
         self._close_silent()
         self._inputs.tick(now)
         self._local.keep_up(now, wall)
+        self._asking.end_late()
+        self._proposals.keep_up(self.replicas, now)
         goes_on = True
         while goes_on:
             self._settle()
+            self._proposals.send(now)
             self._run_controller()
             goes_on = self._let_out()
         self._break_lines()
+        self._neighbours.keep_up(now)
+        self._gather(effects)
+        return effects
+
+    def _gather(self, effects: Effects) -> None:
+        """What the parts ask for."""
+        neighbours = self._neighbours
+        dials, breaks = neighbours.take_dials()
+        effects.dials += dials
+        effects.breaks += breaks
+        effects.sends += neighbours.sends
+        effects.reports += [*neighbours.notes, *self._fetchers.notes]
+        neighbours.sends, neighbours.notes = [], []
+        self._fetchers.notes.clear()
         effects.files += self._local.effects
         effects.loads += self._group_log.loads
         effects.reports += [*self._local.notes, *self._group_log.notes]
         self._local.effects, self._local.notes = [], []
         self._group_log.loads, self._group_log.notes = [], []
-        return effects
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -199,6 +243,8 @@ class Broker:
             silent,
             self._inputs.next_deadline(),
             self._local.next_deadline(),
+            self._proposals.next_deadline(),
+            self._neighbours.next_deadline(),
             self._group_log.next_deadline(),
         )
 
@@ -211,13 +257,14 @@ class Broker:
             self._effects.dirty[connection] = None
             return
         connection.heard_at = self._now
-        self._clients[connection] = {}
+        self._clients[connection] = None
+        self._waits[connection] = {}
         self._of_address[host] += 1
 
     def _heard(self, connection: ClientConnection, data: bytes) -> None:
-        waiting = self._clients.pop(connection, None)
-        if waiting is not None:
-            self._clients[connection] = waiting
+        if connection in self._clients:
+            del self._clients[connection]
+            self._clients[connection] = None
             connection.heard_at = self._now
             before_bytes, had_held = connection.frames.kept_bytes, bool(connection.held)
             self._dispatch.take(connection, data)
@@ -230,13 +277,15 @@ class Broker:
 
     def _forget(self, connection: ClientConnection) -> None:
         """Nothing of this connection is answered any longer."""
-        waits = self._clients.pop(connection, None)
+        waits = self._waits.pop(connection, None)
         if waits is None:
             return
         self._inputs.forget(connection)
-        self._of_address[connection.host] -= 1
-        if not self._of_address[connection.host]:
-            del self._of_address[connection.host]
+        if connection in self._clients:
+            del self._clients[connection]
+            self._of_address[connection.host] -= 1
+            if not self._of_address[connection.host]:
+                del self._of_address[connection.host]
         for waiting in waits:
             self._purgatory.withdraw(waiting)
             del self._owners[waiting.operation]
@@ -263,6 +312,9 @@ class Broker:
         self._ready.clear()
         goes_on = False
         for connection in ready:
+            if isinstance(connection, FollowerConnection):
+                goes_on = self._answer_follower(connection) or goes_on
+                continue
             if connection.let_out() or connection.closing:
                 self._effects.dirty[connection] = None
             if connection.closing:
@@ -272,6 +324,28 @@ class Broker:
                 self._dispatch.go_on(connection)
                 self._inputs.note(connection, self._now, has_completed=False)
         return goes_on or bool(self._ready)
+
+    # -------------------------------------------------------------------------------------------------------- followers
+
+    def from_follower(self, connection: FollowerConnection, payload: bytes) -> None:
+        """A request has come over a link."""
+        self._waits.setdefault(connection, {})
+        connection.hold([payload])
+        self._of_followers.go_on(connection)
+
+    def follower_gone(self, connection: FollowerConnection) -> None:
+        """The link is gone."""
+        self._forget(connection)
+
+    def _answer_follower(self, connection: FollowerConnection) -> bool:
+        self._effects.sends += [(connection.link, answer) for answer in connection.take_answers()]
+        if connection.closing:
+            self._effects.breaks.append((connection.link, connection.reason))
+            self._forget(connection)
+        elif connection.held and not connection.is_held_up:
+            self._of_followers.go_on(connection)
+            return True
+        return False
 
     def _break_lines(self) -> None:
         """Close the connections whose answers have parts of logs that are deleted, and could not leave in this turn:
@@ -290,7 +364,7 @@ class Broker:
             operation.complete()
             return
         self._owners[operation] = waiting
-        self._clients[operation.request.connection][waiting] = None
+        self._waits[operation.request.connection][waiting] = None
 
     def _touch(self, replica: Replica) -> None:
         self._touched[replica] = None
@@ -301,6 +375,7 @@ class Broker:
             touched, self._touched = self._touched, {}
             for replica in touched:
                 replica.advance(self._now)
+                self._proposals.look(replica, self._now)
                 self._effects.files += self._local.effects_of(replica, self._now)
                 self._purgatory.touch(replica.key)
             self._group_log.settle()
@@ -310,7 +385,7 @@ class Broker:
             for each in settled:
                 operation = each.operation
                 waiting = self._owners.pop(operation)
-                del self._clients[operation.request.connection][waiting]
+                del self._waits[operation.request.connection][waiting]
                 operation.complete()
             if not (settled or self._touched or self._purgatory.has_touched):
                 return
@@ -326,28 +401,41 @@ class Broker:
     def _run_controller(self) -> None:
         """Hand the controller what there is for it, and do what it says, until there is nothing left."""
         while True:
-            given = [*self._to_controller, *self._asking.asked]
-            self._to_controller, self._asking.asked = [], []
+            given, self._to_controller = self._to_controller, []
+            if self._is_controller:
+                given += [request for _, request in self._asking.due()]
             for effect in self._controller.step(self._wall, given):
                 self._take_from_controller(effect)
             self._settle()
-            if not (self._to_controller or self._asking.asked):
+            self._proposals.send(self._now)
+            if not (self._to_controller or (self._is_controller and self._asking.has_due)):
                 return
+
+    @property
+    def _is_controller(self) -> bool:
+        return self.id != NOT_REGISTERED and self._asking.controller == self.id
+
+    def to_controller(self, given: ControllerInput) -> None:
+        """Another broker asks the controller that this one may be."""
+        self._to_controller.append(given)
 
     def _take_from_controller(self, effect: of_controller.Effect) -> None:
         match effect:
             case Submit():
                 self._effects.submits.append(effect)
-            case Answer():
-                self._asking.answer(effect)
+            case Answer(token):
+                if isinstance(token, RemoteToken):
+                    self._neighbours.answer(effect, token)
+                elif isinstance(token, int):
+                    self._asking.answer(token, effect)
+            case ToBroker(broker_id) if broker_id != self.id:
+                self._neighbours.tell(effect)
             case ToBroker():
-                self._take_message(effect)
+                self._take_own(effect)
             case of_controller.Registered(broker_id, broker_epoch, cluster_id):
                 self._registered(broker_id, broker_epoch, cluster_id)
-            case of_controller.Follows(controller_id) if controller_id not in (None, self.id):
-                self._effects.failure = f"broker {controller_id} is registered here: there is one broker for each path"
             case of_controller.Follows(controller_id):
-                self.image = self.image.changed(controller=NOT_REGISTERED if controller_id is None else controller_id)
+                self._controller_is(NOT_REGISTERED if controller_id is None else controller_id)
             case of_controller.ConfigChanged(entity_path, config):
                 self._config_changed(entity_path, dict(config))
             case of_controller.Reported(text):
@@ -355,9 +443,16 @@ class Broker:
             case of_controller.Failed(reason):
                 self._effects.failure = reason
             case of_controller.Became(epoch):
+                self._controller_is(self.id)
                 self._effects.notes.append(f"this broker is the controller, of epoch {epoch}")
             case of_controller.Resigned(reason):
+                self._controller_is(NOT_REGISTERED)
+                self._neighbours.resigned()
                 self._effects.reports.append(f"this broker is the controller no longer: {reason}")
+
+    def _controller_is(self, broker_id: int) -> None:
+        self._asking.controller_is(broker_id)
+        self.image = self.image.changed(controller=broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int, cluster_id: str) -> None:
         self.id, self.epoch, self.cluster_id = broker_id, broker_epoch, cluster_id
@@ -371,23 +466,35 @@ class Broker:
         self._effects.reports += given.notes
         messages, self._messages = self._messages, []
         for message in messages:
-            self._take_message(message)
+            self._take_own(message)
 
-    def _take_message(self, envelope: ToBroker) -> None:
-        """Do what the controller says, unless an older one says it, or it is meant for a former life of this broker."""
-        if envelope.broker_id != self.id or envelope.broker_epoch != self.epoch:
-            return
-        if envelope.controller_epoch < self._controller_epoch:
+    def _take_own(self, message: ToBroker) -> None:
+        """This broker is the controller, and says this to itself."""
+        if self._arrivals.error(message, self.id, self.epoch) is not ErrorCode.NONE:
             return
         if not self._local.is_open:
-            self._messages.append(envelope)
+            self._messages.append(message)
             return
-        self._controller_epoch = envelope.controller_epoch
+        stopped = self._take_message(message, 0)
+        if stopped is not None:
+            self._to_controller.append(stopped)
+
+    def told_by_controller(self, message: ToBroker, number: int, taken: Taking) -> None:
+        """The controller is another broker, and says this to this life."""
+        if not self._local.is_open:
+            taken(ErrorCode.BROKER_NOT_AVAILABLE, None)
+        else:
+            taken(ErrorCode.NONE, self._take_message(message, number))
+
+    def _take_message(self, envelope: ToBroker, number: int) -> StopReplicaAnswered | None:
+        """Do what the controller says; what becomes of a StopReplica that deletes."""
+        self._arrivals.take(envelope, number)
+        self._neighbours.live(envelope)
         message = envelope.message
         if isinstance(message, PartitionStates):
             self._take_states(message, envelope.controller_id)
-        else:
-            self._stop_replicas(message, envelope.controller_epoch)
+            return None
+        return self._stop_replicas(message, envelope.controller_epoch)
 
     def _take_states(self, message: PartitionStates, controller: int) -> None:
         before, self.image = self.image, image_after(self.image, message, controller)
@@ -396,15 +503,18 @@ class Broker:
         gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
         self._group_log.coordinator.on_topics_deleted(gone)
 
-    def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> None:
+    def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> StopReplicaAnswered | None:
         done: dict[TopicPartition, ErrorCode] = {}
         for stopped in message.replicas:
-            topic, index = stopped.partition
-            self._local.stop(topic, index, self._now, deletes=stopped.delete)
+            before = self.replicas.get(*stopped.partition)
+            stays = self._local.stop(stopped, self._now)
+            if stays is not None:
+                self._fetchers.follow(stays)
+            elif before is not None:
+                self._fetchers.forget(before)
             if stopped.delete:
                 done[stopped.partition] = ErrorCode.NONE
-        if done:
-            self._to_controller.append(StopReplicaAnswered(self.id, self.epoch, controller_epoch, done))
+        return StopReplicaAnswered(self.id, self.epoch, controller_epoch, done) if done else None
 
     def _config_changed(self, entity_path: str, config: dict[str, str]) -> None:
         kind, _, name = entity_path.partition("/")
@@ -435,6 +545,11 @@ class Broker:
     def _follow(self, topics: Mapping[str, Topic]) -> None:
         """Do what the image says about these topics."""
         self._local.follow(topics, self._now, self._wall)
+        for topic in topics.values():
+            for index in topic.partitions:
+                replica = self.replicas.get(topic.name, index)
+                if replica is not None:
+                    self._fetchers.follow(replica)
         self._group_log.follow(topics)
 
     # ---------------------------------------------------------------------------------------------------------- the end

@@ -12,12 +12,14 @@ from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
 from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
 from zab.partition.group_log import LoadPart, PartLoaded
+from zab.partition.links.messages import FromLinks, Message
 from zab.partition.log.checkpoints import MetaProperties, TopicPartition
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
 from zab.partition.log.log import Log
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.requests.connection import ClientConnection
+from zab.partition.settings.listeners import Endpoint
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 # --------------------------------------------------------------------------------------------------------------- inputs
@@ -53,7 +55,7 @@ FromClient: TypeAlias = (
 )
 FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
 Input: TypeAlias = (
-    FromClient | FromCoordination | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound | PartLoaded
+    FromClient | FromCoordination | FromLinks | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound | PartLoaded
 )
 
 # -------------------------------------------------------------------------------------------------------------- effects
@@ -75,6 +77,12 @@ class Effects:
     """Parts of `__consumer_offsets` to be read; answer with `PartLoaded`."""
     dirty: dict[ClientConnection, None] = attrs.Factory(dict)
     """Connections to be flushed or closed."""
+    dials: list[tuple[int, Endpoint]] = attrs.Factory(list)
+    """Open links to these brokers, which listen there; answer each with `LinkUp` or `DialFailed`."""
+    sends: list[tuple[int, Message]] = attrs.Factory(list)
+    """Messages for links, in order; those for links that are gone are dropped."""
+    breaks: list[tuple[int, str]] = attrs.Factory(list)
+    """Break off these links, for these reasons; answer with `LinkDown`."""
     notes: list[str] = attrs.Factory(list)
     """Sentences for the journal: what happens."""
     reports: list[str] = attrs.Factory(list)

@@ -2,7 +2,7 @@
 
     open(…)         the logs that recovery found
     follow(topics)  a replica for each partition that is given to this broker; settings that have changed
-    stop(…)         a replica goes, with its files or without
+    stop(…)         a replica stops, and goes with its files if they are to be deleted
     stored(token)   the storage has done what a log asked for
     effects_of(…)   what a log asks of the storage, noting when it is to be synced
     keep_up(…)      syncs, checkpoints and retention, when they are due
@@ -22,8 +22,10 @@ from typing import Final
 
 from zab.configuration.fields import LONG_MAX
 from zab.kafka.primitives import Uuid
+from zab.partition.controller.effects import LEADER_DURING_DELETION, StoppedReplica
+from zab.partition.controller.znodes import uuid_bytes
 from zab.partition.image.cluster_image import Topic
-from zab.partition.image.partition_state import PartitionState
+from zab.partition.image.partition_state import NO_EPOCH, PartitionState
 from zab.partition.log.checkpoints import TopicPartition
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.file_effects import FileEffect, Token
@@ -33,7 +35,6 @@ from zab.partition.requests.replicas import Replicas
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError, TopicSettings
 
-LAG_MAX_MS: Final = 30_000
 NEVER: Final = 1 << 62
 
 
@@ -136,22 +137,31 @@ class LocalReplicas:
             log = None
         if log is None:
             log = self._directory.create(where, topic.id, settings, wall)
-        replica = Replica(self._broker_id, topic.name, topic.id, index, log, lag_max_ms=LAG_MAX_MS)
+        replica = Replica(
+            self._broker_id, topic.name, topic.id, index, log, lag_max_ms=self._config.replication.lag_max_ms
+        )
         self._replicas.add(replica)
         self._by_directory[log.directory] = replica
         return replica
 
-    def stop(self, topic: str, index: int, now: int, *, deletes: bool) -> None:
-        """This broker has the replica no longer; with `deletes`, nor its files."""
-        replica = self._replicas.get(topic, index)
-        if replica is not None and deletes:
-            self._delete(replica, now)
-        elif deletes and TopicPartition(topic, index) in self._found:
-            del self._found[TopicPartition(topic, index)]
-            self._delete_files(TopicPartition(topic, index), now)
-        elif replica is not None:
-            replica.leader = None
+    def stop(self, stopped: StoppedReplica, now: int) -> Replica | None:
+        """A replica neither leads nor copies any longer; if its data is to be deleted, this broker has it no longer.
+        Another topic of the name, and what the controller has said since, is left alone. The replica that stays."""
+        where, topic_id = TopicPartition(*stopped.partition), Uuid(uuid_bytes(stopped.topic_id))
+        replica = self._replicas.get(*stopped.partition)
+        if replica is not None and replica.topic_id == topic_id:
+            epoch = NO_EPOCH if replica.state is None else replica.state.leader_epoch
+            if stopped.leader_epoch != LEADER_DURING_DELETION and stopped.leader_epoch < epoch:
+                return replica
+            if stopped.delete:
+                self._delete(replica, now)
+                return None
+            replica.stop()
             self._touched(replica)
+        elif replica is None and stopped.delete and where in self._found and self._found[where][0] == topic_id:
+            del self._found[where]
+            self._delete_files(where, now)
+        return replica
 
     def _delete(self, replica: Replica, now: int) -> None:
         replica.leader = None

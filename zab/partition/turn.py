@@ -5,6 +5,8 @@
 3. What it asks for: changes of files first, so that the disk begins; then operations of the coordination service, jobs,
    and output of clients.
 
+What a follower is sent is read here: links carry bytes alone.
+
 A file whose name is about to mean another file, or none, is forgotten by those who read files at the end of the turn:
 what the turn has sent is from the file that it meant, and what later turns send is from the one that is there then.
 """
@@ -19,13 +21,16 @@ import attrs
 
 from zab.partition.broker import Broker
 from zab.partition.controller.coordination import Submit
-from zab.partition.events import Input
+from zab.partition.events import Effects, Input
 from zab.partition.group_log import LoadPart
+from zab.partition.links.messages import LINK_BYTES_MAX, FollowerAnswered, Message
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import FileEffect, Remove, Rename, RenameDirectory
 from zab.partition.replica.record_search import RecordSearch
 from zab.partition.requests.connection import ClientConnection
+from zab.partition.settings.listeners import Endpoint
 from zab.service.ports import Clock, Operator
+from zab.wire.file_slice import FileSlice
 
 TURN_NS: Final = 4_000_000
 
@@ -41,6 +46,18 @@ class Clients(Protocol):
     def adapt_budget(self, turn_ns: int) -> None: ...
 
 
+class Links(Protocol):
+    """The links to other brokers (`zab.host.loop.links`, `zab.simulator.world.links`), of `LINK_PROTOCOL`."""
+
+    has_news: bool
+
+    def receive(self, inputs: list[Any]) -> None: ...
+    def send(self, links: Iterable[int], message: Message) -> None: ...
+    def break_off(self, number: int, reason: str) -> None: ...
+    def flush(self) -> None: ...
+    def accept(self, now: int) -> None: ...
+
+
 @attrs.frozen
 class Ports:
     """The world around a broker. No port waits; answers come through `answers`."""
@@ -48,6 +65,11 @@ class Ports:
     clock: Clock
     clients: Sequence[Clients]
     """One for each listener."""
+    links: Links
+    dial: Callable[[int, Endpoint], None]
+    """Open a link to this broker, which listens there."""
+    read: Callable[[FileSlice], bytes]
+    """A part of a file, for a follower. Raises OSError."""
     operator: Operator
     answers: deque[Input]
     """What threads and tasks say."""
@@ -76,6 +98,7 @@ class BrokerTurn:
         inputs: list[Input] = []
         while ports.answers:
             inputs.append(ports.answers.popleft())
+        ports.links.receive(inputs)
         for clients in ports.clients:
             clients.receive(inputs, started_ns + TURN_NS)
         effects = self.broker.step(now, ports.clock.wall_ns() // 1_000_000, inputs)
@@ -89,11 +112,14 @@ class BrokerTurn:
             ports.search(token, search)
         for part in effects.loads:
             ports.load(part)
+        self._use_links(effects)
         for text in effects.notes:
             ports.operator.trace(text)
         for text in effects.reports:
             ports.operator.warn(text)
-        has_more = False
+        ports.links.flush()
+        ports.links.accept(now)
+        has_more = ports.links.has_news
         for clients in ports.clients:
             clients.flush(effects.dirty, now)
             clients.accept(now)
@@ -104,6 +130,39 @@ class BrokerTurn:
         if effects.failure is not None:
             ports.operator.stop(effects.failure)
         return has_more or bool(ports.answers)
+
+    def _use_links(self, effects: Effects) -> None:
+        links = self._ports.links
+        for link, message in effects.sends:
+            if isinstance(message, FollowerAnswered):
+                self._send_records(link, message)
+            else:
+                links.send((link,), message)
+        for broker_id, endpoint in effects.dials:
+            self._ports.dial(broker_id, endpoint)
+        for link, reason in effects.breaks:
+            links.break_off(link, reason)
+
+    def _send_records(self, link: int, answer: FollowerAnswered) -> None:
+        """Send an answer with the bytes of its files. If they cannot be had, the link ends, and the follower asks
+        again."""
+        ports = self._ports
+        try:
+            if answer.size_bytes >= LINK_BYTES_MAX:
+                raise OSError(f"{answer.size_bytes} bytes are too many for a link")
+            pieces = [piece if isinstance(piece, bytes) else self._read(piece) for piece in answer.pieces]
+        except OSError as error:
+            reason = f"an answer to a follower cannot be read: {error}"
+            ports.operator.warn(reason)
+            ports.links.break_off(link, reason)
+            return
+        ports.links.send((link,), FollowerAnswered((b"".join(pieces),)))
+
+    def _read(self, piece: FileSlice) -> bytes:
+        data = self._ports.read(piece)
+        if len(data) != piece.length:
+            raise OSError(f"{piece.path} is shorter than it was")
+        return data
 
     def _forget(self, effect: FileEffect) -> None:
         match effect:

@@ -51,6 +51,7 @@ def _state(update: PartitionUpdate, brokers: Mapping[int, Broker]) -> PartitionS
         adding=assignment.adding,
         removing=assignment.removing,
         is_recovering=state.recovering,
+        min_isr=update.min_isr,
         broker_epochs={each: brokers[each].epoch for each in assignment.replicas if each in brokers},
     )
 

@@ -35,6 +35,8 @@ class PartitionState:
     """Whether the leader was not in sync when it was elected, and others must not join it yet."""
     broker_epochs: Mapping[int, int] = field(factory=dict)
     """The epoch of each replica's broker that is alive and may be in sync."""
+    min_isr: int | None = None
+    """How many have to be in sync, as the controller counts. None: it has not said."""
 
     def is_newer_than(self, other: PartitionState, *, leads: bool) -> bool:
         """Whether it supersedes `other`. A leader that proposed it may know its partition epoch already: for it

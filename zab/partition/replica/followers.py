@@ -26,6 +26,8 @@ class FollowerState:
     fetched_at: int = NEVER
     leader_end_then: int = UNKNOWN
     """Where the leader's log ended at its last fetch."""
+    told_mark: int = UNKNOWN
+    """The high watermark that it was told last."""
 
     def fetched(self, now: int, offset: int, log_start: int, leader_end: int, broker_epoch: int) -> bool:
         """It fetched from `offset`, before anything was read for it. False: a former life of its broker did, and
@@ -36,7 +38,7 @@ class FollowerState:
             # Another life: what the former one had may be gone with its disk.
             self.log_end = UNKNOWN
             self.caught_up_at = self.fetched_at = NEVER
-            self.leader_end_then = UNKNOWN
+            self.leader_end_then = self.told_mark = UNKNOWN
             self.broker_epoch = broker_epoch
         if offset >= leader_end:
             self.caught_up_at = max(self.caught_up_at, now)

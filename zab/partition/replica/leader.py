@@ -83,6 +83,17 @@ class Leader:
         follower = self.followers.get(replica)
         return follower is not None and follower.fetched(now, offset, log_start, leader_end, broker_epoch)
 
+    def owes_mark(self, replica: int, mark: int) -> bool:
+        """Whether a follower has been told of an earlier high watermark alone."""
+        follower = self.followers.get(replica)
+        return follower is not None and follower.told_mark < mark
+
+    def told_mark(self, replica: int, mark: int) -> None:
+        """A follower is told this high watermark."""
+        follower = self.followers.get(replica)
+        if follower is not None:
+            follower.told_mark = mark
+
     def low_watermark(self, own_start: int) -> int:
         """The offset from which on every live replica keeps the log."""
         starts = [follower.log_start for replica, follower in self.followers.items() if self._is_alive(replica)]
@@ -94,8 +105,8 @@ class Leader:
     # ------------------------------------------------------------------------------------------------ high watermark
 
     def min_in_sync(self, wanted: int) -> int:
-        """`min.insync.replicas`, as far as there are so many replicas."""
-        return min(wanted, max(1, len(self.state.replicas)))
+        """What the controller says; until then `min.insync.replicas`, as far as there are so many replicas."""
+        return self.state.min_isr or min(wanted, max(1, len(self.state.replicas)))
 
     def high_watermark(self, now: int, own: LogPosition, min_in_sync: int) -> int:
         """What everybody has who counts, never below the present mark."""
@@ -121,6 +132,9 @@ class Leader:
         if self.in_sync.proposal is not None:
             return None
         committed = self.in_sync.committed
+        if self.state.is_recovering:
+            # It has: what it has is what counts. Others join with the next proposal.
+            return self._propose(committed)
         if looks_for_lag:
             lagging = {each for each in committed - {self._broker_id} if self._lags(each, now, own)}
             if lagging:

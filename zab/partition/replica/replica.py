@@ -25,13 +25,14 @@ import attrs
 
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
-from zab.partition.image.partition_state import NO_EPOCH, PartitionState
+from zab.partition.image.partition_state import NO_EPOCH, NO_LEADER, PartitionState
 from zab.partition.log.log import BATCH, LOG_APPEND_TIME, Appended, Log
 from zab.partition.log.transaction_index import AbortedTransaction
 from zab.partition.records.batch import BatchHeader, read_header, stamp_max_timestamp
 from zab.partition.records.checks import Checked, ProduceRules, check_produced
 from zab.partition.replica.leader import Leader, LogPosition
 from zab.partition.replica.record_search import RecordSearch
+from zab.partition.settings.broker_settings import REPLICATED_BYTES_MAX
 from zab.wire.file_slice import FileSlice
 
 ALL_IN_SYNC: Final = -1
@@ -52,6 +53,18 @@ class ReplicaError(Exception):
     def __init__(self, error: ErrorCode, text: str) -> None:
         super().__init__(text)
         self.error = error
+
+
+@attrs.frozen
+class Reader:
+    """A follower that reads: the id and the epoch of its broker, and what of it the leader notes."""
+
+    broker_id: int
+    broker_epoch: int
+    log_start: int
+    is_noted: bool
+    """Whether this look says where the follower is: the first look of a request does."""
+    now: int
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +91,8 @@ class Replica:
         self.state: PartitionState | None = None
         self.leader: Leader | None = None
         """While this broker leads the partition."""
+        self.is_stopped = False
+        """Whether the controller has said that this replica copies nothing, until a newer state arrives."""
         self._broker_id = broker_id
         self._lag_max_ms = lag_max_ms
 
@@ -100,6 +115,19 @@ class Replica:
 
     # --------------------------------------------------------------------------------------------------------- roles
 
+    @property
+    def source(self) -> int | None:
+        """The broker from which this replica is to be copied; None: from nobody now."""
+        state = self.state
+        if state is None or self.is_stopped or state.leader in (NO_LEADER, self._broker_id):
+            return None
+        return state.leader if self._broker_id in state.replicas else None
+
+    def stop(self) -> None:
+        """Neither lead nor copy, until a newer state arrives."""
+        self.leader = None
+        self.is_stopped = True
+
     def take_state(self, state: PartitionState, now: int) -> bool:
         """Take what the controller has decided. False: it is not newer than what is known."""
         leads = state.leader == self._broker_id
@@ -117,6 +145,7 @@ class Replica:
                 self._broker_id, state, epoch_start=self.log.log_end, now=now, lag_max_ms=self._lag_max_ms
             )
         self.state = state
+        self.is_stopped = False
         return True
 
     def leading(self, current_leader_epoch: int = UNKNOWN_EPOCH) -> Leader:
@@ -165,8 +194,11 @@ class Replica:
 
     def _rules(self) -> ProduceRules:
         settings = self.log.settings
+        is_alone = self.state is None or len(self.state.replicas) == 1
         return ProduceRules(
-            max_message_bytes=settings.max_message_bytes,
+            max_message_bytes=settings.max_message_bytes
+            if is_alone
+            else min(settings.max_message_bytes, REPLICATED_BYTES_MAX),
             is_compacted=settings.is_compacted,
             validates_records=settings.record_validation == "full",
             has_append_time=settings.message_timestamp_type == LOG_APPEND_TIME,
@@ -225,6 +257,34 @@ class Replica:
         data = None if found is None else FileSlice(found.path, found.position, found.length)
         aborted = list(log.aborted_transactions(offset, bound)) if is_committed and found is not None else []
         return attrs.evolve(marks, data=data, aborted=aborted if is_committed else None)
+
+    def read_for(
+        self, reader: Reader, offset: int, max_bytes: int, *, current_leader_epoch: int, last_fetched_epoch: int
+    ) -> Read:
+        """`read` for a follower, which also says where it is. Only what passed all checks is noted: the offset of a
+        follower whose history parts from this log tells nothing. Raises ReplicaError, LogError, OSError."""
+        leader = self.leading(current_leader_epoch)
+        if reader.broker_id not in leader.followers:
+            # It may know a newer assignment.
+            raise ReplicaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {reader.broker_id} has no replica of it")
+        end = self.log.log_end
+        read = self.read(
+            *(offset, max_bytes, Isolation.READ_UNCOMMITTED),
+            current_leader_epoch=current_leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+            is_follower=True,
+        )
+        if reader.is_noted and read.diverging is None:
+            is_present = leader.fetched_by(
+                *(reader.broker_id, reader.now),
+                offset=offset,
+                log_start=reader.log_start,
+                leader_end=end,
+                broker_epoch=reader.broker_epoch,
+            )
+            if not is_present:
+                raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a later life of that broker has fetched")
+        return read
 
     def bound(self, isolation: Isolation) -> int:
         """What a consumer is given is below it."""

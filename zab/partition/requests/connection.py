@@ -86,6 +86,8 @@ class ClientConnection:
     closing: Closing = Closing.NO
     reason: str = ""
     """Why the broker closes it."""
+    broker_id: int | None = None
+    """The broker at its other end, which has proven who it is; None: a client."""
 
     @property
     def paused(self) -> bool:

@@ -4,9 +4,13 @@ A request asks for many partitions, and its order is the order in which `max_byt
 has data gives at least one batch, however large, so that no reader is stuck; the others stay within the limits.
 
 What there is is answered at once if it is enough (`min_bytes`), if something is wrong with a partition, or if its
-history parted from the reader's. Otherwise the request waits for its partitions, until the time is over.
+history parted from the reader's; a follower also if it does not know the high watermark yet. Otherwise the request
+waits for its partitions, until the time is over.
 
 The answer has no bytes of records: they go from the files to the socket (`FileSlice`).
+
+Followers fetch as consumers do, up to the end of the log; that says what they have. Only brokers may: they come over a
+link, and name themselves. Whoever does so as a client is refused.
 
 Fetch sessions (KIP-227) are not kept: each answer says so (session id 0), and clients then send whole requests.
 """
@@ -29,12 +33,13 @@ from zab.kafka.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ReplicaState,
 )
 from zab.kafka.messages.produce import LeaderIdAndEpoch
 from zab.kafka.primitives import ZERO_UUID
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.log.errors import LogError
-from zab.partition.replica.replica import Isolation, Read, Replica, ReplicaError
+from zab.partition.replica.replica import Isolation, Read, Reader, Replica, ReplicaError
 from zab.partition.requests.connection import Piece
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Request
@@ -68,6 +73,12 @@ class Fetching:
     topics: list[tuple[FetchTopic, list[Asked]]]
     isolation: Isolation
     bytes_max: int
+    follower: ReplicaState | None
+    """Which follower asks; None: a consumer."""
+    now: Callable[[], int]
+    touched: Callable[[Replica], None]
+    _is_noted: bool = False
+    """Whether the leaders know where the follower is."""
     _answers: list[FetchableTopicResponse] = attrs.Factory(list)
     _slices: list[FileSlice | None] = attrs.Factory(list)
     """What the last look found; a slice, or none, for each partition."""
@@ -87,13 +98,23 @@ class Fetching:
                 data, found = self._read(each, left, has_data=gathered > 0)
                 size = 0 if found is None else found.length
                 left, gathered = left - size, gathered + size
-                is_urgent = is_urgent or bool(data.error_code) or data.diverging_epoch.epoch != _UNKNOWN
+                is_urgent = is_urgent or self._is_urgent(each, data)
                 datas.append(data)
                 self._slices.append(found)
             self._answers.append(
                 FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=tuple(datas))
             )
+        self._is_noted = True
         return is_urgent or gathered >= body.min_bytes or not self._slices
+
+    def _is_urgent(self, each: Asked, data: FetchPartitionData) -> bool:
+        """Whether a reader has to know this at once."""
+        if data.error_code or data.diverging_epoch.epoch != _UNKNOWN:
+            return True
+        leader = None if each.replica is None else each.replica.leader
+        if self.follower is None or leader is None:
+            return False
+        return leader.owes_mark(self.follower.replica_id, data.high_watermark)
 
     def _read(self, each: Asked, left: int, *, has_data: bool) -> tuple[FetchPartitionData, FileSlice | None]:
         """What one partition gives, of `left` bytes that the request has left."""
@@ -103,19 +124,37 @@ class Fetching:
                 raise each.error
             assert replica is not None
             bytes_max = min(left, asked.partition_max_bytes)
-            read = replica.read(
-                asked.fetch_offset,
-                max(bytes_max, 0 if has_data else 1),
-                self.isolation,
-                current_leader_epoch=asked.current_leader_epoch,
-                last_fetched_epoch=asked.last_fetched_epoch,
-            )
+            read = self._look(replica, asked, max(bytes_max, 0 if has_data else 1))
         except (ReplicaError, LogError) as error:
             return self._refusal(each, error), None
         found = read.data
         if found is not None and has_data and found.length > bytes_max:
             found = None
         return _answer(asked.partition, read), found
+
+    def _look(self, replica: Replica, asked: FetchPartition, bytes_max: int) -> Read:
+        follower = self.follower
+        if follower is None:
+            return replica.read(
+                asked.fetch_offset,
+                bytes_max,
+                self.isolation,
+                current_leader_epoch=asked.current_leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
+            )
+        reader = Reader(
+            follower.replica_id, follower.replica_epoch, asked.log_start_offset, not self._is_noted, self.now()
+        )
+        read = replica.read_for(
+            reader,
+            asked.fetch_offset,
+            bytes_max,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+        )
+        if not self._is_noted:
+            self.touched(replica)
+        return read
 
     def _refusal(self, each: Asked, error: ReplicaError | LogError) -> FetchPartitionData:
         state = None if each.replica is None else each.replica.state
@@ -133,6 +172,8 @@ class Fetching:
 
     def complete(self) -> None:
         """Answer with what the last look found."""
+        if self.follower is not None:
+            self._note_marks(self.follower.replica_id)
         header = self.request.header
         response = FetchResponse(session_id=NO_SESSION, responses=tuple(self._answers))
         sizes = [0 if each is None else each.length for each in self._slices]
@@ -143,6 +184,12 @@ class Fetching:
             if found is not None:
                 pieces.append(found)
         self.request.answer_with(pieces)
+
+    def _note_marks(self, broker_id: int) -> None:
+        for (_, asked), answer in zip(self.topics, self._answers, strict=True):
+            for each, data in zip(asked, answer.partitions, strict=True):
+                if each.replica is not None and each.replica.leader is not None and not data.error_code:
+                    each.replica.leader.told_mark(broker_id, data.high_watermark)
 
 
 def _answer(index: int, read: Read) -> FetchPartitionData:
@@ -167,6 +214,14 @@ def _answer(index: int, read: Read) -> FetchPartitionData:
     )
 
 
+def follower_in(body: FetchRequest) -> ReplicaState | None:
+    """The follower that a request names; None: a consumer asks."""
+    state = body.replica_state
+    if state.replica_id >= 0:
+        return state
+    return ReplicaState(replica_id=body.replica_id) if body.replica_id >= 0 else None
+
+
 class FetchRequests:
     """Reads, and hands to the purgatory what has to wait."""
 
@@ -176,12 +231,17 @@ class FetchRequests:
         image: Callable[[], ClusterImage],
         wait: Callable[[Fetching, int], None],
         bytes_max: int,
+        now: Callable[[], int],
+        touched: Callable[[Replica], None],
     ) -> None:
-        """`wait` is given a request and how long it waits at most, in ms. `bytes_max`: `fetch.max.bytes`."""
+        """`wait` is given a request and how long it waits at most, in ms. `bytes_max`: `fetch.max.bytes`. `now`:
+        monotonic ms. `touched` is given a replica of which a follower has said where it is."""
         self._replicas = replicas
         self._image = image
         self._wait = wait
         self._bytes_max = bytes_max
+        self._now = now
+        self._touched = touched
 
     def fetch(self, request: Request) -> None:
         """Handle Fetch."""
@@ -192,6 +252,9 @@ class FetchRequests:
             error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         elif body.isolation_level not in tuple(Isolation) or count > PARTITIONS_MAX:
             error = ErrorCode.INVALID_REQUEST
+        follower = follower_in(body)
+        if follower is not None and not request.is_of_broker(follower.replica_id):
+            error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if error is not ErrorCode.NONE:
             response = FetchResponse(error_code=error, session_id=NO_SESSION, responses=())
             request.answer_with([*fetch_response_pieces(request.header.correlation_id, request.version, response, ())])
@@ -200,7 +263,10 @@ class FetchRequests:
             (topic, [self._asked(request.version, topic, each) for each in topic.partitions]) for topic in body.topics
         ]
         bytes_max = min(body.max_bytes, self._bytes_max)
-        self._wait(Fetching(request, topics, Isolation(body.isolation_level), bytes_max), body.max_wait_ms)
+        fetching = Fetching(
+            *(request, topics, Isolation(body.isolation_level), bytes_max, follower, self._now, self._touched)
+        )
+        self._wait(fetching, body.max_wait_ms)
 
     def _asked(self, version: int, topic: FetchTopic, asked: FetchPartition) -> Asked:
         name = topic.topic

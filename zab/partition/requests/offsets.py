@@ -128,6 +128,8 @@ class OffsetRequests:
             return _listed(asked, ErrorCode.NONE, offset=log.log_start, epoch=log.epochs.epoch_of(log.log_start))
         if body.isolation_level not in tuple(Isolation) or version < _SPECIAL.get(asked.timestamp, 0):
             raise ReplicaError(ErrorCode.INVALID_REQUEST, "there is no such time or isolation")
+        if body.replica_id >= 0:
+            return self._list_for_follower(listing.request, replica, asked)
         bound = replica.bound(Isolation(body.isolation_level))
         if asked.timestamp < MAX_TIMESTAMP:
             raise ReplicaError(ErrorCode.INVALID_REQUEST, f"{asked.timestamp} is no time")
@@ -159,6 +161,17 @@ class OffsetRequests:
 
         self._search(search, found)
         return None
+
+    def _list_for_follower(
+        self, request: Request, replica: Replica, asked: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        """A follower asks where the log ends, also what is not committed."""
+        if not request.is_of_broker(request.body.replica_id):
+            raise ReplicaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers are followers")
+        if asked.timestamp != LATEST:
+            raise ReplicaError(ErrorCode.INVALID_REQUEST, "a follower asks where the log begins and ends")
+        end = replica.log.log_end
+        return _listed(asked, ErrorCode.NONE, offset=end, epoch=replica.log.epochs.epoch_of(end))
 
     # ------------------------------------------------------------------------------------------- OffsetForLeaderEpoch
 

@@ -34,6 +34,10 @@ class Request:
         """The listener that it came through."""
         return self.connection.listener
 
+    def is_of_broker(self, broker_id: int) -> bool:
+        """Whether this broker sends it, over a link on which it has proven who it is."""
+        return self.connection.broker_id == broker_id
+
     @property
     def is_open(self) -> bool:
         """Whether somebody waits for the answer: nobody does once the connection is closed."""

@@ -9,8 +9,14 @@ from attrs import Factory, frozen
 from zab.configuration.fields import Setting, block, built, integer, settings_of
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, parse_properties
-from zab.partition.settings.broker_settings import BrokerSettings, GroupSettings, LogSettings, RequestSettings
-from zab.partition.settings.listeners import WITH_TLS
+from zab.partition.settings.broker_settings import (
+    BrokerSettings,
+    GroupSettings,
+    LogSettings,
+    ReplicationSettings,
+    RequestSettings,
+)
+from zab.partition.settings.listeners import WITH_TLS, Endpoint
 from zab.partition.settings.tls_settings import ListenerTlsSettings
 from zab.partition.settings.topic_settings import (
     NO_LIMIT,
@@ -27,6 +33,7 @@ class BrokerConfig:
 
     broker: BrokerSettings = block(BrokerSettings)
     requests: RequestSettings = block(RequestSettings)
+    replication: ReplicationSettings = block(ReplicationSettings)
     logs: LogSettings = block(LogSettings)
     groups: GroupSettings = block(GroupSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
@@ -38,8 +45,21 @@ class BrokerConfig:
 
     @property
     def has_tls(self) -> bool:
-        """Whether a listener speaks TLS."""
-        return any(self.broker.protocols.of(each.name) in WITH_TLS for each in self.broker.listeners)
+        """Whether a listener of clients speaks TLS."""
+        return any(self.broker.protocols.of(each.name) in WITH_TLS for each in self.client_listeners)
+
+    @property
+    def client_listeners(self) -> tuple[Endpoint, ...]:
+        """Where clients connect."""
+        return tuple(each for each in self.broker.listeners if each.name != self.replication.listener_name)
+
+    @property
+    def link_listener(self) -> Endpoint:
+        """Where other brokers connect: without a secret that is this machine, if no listener says it."""
+        name = self.replication.listener_name
+        named = [each for each in self.broker.listeners if each.name == name]
+        host = self.client_listeners[0].host if self.replication.secret_file else "127.0.0.1"
+        return named[0] if named else Endpoint(name, host, 0)
 
 
 class BrokerConfigError(ValueError):
@@ -134,7 +154,7 @@ def read_config(text: str) -> BrokerConfig:
     config = built(BrokerConfig, values, topics=broker_defaults(twins), warnings=tuple(warnings))
     if "," in config.broker.log_directory:
         raise BrokerConfigError("log.dirs: there is one directory")
-    _check_advertised(config.broker)
+    _check_advertised(config)
     _check_security(config)
     if config.requests.queued_bytes_max < 2 * config.requests.request_bytes_max:
         raise BrokerConfigError("queued.max.request.bytes: it is less than twice socket.request.max.bytes")
@@ -145,15 +165,21 @@ def _number(text: str) -> int:
     return int(str(integer(-1, 1_000_000_000)(text)))
 
 
-def _check_advertised(broker: BrokerSettings) -> None:
-    own = {endpoint.name for endpoint in broker.listeners}
-    for endpoint in broker.advertised_listeners or ():
+def _check_advertised(config: BrokerConfig) -> None:
+    broker, links = config.broker, config.link_listener
+    if not config.client_listeners:
+        raise BrokerConfigError("listeners: there is none for clients")
+    own = {endpoint.name for endpoint in (*broker.listeners, links)}
+    advertised = broker.advertised_listeners or ()
+    for endpoint in advertised:
         if endpoint.name not in own:
             raise BrokerConfigError(f"advertised.listeners: {endpoint.name} is none of the listeners")
     if broker.advertised_listeners is None and any(not endpoint.host for endpoint in broker.listeners):
         raise BrokerConfigError(
             "advertised.listeners: a listener has no host, so say here what clients are to connect to"
         )
+    if not links.host and links.name not in {endpoint.name for endpoint in advertised}:
+        raise BrokerConfigError(f"advertised.listeners: say here also what brokers are to connect to, {links.name}")
 
 
 def _check_security(config: BrokerConfig) -> None:

@@ -5,15 +5,31 @@ What holds for topics that say nothing is `TopicSettings`, whose keys have other
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, integer, setting, text_of
-from zab.partition.settings.listeners import NAMES_ARE_PROTOCOLS, Endpoint, Protocols, endpoints_in, protocols_in
+from zab.partition.settings.listeners import (
+    NAMES_ARE_PROTOCOLS,
+    PROTOCOLS,
+    Endpoint,
+    Protocols,
+    endpoints_in,
+    protocols_in,
+)
 
 BROKER_ID_GENERATED: Final = -1
 _MS = integer(1, LONG_MAX)
+REPLICATED_BYTES_MAX: Final = 32 << 20
+"""The largest batch of a partition with several replicas: a larger one could not travel over a link."""
+
+
+def _listener_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", text, re.ASCII) or text.upper() in PROTOCOLS:
+        raise ValueError(f"{text!r} is no name of a listener for brokers")
+    return text.upper()
 
 
 @frozen(kw_only=True)
@@ -61,8 +77,8 @@ class BrokerSettings:
         "num.partitions", 1, integer(1, 10_000), "partitions", "How many a topic gets whose creator names no number."
     )
     replication_factor: int = setting(
-        *("default.replication.factor", 1, integer(1, 1), "replicas"),
-        "How many replicas a partition gets whose creator names no number; there is no replication yet.",
+        *("default.replication.factor", 1, integer(1, 32_767), "replicas"),
+        "How many replicas a partition gets whose creator names no number.",
     )
     creates_topics: bool = setting(
         *("auto.create.topics.enable", True, BOOLEAN, "true/false"),
@@ -70,6 +86,55 @@ class BrokerSettings:
     )
     deletes_topics: bool = setting(
         "delete.topic.enable", True, BOOLEAN, "true/false", "Whether clients may delete topics."
+    )
+
+
+@frozen(kw_only=True)
+class ReplicationSettings:
+    """The links to other brokers, and how followers copy leaders."""
+
+    listener_name: str = setting(
+        *("inter.broker.listener.name", "REPLICATION", _listener_name, "NAME"),
+        "The listener for other brokers: one of `listeners`, else a free port of the first one's host.",
+    )
+    secret_file: str | None = setting(
+        *("broker.secretFile", None, text_of, "path"),
+        "The secret by which brokers prove who they are (`zab secret`). None: links stay within this machine.",
+    )
+    fetch_bytes: int = setting(
+        *("replica.fetch.max.bytes", 1 << 20, integer(1, REPLICATED_BYTES_MAX), "bytes"),
+        "The most that a follower fetches of one partition at once; one batch may be larger.",
+    )
+    fetch_response_bytes: int = setting(
+        *("replica.fetch.response.max.bytes", 10 << 20, integer(1, REPLICATED_BYTES_MAX), "bytes"),
+        "The most that a follower fetches at once.",
+    )
+    fetch_wait_ms: int = setting(
+        *("replica.fetch.wait.max.ms", 500, integer(0, INT_MAX), "ms"),
+        "How long a leader that has nothing new keeps a follower waiting.",
+    )
+    fetch_backoff_ms: int = setting(
+        *("replica.fetch.backoff.ms", 1000, integer(0, INT_MAX), "ms"),
+        "How long a follower waits after an error before it fetches a partition again.",
+    )
+    lag_max_ms: int = setting(
+        *("replica.lag.time.max.ms", 30_000, _MS, "ms"),
+        "A follower that has not caught up for so long is not in sync.",
+    )
+    link_timeout_ms: int = setting(
+        *("replica.socket.timeout.ms", 30_000, _MS, "ms"),
+        "A link whose other end owes an answer for so long is broken off. More than the longest wait.",
+    )
+    gives_leaders_away: bool = setting(
+        *("controlled.shutdown.enable", True, BOOLEAN, "true/false"),
+        "Whether a broker that stops first has others lead what it leads.",
+    )
+    shutdown_tries: int = setting(
+        *("controlled.shutdown.max.retries", 3, COUNT, "tries"),
+        "How often it asks again for what it still leads.",
+    )
+    shutdown_retry_ms: int = setting(
+        "controlled.shutdown.retry.backoff.ms", 5000, _MS, "ms", "How long it waits before it asks again."
     )
 
 
