@@ -59,11 +59,6 @@ class OneBroker:
         self._clients_count = 0
         self._begin()
 
-    @classmethod
-    def beside(cls, rig, broker_id):
-        """Another broker at the same path of the coordination service."""
-        return cls(broker_id=broker_id, tree=rig.tree)
-
     def _begin(self):
         self.files = Files(self.disk)
         self.answers = deque()
@@ -72,7 +67,7 @@ class OneBroker:
         self.failure = None
         self.clients = {}
         self.told = {}
-        who = RegisteredBroker(self.config.broker.broker_id, (f"{LISTENER}://host:9092",), {LISTENER: LISTENER})
+        who = self.registered_as(self.config.broker.broker_id)
         topics, broker = self.config.topics, self.config.broker
         settings = ControllerSettings(
             partition_count=broker.partition_count, deletes_topics=broker.deletes_topics, topic_defaults=topics
@@ -113,13 +108,21 @@ class OneBroker:
             self.tree.now_ms = self.wall
             results = tuple(self.tree.apply(self.session, each) for each in submit.operations)
             self.answers.append(Results(submit.batch, results))
-        self.answers += [WatchFired(path) for session, path in self.tree.fired if session == self.session]
-        self.tree.fired.clear()
+        self.tell_watches()
         if effects.opens is not None:
             self.answers.append(self._opened(effects.opens))
         self.answers += [load_part(part, self.disk) for part in effects.loads]
         for token, search in effects.searches:
             self.answers.append(RecordFound(token, find_record(search, self.disk)))
+
+    def registered_as(self, broker_id):
+        """What it says about itself."""
+        return RegisteredBroker(broker_id, (f"{LISTENER}://host:9092",), {LISTENER: LISTENER})
+
+    def tell_watches(self):
+        """Let it know of the watches that have fired."""
+        self.answers += [WatchFired(path) for session, path in self.tree.fired if session == self.session]
+        self.tree.fired.clear()
 
     def _opened(self, owner):
         directory = LogDirectory(self.disk, owner)

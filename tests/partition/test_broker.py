@@ -643,13 +643,6 @@ def test_a_topic_with_another_id_is_not_taken_for_the_one_before():
     assert (replica.topic_id, replica.log.log_end) == (other.id, 0)
 
 
-def test_a_second_broker_of_a_path_ends():
-    """There is no replication yet, and nobody would tell it what to do."""
-    rig = OneBroker()
-    other = OneBroker.beside(rig, broker_id=2)
-    assert other.failure == "broker 1 is registered here: there is one broker for each path"
-
-
 def test_who_creates_a_topic_is_told_all_its_settings():
     """Kafka's client in Java reads them from the answer."""
     client = OneBroker().client()
@@ -668,7 +661,7 @@ def test_who_creates_a_topic_is_told_all_its_settings():
     assert (refused.error_code, refused.configs) == (ErrorCode.TOPIC_ALREADY_EXISTS, ())
 
 
-def test_a_partition_has_one_replica():
+def test_a_partition_has_no_more_replicas_than_there_are_brokers():
     client = OneBroker().client()
     topics = (
         CreatableTopic(name="two", num_partitions=1, replication_factor=2, assignments=(), configs=()),
@@ -681,6 +674,7 @@ def test_a_partition_has_one_replica():
         ),
     )
     answer = client.ask(CreateTopicsRequest(topics=topics), 7)
-    assert {each.name: each.error_code for each in answer.topics} == dict.fromkeys(
-        ("two", "assigned"), ErrorCode.INVALID_REPLICATION_FACTOR
-    )
+    assert {each.name: each.error_code for each in answer.topics} == {
+        "two": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "assigned": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    }

@@ -498,8 +498,9 @@ class Broker:
 
     def _take_states(self, message: PartitionStates, controller: int) -> None:
         before, self.image = self.image, image_after(self.image, message, controller)
-        named = {each.topic for each in message.topics}
-        self._follow({name: topic for name, topic in self.image.topics.items() if name in named})
+        # Those that are named, and all of them where brokers come or go.
+        changed = {name: topic for name, topic in self.image.topics.items() if topic is not before.topics.get(name)}
+        self._follow(changed)
         gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
         self._group_log.coordinator.on_topics_deleted(gone)
 

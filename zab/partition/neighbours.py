@@ -110,7 +110,7 @@ class Neighbours:
     # -------------------------------------------------------------------------------------------------- the controller
 
     def tell(self, message: ToBroker) -> None:
-        """As the controller, tell another broker."""
+        """Tell another broker what this one, the controller, has decided."""
         self._channel.tell(message)
         self.live(message)
 
@@ -289,9 +289,10 @@ class Neighbours:
 
     def next_deadline(self) -> int:
         """When `keep_up` has something to do although nothing happens."""
+        dialling = self._dialling
         return min(
-            self._dialling.next_deadline(),
+            dialling.next_deadline(),
             self._channel.next_deadline(),
-            self._fetchers.next_deadline(),
+            self._fetchers.next_deadline(source for source in self._fetchers.sources if dialling.link_to(source)),
             self._asking.next_deadline(),
         )

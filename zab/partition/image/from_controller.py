@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from attrs import evolve
 
 from zab.kafka.primitives import Uuid
 from zab.partition.controller import znodes
@@ -25,11 +27,32 @@ def image_after(image: ClusterImage, message: PartitionStates, controller: int) 
         topics.append(_topic(known.get(update.topic), update, brokers))
     gone += [name for topic_id in message.removed if (name := image.names.get(_uuid(topic_id))) is not None]
     replaced = [topic.name for topic in topics]
+    if lives_of(brokers) != lives_of(image.brokers):
+        unsaid = [topic for name, topic in known.items() if name not in (*replaced, *gone)]
+        topics += [_with_lives(topic, brokers) for topic in unsaid]
     if message.is_full:
         gone += [name for name in image.topics if name not in replaced]
     return image.changed(
         controller=controller, brokers=brokers, topics=topics, gone=[name for name in gone if name not in replaced]
     )
+
+
+def lives_of(brokers: Mapping[int, Broker]) -> dict[int, int]:
+    """The epoch of each broker."""
+    return {broker.id: broker.epoch for broker in brokers.values()}
+
+
+def _with_lives(topic: Topic, brokers: Mapping[int, Broker]) -> Topic:
+    """The topic, whose leaders know which brokers live now."""
+    partitions = {
+        index: evolve(state, broker_epochs=_epochs(state.replicas, brokers))
+        for index, state in topic.partitions.items()
+    }
+    return evolve(topic, partitions=partitions)
+
+
+def _epochs(replicas: Iterable[int], brokers: Mapping[int, Broker]) -> dict[int, int]:
+    return {each: brokers[each].epoch for each in replicas if each in brokers}
 
 
 def _topic(known: Topic | None, update: TopicUpdate, brokers: Mapping[int, Broker]) -> Topic:
@@ -52,7 +75,7 @@ def _state(update: PartitionUpdate, brokers: Mapping[int, Broker]) -> PartitionS
         removing=assignment.removing,
         is_recovering=state.recovering,
         min_isr=update.min_isr,
-        broker_epochs={each: brokers[each].epoch for each in assignment.replicas if each in brokers},
+        broker_epochs=_epochs(assignment.replicas, brokers),
     )
 
 

@@ -74,7 +74,7 @@ class ControllerChannel:
             channel.merge()
 
     def resigned(self) -> None:
-        """The next controller tells everything anew."""
+        """The next controller tells everything again."""
         self._channels.clear()
 
     @property

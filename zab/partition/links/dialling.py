@@ -133,7 +133,7 @@ class Dialling:
                 self.breaks.append((link, f"broker {dialled.broker_id} does not answer"))
 
     def _missing(self) -> list[int]:
-        """Those without a link that are to be dialled, at once or later."""
+        """The brokers without a link that are to be dialled, at once or later."""
         return [
             each
             for each in self._wanted

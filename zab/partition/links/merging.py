@@ -21,8 +21,7 @@ from zab.partition.controller.effects import (
 
 
 def merged(messages: Iterable[ToBroker]) -> tuple[ToBroker, ToBroker]:
-    """The two messages; there is a `PartitionStates` among `messages`, and all are of one controller to one broker
-    epoch."""
+    """The two messages. `messages` have a `PartitionStates`; one controller sends them all to one broker epoch."""
     states: PartitionStates | None = None
     topics: dict[str, tuple[TopicUpdate, dict[int, PartitionUpdate]]] = {}
     removed: dict[str, None] = {}

@@ -8,9 +8,9 @@ Who has something to ask dials a link; the other one answers on the same link.
     Told, Taken         what a controller tells a broker, in order, and that it has arrived
 
 A payload begins with one byte that says which it is. The records of a `FollowerAnswered` are parts of files until the
-turn has read them. All others overtake it on their link, so that a controller's words do not wait behind data.
+turn has read them. All others overtake it on their link, so that a controller's words do not wait for data.
 
-Only brokers that have proven who they are have links (`zab.wire.handshake`): nothing of this is served to clients.
+Only brokers that have proven who they are have links (`zab.wire.handshake`): clients are served none of this.
 
 Limits: `LINK_BYTES_MAX`, one message, above the largest batch that is replicated; `SAID_BYTES_MAX`, a message that is
 no answer to a follower.

@@ -17,7 +17,7 @@ of all; each is at least one batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -275,7 +275,7 @@ class Fetchers:
     def __init__(
         self, settings: ReplicationSettings, who: Callable[[], tuple[int, int]], touched: Callable[[Replica], None]
     ) -> None:
-        """As for `Fetcher`."""
+        """See `Fetcher`: `who`, `touched`."""
         self.notes: list[str] = []
         """Sentences for the journal; the caller empties it."""
         self._settings = settings
@@ -329,6 +329,6 @@ class Fetchers:
         if fetcher is not None:
             fetcher.lost()
 
-    def next_deadline(self) -> int:
-        """When a request is due although nothing happens."""
-        return min((fetcher.next_deadline() for fetcher in self._fetchers.values()), default=NEVER)
+    def next_deadline(self, sources: Iterable[int]) -> int:
+        """When a request to one of these brokers is due although nothing happens."""
+        return min((self._fetchers[source].next_deadline() for source in sources), default=NEVER)

@@ -30,7 +30,7 @@ NOBODY: Final = -1
 QUESTIONS_MAX: Final = 10_000
 AGAIN_MS: Final = 100
 TIMEOUT_MS: Final = 30_000
-"""Of questions that have no timeout of their own."""
+"""How long a question waits that has no timeout of its own."""
 NEVER: Final = 1 << 62
 
 

@@ -38,8 +38,6 @@ IDS_SINCE = 6
 AUTO_CREATE_TIMEOUT_MS = 60_000
 CREATING_MAX = 100
 """How many topics are created on the way at a time."""
-REPLICAS_MAX = 1
-NO_REPLICATION = "there is no replication between brokers yet: a partition has one replica"
 
 
 class TopicRequests:
@@ -64,9 +62,6 @@ class TopicRequests:
         names = [topic.name for topic in body.topics]
         twice = {name for name in names if names.count(name) > 1}
         refused = {name: TopicOutcome(ErrorCode.INVALID_REQUEST, f"{name} is asked for twice") for name in twice}
-        for topic in body.topics:
-            if _replica_count(topic) > REPLICAS_MAX:
-                refused.setdefault(topic.name, TopicOutcome(ErrorCode.INVALID_REPLICATION_FACTOR, NO_REPLICATION))
         topics = tuple(_new_topic(topic) for topic in body.topics if topic.name not in refused)
 
         def answered(answer: Answer) -> None:
@@ -167,10 +162,6 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     assignments = {each.partition_index: each.broker_ids for each in topic.assignments}
     config = {each.name: each.value for each in topic.configs if each.value is not None}
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments or None, config or None)
-
-
-def _replica_count(topic: CreatableTopic) -> int:
-    return max([topic.replication_factor, *(len(each.broker_ids) for each in topic.assignments)])
 
 
 def _outcomes(answer: Answer, names: list[str]) -> dict[str, TopicOutcome]:
