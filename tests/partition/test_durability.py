@@ -5,6 +5,9 @@ from random import Random
 import pytest
 
 from tests.partition.one_broker import OneBroker, a_batch, produce
+from zab.kafka.primitives import uuid_text
+from zab.partition.controller import znodes
+from zab.partition.controller.effects import StoppedReplica
 from zab.partition.log.checkpoints import RECOVERY_POINTS, TopicPartition, parse_offsets
 
 CHECKPOINT_MS = 60_000
@@ -73,7 +76,8 @@ def test_flush_ms_counts_again_from_the_next_record_on():
 
 def test_flush_ms_of_a_topic_that_is_deleted_meanwhile_means_nothing():
     rig = rig_with(1, flush_ms="500")
-    rig.broker._local.stop("t", 0, rig.now, deletes=True)
+    stopped = StoppedReplica(znodes.TopicPartition("t", 0), uuid_text(rig.replica("t").topic_id), 0, delete=True)
+    rig.broker._local.stop(stopped, rig.now)
     rig.pass_time(2000)
     assert rig.replica("t") is None
 

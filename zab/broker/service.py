@@ -22,8 +22,8 @@ import trio
 
 from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
-from zab.broker.tls import ListenerTls
 from zab.broker.links import BrokerLinks
+from zab.broker.tls import ListenerTls
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
@@ -61,6 +61,8 @@ from zab.wire.frames import FrameReader
 
 STOP_SECONDS: Final = 30.0
 SLOW_MS: Final = 1000
+BETWEEN_BROKERS: Final = "ZAB"
+"""What the registration of a broker names as the protocol of its listener for other brokers."""
 
 journal = Journal("broker")
 
@@ -143,7 +145,7 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
     who = RegisteredBroker(
         id=broker_id,
         endpoints=tuple(map(str, endpoints)),
-        security_protocols={endpoint.name: broker.protocols.of(endpoint.name) for endpoint in endpoints},
+        security_protocols={endpoint.name: _protocol(config, endpoint) for endpoint in endpoints},
         rack=broker.rack,
     )
     cluster_id = None if known is None else known.cluster_id
@@ -154,6 +156,11 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
         topic_defaults=config.topics,
     )
     return Controller(Registration(who, cluster_id, broker.session_timeout_ms), settings, random.SystemRandom())
+
+
+def _protocol(config: BrokerConfig, endpoint: Endpoint) -> str:
+    is_for_brokers = endpoint.name == config.replication.listener_name
+    return BETWEEN_BROKERS if is_for_brokers else config.broker.protocols.of(endpoint.name)
 
 
 class _Host:

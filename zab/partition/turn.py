@@ -1,11 +1,10 @@
 """What a turn of a broker does, in which order, over ports that the real host and the simulator have.
 
-1. What threads and the coordination service answered, then what clients sent, up to a budget.
+1. What threads and the coordination service answered, then what other brokers sent, then clients, up to a budget.
 2. One step of the broker.
-3. What it asks for: changes of files first, so that the disk begins; then operations of the coordination service, jobs,
-   and output of clients.
-
-What a follower is sent is read here: links carry bytes alone.
+3. What it asks for: messages of links, with what followers are sent, which is read here, since links carry bytes alone;
+   then changes of files, so that the disk begins; then operations of the coordination service, jobs, and output of
+   clients.
 
 A file whose name is about to mean another file, or none, is forgotten by those who read files at the end of the turn:
 what the turn has sent is from the file that it meant, and what later turns send is from the one that is there then.
@@ -102,6 +101,8 @@ class BrokerTurn:
         for clients in ports.clients:
             clients.receive(inputs, started_ns + TURN_NS)
         effects = self.broker.step(now, ports.clock.wall_ns() // 1_000_000, inputs)
+        # Before files change: what is read for a follower is from the file that was meant.
+        self._use_links(effects)
         for effect in effects.files:
             ports.store(effect)
         for submit in effects.submits:
@@ -112,7 +113,6 @@ class BrokerTurn:
             ports.search(token, search)
         for part in effects.loads:
             ports.load(part)
-        self._use_links(effects)
         for text in effects.notes:
             ports.operator.trace(text)
         for text in effects.reports:
