@@ -17,7 +17,7 @@ from zab.pipeline.jobs.history import VIOLATIONS
 from zab.pipeline.jobs.hotspots import VIEWS
 from zab.pipeline.jobs.locks import LOCKS, OVERLAPS, QUEUE
 from zab.pipeline.jobs.sessions import LIVES, WAVES
-from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, ZNODES, Column
+from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, TOPIC, ZNODES, Column
 from zab.pipeline.verify.findings import DEVIATIONS, STATED
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def table(title: str, text: str = TEXT) -> list[tuple[str, ...]]:
         ("Columns of a snapshot", ZNODES),
         ("Columns of its sessions", SESSIONS),
         ("Columns of damage", DAMAGE),
+        ("Columns of a topic", TOPIC),
     ],
 )
 def test_the_columns_are_those_of_the_code(title: str, columns: tuple[Column, ...]) -> None:

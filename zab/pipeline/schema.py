@@ -1,4 +1,4 @@
-"""The columns of the pipeline's rows: transactions of logs, znodes and sessions of snapshots, and damage.
+"""The columns of the pipeline's rows: transactions, znodes and sessions of snapshots, damage, records of topics.
 
 One table for each kind of row says name, type and meaning; the types for Arrow and for Spark are derived from it, and
 `docs/reference/pipeline.md` shows it. All columns may be null, as Spark's Python data sources demand.
@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from attrs import frozen
 
-__all__ = ["DAMAGE", "LOG", "SESSIONS", "ZNODES", "Column", "arrow_schema", "ddl"]
+__all__ = ["DAMAGE", "LOG", "SESSIONS", "TOPIC", "ZNODES", "Column", "arrow_schema", "ddl"]
 
 _DDL: Final = {
     "string": pa.string(),
@@ -20,6 +20,9 @@ _DDL: Final = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "array<string>": pa.list_(pa.field("element", pa.string())),
+    "array<struct<key:string,value:binary>>": pa.list_(
+        pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    ),
 }
 
 
@@ -99,6 +102,27 @@ DAMAGE: Final = (
     Column("end", "bigint", "where reading goes on after the bad stretch; null when nothing after it can be read"),
     Column("kind", "string", "torn, damaged, gap, foreign or unreadable"),
     Column("reason", "string", "a sentence"),
+)
+
+
+TOPIC: Final = (
+    Column("key", "binary", "null is not the same as empty"),
+    Column("value", "binary", "null: a tombstone"),
+    Column("topic", "string", "name of the topic"),
+    Column("partition", "int", "number within the topic"),
+    Column("offset", "bigint", "position within the partition"),
+    Column("timestamp", "timestamp", "of the producer, or of the append, to the millisecond"),
+    Column("timestampType", "int", "0: of the producer, 1: of the append"),
+    Column("headers", "array<struct<key:string,value:binary>>", "in their order; empty if there are none"),
+    Column("leader_epoch", "int", "of the leader that appended it"),
+    Column("producer_id", "bigint", "of an idempotent or transactional producer; null of any other"),
+    Column("producer_epoch", "int", "of such a producer"),
+    Column("sequence", "int", "number of the record by such a producer"),
+    Column("transactional", "boolean", "whether it belongs to a transaction"),
+    Column("aborted", "boolean", "whether its transaction was aborted; null while that is open"),
+    Column("broker", "string", "whose replica it was read from: broker id, else the log directory's name"),
+    Column("segment", "string", "name of the log file"),
+    Column("position", "bigint", "offset of its batch in the file"),
 )
 
 

@@ -33,6 +33,7 @@ from zab.pipeline.reading.planning import Range, Task, plan, read_task, task_bat
 from zab.pipeline.reading.snapshot_source import SnapshotSource
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
+from zab.pipeline.topics.topic_source import TopicSource
 from zab.pipeline.workers import begin_stream, begin_task
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ WARNED_BYTES: Final = 1 << 30
 
 
 def register(spark: "SparkSession") -> None:
-    """Register `zab.log`, `zab.damage` and `zab.snapshot` with a session."""
-    for source in (LogSource, DamageSource, SnapshotSource):
+    """Register `zab.log`, `zab.damage`, `zab.snapshot` and `zab.topic` with a session."""
+    for source in (LogSource, DamageSource, SnapshotSource, TopicSource):
         spark.dataSource.register(source)
 
 
