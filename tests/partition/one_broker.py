@@ -28,8 +28,8 @@ from zab.partition.controller.coordination import Connected, Results, WatchFired
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
+from zab.partition.coordinator_log import load_part
 from zab.partition.events import LogsOpened, RecordFound
-from zab.partition.group_log import load_part
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.files import Files
 from zab.partition.records.builder import encode_batch

@@ -190,15 +190,6 @@ def test_ids_of_producers_are_never_given_twice():
     assert len(seen) == 3600
 
 
-def test_transactions_are_not_there_yet():
-    client = OneBroker().client()
-    answer = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4)
-    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-# ------------------------------------------------------------------------------------------------ fetches that wait
-
-
 def test_a_fetch_waits_for_data_and_is_answered_when_it_is_stored():
     rig = OneBroker()
     rig.create("t")

@@ -107,8 +107,8 @@ def test_the_topic_of_offsets_is_created_on_the_way_and_its_coordinator_is_found
     client = rig.client()
     several = client.ask(FindCoordinatorRequest(coordinator_keys=("a", "b"), key_type=0), 4).coordinators
     assert [(each.key, each.node_id, each.error_code) for each in several] == [("a", 1, 0), ("b", 1, 0)]
-    refused = client.ask(FindCoordinatorRequest(key="t", key_type=1), 2)
-    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    refused = client.ask(FindCoordinatorRequest(key="t", key_type=2), 2)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_member_joins_commits_and_leaves(rig):

@@ -43,8 +43,8 @@ from zab.partition.controller.controller import Controller
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
+from zab.partition.coordinator_log import load_part
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
-from zab.partition.group_log import load_part
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
 from zab.partition.log.directory import LOCK_FILE, ForeignDirectoryError, LogDirectory
 from zab.partition.log.file_effects import FileEffect

@@ -34,8 +34,9 @@ from zab.partition.controller.effects import PartitionStates, StopReplica, ToBro
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
+from zab.partition.coordinator_log import PartLoaded, Surroundings
+from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
-from zab.partition.group_log import GroupLog, PartLoaded
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
 from zab.partition.links.arrivals import Arrivals
@@ -55,7 +56,6 @@ from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.follower_connection import FollowerConnection
-from zab.partition.requests.groups import GroupRequests
 from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
@@ -118,10 +118,8 @@ class Broker:
         self._changes = BrokerChanges()
         self._configs = ConfigRequests(config, self._changes, lambda: self.image, lambda: self.id, self._asking)
         self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
-        self._group_log = GroupLog(
-            *(config, self.replicas, self._asking, lambda: self.image, self._touch, rng), now, self._wall
-        )
-        self._groups = GroupRequests(self._group_log.coordinator, lambda: self.image, self._group_log.create)
+        of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
+        self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
         self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
         handlers = self._handlers(free_bytes)
         self._dispatch = Dispatch(handlers, self._ready)
@@ -139,7 +137,9 @@ class Broker:
         broker, requests = self.config.broker, self.config.requests
         creates = self._topics.create_on_the_way if broker.creates_topics else None
         metadata = MetadataRequests(lambda: self.image, creates)
-        produce = ProduceRequests(self.replicas, lambda: self._wall, self._wait, self._touch)
+        produce = ProduceRequests(
+            *(self.replicas, lambda: self._wall, self._wait, self._touch), self._coordinators.verify
+        )
         fetch = FetchRequests(
             *(self.replicas, lambda: self.image, self._wait, requests.fetch_bytes_max),
             lambda: self._now,
@@ -158,7 +158,6 @@ class Broker:
             ApiKey.CREATE_TOPICS: self._topics.create,
             ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
             ApiKey.DELETE_TOPICS: self._topics.delete,
-            ApiKey.INIT_PRODUCER_ID: self._producer_ids.init,
             ApiKey.DESCRIBE_CONFIGS: self._configs.describe,
             ApiKey.ALTER_CONFIGS: self._configs.alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs.alter_incrementally,
@@ -166,7 +165,7 @@ class Broker:
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: placement.reassign,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: placement.list_reassignments,
             ApiKey.DESCRIBE_LOG_DIRS: placement.describe_log_dirs,
-            **self._groups.handlers(),
+            **self._coordinators.handlers(),
         }
 
     # ----------------------------------------------------------------------------------------------------------- a turn
@@ -176,7 +175,7 @@ class Broker:
         self._now, self._wall = now, wall
         effects = self._effects = Effects()
         self._asking.now = now
-        self._group_log.advance(now, wall)
+        self._coordinators.advance(now, wall)
         for given in inputs:
             match given:
                 case ClientBytes(connection, data):
@@ -192,7 +191,7 @@ class Broker:
                 case RecordFound(token, result):
                     self._searches.pop(token)(result)
                 case PartLoaded():
-                    self._group_log.loaded(given)
+                    self._coordinators.loaded(given)
                 case LogsOpened():
                     self._take_logs(given)
                 case LogsRefused(reason):
@@ -228,10 +227,9 @@ class Broker:
         neighbours.sends, neighbours.notes = [], []
         self._fetchers.notes.clear()
         effects.files += self._local.effects
-        effects.loads += self._group_log.loads
-        effects.reports += [*self._local.notes, *self._group_log.notes]
+        effects.reports += [*self._local.notes, *self._coordinators.take_notes()]
+        effects.loads += self._coordinators.take_loads()
         self._local.effects, self._local.notes = [], []
-        self._group_log.loads, self._group_log.notes = [], []
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -245,7 +243,7 @@ class Broker:
             self._local.next_deadline(),
             self._proposals.next_deadline(),
             self._neighbours.next_deadline(),
-            self._group_log.next_deadline(),
+            self._coordinators.next_deadline(),
         )
 
     # ---------------------------------------------------------------------------------------------------------- clients
@@ -378,9 +376,7 @@ class Broker:
                 self._proposals.look(replica, self._now)
                 self._effects.files += self._local.effects_of(replica, self._now)
                 self._purgatory.touch(replica.key)
-            self._group_log.settle()
-            for answer in self._group_log.take_answers():
-                self._groups.answer(answer)
+            self._coordinators.settle()
             settled = self._purgatory.settle(self._now)
             for each in settled:
                 operation = each.operation
@@ -502,7 +498,7 @@ class Broker:
         changed = {name: topic for name, topic in self.image.topics.items() if topic is not before.topics.get(name)}
         self._follow(changed)
         gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
-        self._group_log.coordinator.on_topics_deleted(gone)
+        self._coordinators.topics_deleted(gone)
 
     def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> StopReplicaAnswered | None:
         done: dict[TopicPartition, ErrorCode] = {}
@@ -551,13 +547,13 @@ class Broker:
                 replica = self.replicas.get(topic.name, index)
                 if replica is not None:
                     self._fetchers.follow(replica)
-        self._group_log.follow(topics)
+        self._coordinators.follow(topics)
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[FileEffect]:
         """Write down all that a clean start trusts. Nothing is stepped any more."""
-        self._group_log.coordinator.stop()
+        self._coordinators.stop()
         return self._local.close()
 
     def clean_shutdown(self, answers: Iterable[Input]) -> list[FileEffect]:

@@ -11,7 +11,7 @@ from attrs import frozen
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
 from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
-from zab.partition.group_log import LoadPart, PartLoaded
+from zab.partition.coordinator_log import LoadPart, PartLoaded
 from zab.partition.links.messages import FromLinks, Message
 from zab.partition.log.checkpoints import MetaProperties, TopicPartition
 from zab.partition.log.directory import LogDirectory
@@ -74,7 +74,7 @@ class Effects:
     searches: list[tuple[int, RecordSearch]] = attrs.Factory(list)
     """Searches by their token; answer with `RecordFound`."""
     loads: list[LoadPart] = attrs.Factory(list)
-    """Parts of `__consumer_offsets` to be read; answer with `PartLoaded`."""
+    """Parts of internal topics to be read; answer with `PartLoaded`."""
     dirty: dict[ClientConnection, None] = attrs.Factory(dict)
     """Connections to be flushed or closed."""
     dials: list[tuple[int, Endpoint]] = attrs.Factory(list)

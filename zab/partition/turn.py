@@ -20,8 +20,8 @@ import attrs
 
 from zab.partition.broker import Broker
 from zab.partition.controller.coordination import Submit
+from zab.partition.coordinator_log import LoadPart
 from zab.partition.events import Effects, Input
-from zab.partition.group_log import LoadPart
 from zab.partition.links.messages import LINK_BYTES_MAX, FollowerAnswered, Message
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import FileEffect, Remove, Rename, RenameDirectory

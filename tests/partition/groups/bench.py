@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Answer, Append, Token
 from zab.partition.groups.context import Surroundings
 from zab.partition.groups.coordinator import GroupCoordinator
-from zab.partition.groups.effects import Answer, Append
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.records import Loaded, LoadedMarker, LoadedRecord
 from zab.partition.groups.requests import (
@@ -24,7 +24,6 @@ from zab.partition.groups.requests import (
     Protocol,
     Request,
     SyncGroup,
-    Token,
 )
 from zab.partition.groups.results import CommitResult, FetchResult, HeartbeatResult, JoinResult, SyncResult
 from zab.partition.settings.broker_settings import GroupSettings

@@ -11,8 +11,9 @@ from tests.partition.groups.simulated_clients import Consumer, partitions_in
 from tests.partition.groups.simulated_world import PARTITION_COUNT, TOPIC, Broker, World, offsets_in
 from zab.kafka.coordinator_records import GroupValue, OffsetKey, OffsetValue
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import NO_PRODUCER
 from zab.partition.groups.group import GroupState
-from zab.partition.groups.requests import NO_PRODUCER, OffsetFetch, Request
+from zab.partition.groups.requests import OffsetFetch, Request
 from zab.partition.groups.results import CommitResult, FetchResult, JoinResult, SyncResult
 
 

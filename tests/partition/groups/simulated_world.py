@@ -19,11 +19,11 @@ from attrs import Factory, define, frozen
 from tests.partition.groups.bench import WALL, snapshot
 from zab.kafka.coordinator_records import OffsetKey
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Append, Token
 from zab.partition.groups.context import Surroundings
 from zab.partition.groups.coordinator import GroupCoordinator
-from zab.partition.groups.effects import Append
 from zab.partition.groups.records import LoadedMarker, LoadedRecord
-from zab.partition.groups.requests import OffsetCommit, Request, Token, TxnOffsetCommit
+from zab.partition.groups.requests import OffsetCommit, Request, TxnOffsetCommit
 from zab.partition.settings.broker_settings import GroupSettings
 
 PARTITION_COUNT = 6

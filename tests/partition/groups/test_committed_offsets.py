@@ -9,7 +9,7 @@ import pytest
 from tests.partition.groups.bench import GROUP, NONE, WALL, Bench, a_commit, a_leave, offsets_to_commit, snapshot
 from zab.kafka.coordinator_records import OffsetKey, OffsetValue
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups import context
+from zab.partition.coordinator import context
 from zab.partition.groups.group import GroupState
 from zab.partition.groups.records import LoadedRecord
 from zab.partition.groups.requests import OffsetCommit, OffsetFetch, OffsetToCommit

@@ -8,9 +8,10 @@ import pytest
 
 from tests.partition.groups.bench import GROUP, WALL, Bench, offsets_to_commit, snapshot
 from zab.kafka.coordinator_records import OffsetKey, OffsetValue
+from zab.partition.coordinator.effects import NO_PRODUCER
 from zab.partition.groups.loading import LoadingPartition
 from zab.partition.groups.records import Loaded, LoadedMarker, LoadedRecord
-from zab.partition.groups.requests import NO_PRODUCER, OffsetDelete, TxnOffsetCommit
+from zab.partition.groups.requests import OffsetDelete, TxnOffsetCommit
 
 TOPICS = "tu"
 

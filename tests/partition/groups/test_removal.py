@@ -16,7 +16,8 @@ from tests.partition.groups.bench import (
 from zab.kafka.consumer_protocol import Subscription, encode_subscription
 from zab.kafka.coordinator_records import GroupKey, OffsetKey, OffsetValue
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups import context, tombstones
+from zab.partition.coordinator import context
+from zab.partition.groups import tombstones
 from zab.partition.groups.expiry import CHECK_INTERVAL_MS
 from zab.partition.groups.group import GroupState
 from zab.partition.groups.records import LoadedRecord

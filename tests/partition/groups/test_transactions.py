@@ -8,8 +8,9 @@ import pytest
 
 from tests.partition.groups.bench import GROUP, NONE, Bench, a_join, a_leave, offsets_to_commit, snapshot
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.group import GroupState
-from zab.partition.groups.requests import DeleteGroups, Token, TxnOffsetCommit
+from zab.partition.groups.requests import DeleteGroups, TxnOffsetCommit
 from zab.partition.groups.results import CommitResult, DeleteResult, JoinResult
 
 UNSTABLE = -100 - ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -34,7 +34,7 @@ def test_the_file_of_kafkas_distribution_is_read():
     assert config.groups.initial_delay_ms == 0
     assert config.topics.retention_ms == 604_800_000
     assert [warning.split(":")[0] for warning in config.warnings] == [
-        *("line 4", "line 5", "line 6", "line 7", "line 11", "line 13", "line 14", "line 18"),
+        *("line 4", "line 5", "line 6", "line 7", "line 11", "line 18"),
     ]
 
 

@@ -36,9 +36,6 @@ _FOR_GROUPS: Final = (
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
 )
 
-IN_DOUBT: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""The record is in the log all the same, and may be committed later."""
-
 
 def error_of_commit(error: ErrorCode) -> ErrorCode:
     """What a request that changes offsets is answered."""

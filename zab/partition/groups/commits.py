@@ -16,21 +16,15 @@ from __future__ import annotations
 
 from zab.kafka.coordinator_records import OffsetKey, OffsetValue
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.context import Appending
+from zab.partition.coordinator.effects import NO_PRODUCER, Token
 from zab.partition.groups.append_errors import error_of_commit
-from zab.partition.groups.context import Appending, Context
+from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.membership import committer_error
 from zab.partition.groups.offsets import CommittedOffset
 from zab.partition.groups.records import TEXT_BYTES_MAX, Record
-from zab.partition.groups.requests import (
-    NO_PRODUCER,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetToCommit,
-    Token,
-    TopicPartition,
-    TxnOffsetCommit,
-)
+from zab.partition.groups.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartition, TxnOffsetCommit
 from zab.partition.groups.results import CommitResult, FetchedOffset, FetchResult, PartitionError
 
 
@@ -73,9 +67,10 @@ def _append(context: Context, group: Group, token: Token, request: OffsetCommit 
     """Append what can be committed; the other partitions have errors of their own."""
     errors = [_offset_error(context, each) for each in request.offsets]
     taken = [each for each, error in zip(request.offsets, errors, strict=True) if error is ErrorCode.NONE]
-    producer_id, producer_epoch = NO_PRODUCER, -1
+    producer_id, producer_epoch, transactional_id = NO_PRODUCER, -1, ""
     if isinstance(request, TxnOffsetCommit):
         producer_id, producer_epoch = request.producer_id, request.producer_epoch
+        transactional_id = request.transactional_id
 
     def answer(error: ErrorCode) -> None:
         found = [error_of_commit(error) if each is ErrorCode.NONE else each for each in errors]
@@ -103,7 +98,7 @@ def _append(context: Context, group: Group, token: Token, request: OffsetCommit 
     then = _appending(context, group, values, producer_id)
     then.answer = answer
     group.offsets.begin(producer_id, values)
-    context.append(group.partition, records, then, producer_id, producer_epoch)
+    context.append(group.partition, records, then, producer_id, producer_epoch, transactional_id)
 
 
 def _appending(

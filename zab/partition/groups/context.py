@@ -1,31 +1,25 @@
 """What all parts of a coordinator share: settings, time, deadlines, answers, and the partitions with their groups.
 
 The parts (`joining`, `rebalance`, `syncing`, …) are functions that get this and a group. They hand out effects through
-`answer` and `append`, which keep two promises: each token is answered once, and of each append it is known at most once
-that it is committed.
+`answer` and `append` of `CoordinatorContext`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import Factory, define, frozen
 
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups.append_errors import IN_DOUBT
-from zab.partition.groups.deadlines import Deadlines
-from zab.partition.groups.effects import Answer, Append, Effect
+from zab.partition.coordinator.context import CoordinatorContext, LedPartition
+from zab.partition.coordinator.deadlines import Deadlines
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.member import Member
-from zab.partition.groups.records import Record
-from zab.partition.groups.requests import NO_PRODUCER, Token
-from zab.partition.groups.results import JoinResult, Result, SyncResult
+from zab.partition.groups.results import JoinResult, SyncResult
 from zab.partition.settings.broker_settings import GroupSettings
-
-APPENDS_MAX: Final = 65_536
-"""While so many appends of one partition of `__consumer_offsets` wait, its groups are not available (15)."""
 
 
 class Timer(Enum):
@@ -45,37 +39,13 @@ TimerKey: TypeAlias = tuple[Timer, Group, str]
 """A timer of a group; the id is "" for those of the whole group."""
 
 
-def _nothing(_: object) -> None:
-    pass
-
-
-@define(kw_only=True)
-class Appending:
-    """An append that the log has not decided about. `answer` gets NONE or the log's error, once. Then, or later if the
-    error leaves it open, one of `apply` (with the position of the batch) and `revert` is called."""
-
-    answer: Callable[[ErrorCode], None] = _nothing
-    apply: Callable[[int], None] = _nothing
-    revert: Callable[[None], None] = _nothing
-    is_answered: bool = False
-
-
 @define(eq=False)
-class OffsetsPartition:
+class OffsetsPartition(LedPartition):
     """A partition of `__consumer_offsets` that this broker leads."""
 
-    number: int
-    leader_epoch: int
     groups: dict[str, Group] = Factory(dict)
-    appends: dict[int, Appending] = Factory(dict)
-    """In the order of the log."""
     holders: dict[int, dict[Group, None]] = Factory(dict)
     """Producer id -> groups that hold offsets of its open transaction."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it takes no more appends for now."""
-        return len(self.appends) >= APPENDS_MAX
 
 
 @frozen
@@ -91,37 +61,16 @@ class Surroundings:
     """Whether a topic has this partition."""
 
 
-class Context:
+class Context(CoordinatorContext[OffsetsPartition]):
     """See the top of the file. `now` is ms of a monotonic clock, `wall` ms since 1970."""
 
     def __init__(self, surroundings: Surroundings, now: int, wall: int) -> None:
+        super().__init__(now, wall)
         self.surroundings = surroundings
         self.settings = surroundings.settings
-        self.now = now
-        self.wall = wall
-        self.partitions: dict[int, OffsetsPartition] = {}
         self.deadlines: Deadlines[TimerKey] = Deadlines(now)
-        self.effects: list[Effect] = []
-        self._open: set[Token] = set()
-        self._append_count = 0
 
     # ------------------------------------------------------------------------------------------------------- answers
-
-    def open(self, token: Token) -> None:
-        """A request came; it is owed one answer."""
-        assert token not in self._open, "tokens are used once"
-        self._open.add(token)
-
-    @property
-    def open_count(self) -> int:
-        """How many requests wait for their answer."""
-        return len(self._open)
-
-    def answer(self, token: Token, result: Result) -> None:
-        """Answer a request."""
-        assert token in self._open, "answered twice"
-        self._open.remove(token)
-        self.effects.append(Answer(token, result))
 
     def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
         """Answer the join of this member, if one waits."""
@@ -147,53 +96,6 @@ class Context:
         """Let a sync of this member wait, instead of an earlier one."""
         self.answer_sync(member, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_token = token
-
-    # ------------------------------------------------------------------------------------------------------ the log
-
-    def append(
-        self,
-        number: int,
-        records: list[Record],
-        then: Appending,
-        producer_id: int = NO_PRODUCER,
-        producer_epoch: int = -1,
-    ) -> None:
-        """Hand these records to the log."""
-        assert records
-        partition = self.partitions[number]
-        self._append_count += 1
-        partition.appends[self._append_count] = then
-        self.effects.append(
-            Append(
-                append_id=self._append_count,
-                partition=number,
-                leader_epoch=partition.leader_epoch,
-                records=tuple(records),
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-            )
-        )
-
-    def appended(self, number: int, append_id: int, outcome: int | ErrorCode) -> None:
-        """The log has decided, or says that it could not in time. Of an append before the partition was unloaded, this
-        is no longer of interest."""
-        partition = self.partitions.get(number)
-        then = partition.appends.get(append_id) if partition is not None else None
-        if partition is None or then is None:
-            return
-        if isinstance(outcome, ErrorCode):
-            error = outcome
-            assert error is not ErrorCode.NONE, "a success has a position"
-            if error not in IN_DOUBT:
-                del partition.appends[append_id]
-                then.revert(None)
-        else:
-            error = ErrorCode.NONE
-            del partition.appends[append_id]
-            then.apply(outcome)
-        if not then.is_answered:
-            then.is_answered = True
-            then.answer(error)
 
     # -------------------------------------------------------------------------------------------------------- groups
 

@@ -4,24 +4,14 @@ A group lives in the partition of `__consumer_offsets` that its id's hash names,
 partition coordinates it. All that has to survive the broker is a record there; the rest is memory, and members that
 come again.
 
-    in    advance(now, wall)                   the time of this turn; what is due happens
-          request(token, request)              a client's request (`requests`)
-          begin_load, load, finish_load        this broker leads a partition, and reads it
-          unload                               it does no longer
-          on_appended(partition, id, outcome)  what became of an append: its position, or the log's error
-          on_marker                            a transaction's marker in a partition is committed
-          on_topics_deleted                    topics are gone
-          stop                                 the broker is going to end
-    out   take_effects()                       answers and appends, in order (`effects`)
-          next_deadline()                      when `advance` has something to do
+    in    advance(now, wall)          the time of this turn; what is due happens
+          request(token, request)     a client's request (`requests`)
+          on_marker                   a transaction's marker in a partition is committed
+          on_topics_deleted           topics are gone
+    out   next_deadline()             when `advance` has something to do
 
-The broker keeps this order: outcomes of appends and markers of one partition come in the order of their positions. It
-reports the position of a batch when the batch is committed, never before; the error of one that will not be; and
-REQUEST_TIMED_OUT or NOT_ENOUGH_REPLICAS_AFTER_APPEND for one that is in the log and may be committed later. The last
-two answer the client, and are followed by the real outcome, or by `unload`.
-
-A leader epoch names each time of leading a partition. Whatever comes for an older one is dropped: the result of a load
-that was overtaken, or an unload that comes late.
+Loads, appends and effects are those of every coordinator (`zab/partition/coordinator`). Markers come in the order of
+the log, as outcomes of appends do.
 
 Where the parts are: `group` and `member` hold state; `joining`, `rebalance`, `syncing`, `heartbeats` and `leaving` are
 the classic protocol, `commits` and `offsets` the offsets, `tombstones`, `expiry` and `deleting` their end, `loading`
@@ -38,11 +28,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.coordinator import Coordinator
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.commits import commit, fetch, on_marker, refused_commit, refused_fetch
-from zab.partition.groups.context import Context, Surroundings, Timer
+from zab.partition.groups.context import Context, OffsetsPartition, Surroundings, Timer
 from zab.partition.groups.deleting import delete_groups, delete_offsets, on_topics_deleted
 from zab.partition.groups.describing import described, listed
-from zab.partition.groups.effects import Effect
 from zab.partition.groups.expiry import CHECK_INTERVAL_MS, Expiry
 from zab.partition.groups.group import Group
 from zab.partition.groups.heartbeats import heartbeat, on_pending_due, on_session_due
@@ -50,7 +41,7 @@ from zab.partition.groups.joining import join
 from zab.partition.groups.leaving import leave
 from zab.partition.groups.loading import LoadingPartition, finish
 from zab.partition.groups.rebalance import on_join_due, on_sync_due
-from zab.partition.groups.records import Loaded, can_be_stored
+from zab.partition.groups.records import can_be_stored
 from zab.partition.groups.requests import (
     DeleteGroups,
     DescribeGroups,
@@ -63,7 +54,6 @@ from zab.partition.groups.requests import (
     OffsetFetch,
     Request,
     SyncGroup,
-    Token,
     TxnOffsetCommit,
 )
 from zab.partition.groups.results import (
@@ -90,15 +80,12 @@ _TAKES_EMPTY_ID: Final = (OffsetCommit, TxnOffsetCommit, OffsetFetch)
 """Simple consumers of old may have no group id. Their group can also be described and deleted."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
     """See the top of the file. `now` is ms of a monotonic clock, `wall` ms since 1970."""
 
     def __init__(self, surroundings: Surroundings, now: int, wall: int) -> None:
         self._context = Context(surroundings, now, wall)
-        self._loading: dict[int, LoadingPartition] = {}
-        self._epochs: dict[int, int] = {}
-        """The newest leader epoch of each partition of which this coordinator has heard."""
-        self._is_stopping = False
+        super().__init__(self._context)
         self._expiry = Expiry(now + CHECK_INTERVAL_MS)
 
     # ---------------------------------------------------------------------------------------------------------- time
@@ -117,16 +104,6 @@ class GroupCoordinator:
         """When `advance` has something to do, in ms of the monotonic clock."""
         due = self._context.deadlines.next_due()
         return self._expiry.due if due is None else min(due, self._expiry.due)
-
-    def take_effects(self) -> list[Effect]:
-        """What is to be done, in order; it is handed out once."""
-        effects, self._context.effects = self._context.effects, []
-        return effects
-
-    @property
-    def waiting_count(self) -> int:
-        """How many requests have no answer yet."""
-        return self._context.open_count
 
     # ------------------------------------------------------------------------------------------------------ requests
 
@@ -173,15 +150,7 @@ class GroupCoordinator:
         """Whether this broker can say anything about this group, and whether its log takes more."""
         if (not group_id and not takes_empty) or not can_be_stored(group_id):
             return ErrorCode.INVALID_GROUP_ID
-        if self._is_stopping:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        number = self._context.surroundings.partition_for(group_id)
-        if number in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        partition = self._context.partitions.get(number)
-        if partition is None:
-            return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE if changes and partition.is_full else ErrorCode.NONE
+        return self._availability(self._context.surroundings.partition_for(group_id), changes=changes)
 
     def _refuse(self, token: Token, request: Request, error: ErrorCode) -> None:
         """Answer what is not for this coordinator, or not now. A member that sends heartbeats while its group is being
@@ -211,70 +180,19 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------------- partitions
 
-    def begin_load(self, number: int, leader_epoch: int) -> None:
-        """This broker leads a partition in this epoch; until it is read, its groups get 14. Once for each epoch: it
-        changes nothing if this one is loaded already."""
-        if self._is_stale(number, leader_epoch):
-            return
-        self._forget(number, ErrorCode.NOT_COORDINATOR)
-        self._epochs[number] = leader_epoch
-        self._loading[number] = LoadingPartition(number, leader_epoch)
+    def _begun(self, number: int, leader_epoch: int) -> LoadingPartition:
+        return LoadingPartition(number, leader_epoch)
 
-    def load(self, number: int, leader_epoch: int, entries: Iterable[Loaded]) -> None:
-        """The next records and markers of this partition, in the order of the log."""
-        loading = self._loading.get(number)
-        if loading is not None and loading.leader_epoch == leader_epoch:
-            for entry in entries:
-                loading.apply(entry)
+    def _finish(self, loading: LoadingPartition) -> None:
+        finish(self._context, loading)
 
-    def finish_load(self, number: int, leader_epoch: int) -> None:
-        """The end of the log is reached, and everything up to there is committed: what is visible from now on cannot be
-        lost with this broker."""
-        loading = self._loading.get(number)
-        if loading is not None and loading.leader_epoch == leader_epoch:
-            del self._loading[number]
-            finish(self._context, loading)
-
-    def unload(self, number: int, leader_epoch: int) -> None:
-        """From this epoch on another broker leads the partition: forget its groups; what waits gets 16."""
-        if leader_epoch >= self._epochs.get(number, -1):
-            self._epochs[number] = leader_epoch
-            self._forget(number, ErrorCode.NOT_COORDINATOR)
-
-    def stop(self) -> None:
-        """The broker is going to end: what waits, and what comes, gets 15."""
-        self._is_stopping = True
-        for number in (*self._context.partitions, *self._loading):
-            self._forget(number, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _is_stale(self, number: int, leader_epoch: int) -> bool:
-        known = self._epochs.get(number, -1)
-        is_begun = number in self._loading or number in self._context.partitions
-        return self._is_stopping or leader_epoch < known or (leader_epoch == known and is_begun)
-
-    def _forget(self, number: int, error: ErrorCode) -> None:
-        self._loading.pop(number, None)
+    def _let_go(self, partition: OffsetsPartition, error: ErrorCode) -> None:
         context = self._context
-        partition = context.partitions.get(number)
-        if partition is None:
-            return
         for group in list(partition.groups.values()):
             for member in group.members.values():
                 context.answer_join(group, member, JoinResult(error=error, member_id=member.member_id))
                 context.answer_sync(member, SyncResult(error=error))
             context.bury(group)
-        # What the log has of these is decided by the next leader; the answer is that of an append that lost it.
-        for then in list(partition.appends.values()):
-            if not then.is_answered:
-                then.is_answered = True
-                then.answer(error)
-        del context.partitions[number]
-
-    # ------------------------------------------------------------------------------------------------------- the log
-
-    def on_appended(self, number: int, append_id: int, outcome: int | ErrorCode) -> None:
-        """An append is committed at this position, or the log's error."""
-        self._context.appended(number, append_id, outcome)
 
     def on_marker(self, number: int, producer_id: int, commits: bool) -> None:
         """A transaction's marker in this partition is committed, after everything that was appended before it."""

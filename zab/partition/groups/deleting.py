@@ -7,10 +7,11 @@ from functools import partial
 
 from zab.kafka.consumer_protocol import PROTOCOL_TYPE
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.append_errors import error_of_commit
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
-from zab.partition.groups.requests import OffsetDelete, Token
+from zab.partition.groups.requests import OffsetDelete
 from zab.partition.groups.results import DeleteResult, OffsetDeleteResult, PartitionError
 from zab.partition.groups.tombstones import remove
 

@@ -8,12 +8,13 @@ except for a new one, whose client may be gone without anybody knowing.
 from __future__ import annotations
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.joining import drop_pending
 from zab.partition.groups.membership import generation_error
 from zab.partition.groups.rebalance import remove_member
-from zab.partition.groups.requests import Heartbeat, Token
+from zab.partition.groups.requests import Heartbeat
 from zab.partition.groups.results import HeartbeatResult
 
 

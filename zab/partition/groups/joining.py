@@ -21,8 +21,10 @@ from __future__ import annotations
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups.append_errors import IN_DOUBT, error_of_group
-from zab.partition.groups.context import Appending, Context, Timer
+from zab.partition.coordinator.context import IN_DOUBT, Appending
+from zab.partition.coordinator.effects import Token
+from zab.partition.groups.append_errors import error_of_group
+from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.member import Member, new_member, rebalance_timeout
 from zab.partition.groups.membership import member_error
@@ -35,7 +37,7 @@ from zab.partition.groups.rebalance import (
     store,
 )
 from zab.partition.groups.records import can_be_stored
-from zab.partition.groups.requests import NO_MEMBER, JoinGroup, Token
+from zab.partition.groups.requests import NO_MEMBER, JoinGroup
 from zab.partition.groups.results import JoinResult, SyncResult
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000

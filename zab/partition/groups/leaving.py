@@ -6,12 +6,13 @@ Each member has an error of its own; the group goes into a rebalance once, howev
 from __future__ import annotations
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.effects import Token
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group
 from zab.partition.groups.joining import drop_pending
 from zab.partition.groups.membership import member_error
 from zab.partition.groups.rebalance import remove_member
-from zab.partition.groups.requests import NO_MEMBER, LeaveGroup, LeavingMember, Token
+from zab.partition.groups.requests import NO_MEMBER, LeaveGroup, LeavingMember
 from zab.partition.groups.results import LeaveResult, LeftMember
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 from attrs import Factory, define
 
 from zab.kafka.coordinator_records import GroupKey, GroupValue, OffsetKey, OffsetValue
+from zab.partition.coordinator.effects import NO_PRODUCER
 from zab.partition.groups.context import Context, OffsetsPartition
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.member import loaded_member
 from zab.partition.groups.offsets import CommittedOffset, Offsets
 from zab.partition.groups.rebalance import prepare
 from zab.partition.groups.records import Loaded, LoadedMarker
-from zab.partition.groups.requests import NO_PRODUCER
 
 
 @define(eq=False)

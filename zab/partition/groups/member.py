@@ -5,7 +5,8 @@ from __future__ import annotations
 from attrs import define
 
 from zab.kafka.coordinator_records import GroupMember
-from zab.partition.groups.requests import JoinGroup, Protocol, Token
+from zab.partition.coordinator.effects import Token
+from zab.partition.groups.requests import JoinGroup, Protocol
 
 
 @define(eq=False)

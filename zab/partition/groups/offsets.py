@@ -23,7 +23,8 @@ from collections.abc import Iterable
 from attrs import Factory, define, frozen
 
 from zab.kafka.coordinator_records import OffsetValue
-from zab.partition.groups.requests import NO_PRODUCER, TopicPartition
+from zab.partition.coordinator.effects import NO_PRODUCER
+from zab.partition.groups.requests import TopicPartition
 
 
 @frozen

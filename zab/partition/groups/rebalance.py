@@ -16,8 +16,9 @@ from typing import Final
 
 from zab.kafka.coordinator_records import GroupKey
 from zab.kafka.errors import ErrorCode
+from zab.partition.coordinator.context import Appending
 from zab.partition.groups.append_errors import error_of_group
-from zab.partition.groups.context import Appending, Context, Timer
+from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState, InitialDelay
 from zab.partition.groups.member import Member
 from zab.partition.groups.records import Record

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from zab.kafka.coordinator_records import GroupKey, GroupValue, OffsetKey, OffsetValue
-from zab.partition.groups.requests import NO_PRODUCER
+from zab.partition.coordinator.effects import NO_PRODUCER
 
 TEXT_BYTES_MAX: Final = 2**15 - 1
 """The records' strings have an int16 as their length. In newer requests they may be longer."""

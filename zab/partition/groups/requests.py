@@ -14,12 +14,8 @@ from attrs import frozen
 
 NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1
-NO_PRODUCER: Final = -1
 NO_LEADER_EPOCH: Final = -1
 NO_TIME: Final = -1
-
-Token: TypeAlias = int
-"""Names one request; its answer carries it."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 """A topic and the index of a partition."""
@@ -121,6 +117,7 @@ class TxnOffsetCommit:
     generation and no member id."""
 
     group_id: str
+    transactional_id: str = ""
     producer_id: int
     producer_epoch: int
     generation: int = NO_GENERATION

@@ -7,11 +7,13 @@ once: if the leader sends its assignment again before that, the second one waits
 from __future__ import annotations
 
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups.context import Appending, Context, Timer
+from zab.partition.coordinator.context import Appending
+from zab.partition.coordinator.effects import Token
+from zab.partition.groups.context import Context, Timer
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.membership import generation_error
 from zab.partition.groups.rebalance import fail_syncs, prepare, store
-from zab.partition.groups.requests import SyncGroup, Token
+from zab.partition.groups.requests import SyncGroup
 from zab.partition.groups.results import SyncResult
 
 

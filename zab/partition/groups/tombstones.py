@@ -13,7 +13,8 @@ from typing import Final
 
 from zab.kafka.coordinator_records import GroupKey, OffsetKey
 from zab.kafka.errors import ErrorCode
-from zab.partition.groups.context import Appending, Context
+from zab.partition.coordinator.context import Appending
+from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.records import Key, Record
 from zab.partition.groups.requests import TopicPartition

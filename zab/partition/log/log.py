@@ -234,12 +234,14 @@ class Log:
         now_ms: int,
         *,
         is_verified: bool = False,
+        has_sequence: bool = True,
     ) -> Appended:
         """Append batches that passed the checks of a produce request, or a marker. Offsets and epoch are written into
         `data`, which is not changed any more afterwards.
 
         A batch that a producer repeats is answered with the offsets that it has, and nothing is appended.
-        `is_verified`: the coordinator says that the transaction of the producer is ongoing.
+        `is_verified`: the coordinator says that the transaction of the producer is ongoing. `has_sequence`: the
+        producer numbers its batches; what a coordinator appends for it has no numbers.
 
         Raises LogFailedError, RecordsTooLargeError, and the errors of `Producers.check` and `check_marker`."""
         self._check_usable()
@@ -247,7 +249,7 @@ class Log:
         if len(data) > self.settings.segment_bytes:
             raise RecordsTooLargeError(f"{len(data)} bytes, a segment has {self.settings.segment_bytes}")
         markers = _markers(data, headers)
-        duplicate = self._check_producers(headers, markers, is_verified)
+        duplicate = self._check_producers(headers, markers, is_verified, has_sequence)
         if duplicate is not None:
             time = duplicate.timestamp if self.settings.message_timestamp_type == LOG_APPEND_TIME else NO_TIME
             return Appended(duplicate.base_offset, duplicate.last_offset, time, is_duplicate=True)
@@ -287,7 +289,7 @@ class Log:
             self._save_epochs()
 
     def _check_producers(
-        self, headers: Sequence[BatchHeader], markers: dict[int, EndMarker], is_verified: bool
+        self, headers: Sequence[BatchHeader], markers: dict[int, EndMarker], is_verified: bool, has_sequence: bool
     ) -> ProducedBatch | None:
         """Check all batches before any is appended. The first one that the log has."""
         seen: dict[int, ProducerState] = {}
@@ -299,7 +301,7 @@ class Log:
                     self.producers.check_marker(header, markers[number])
                 continue
             state = seen.get(header.producer_id) or self.producers.states.get(header.producer_id)
-            duplicate = check(state, header, is_verified=is_verified)
+            duplicate = check(state, header, is_verified=is_verified, has_sequence=has_sequence)
             if duplicate is not None:
                 return duplicate
             if len(headers) > 1:
@@ -464,6 +466,11 @@ class Log:
     def aborted_transactions(self, start: int, end: int) -> Iterator[AbortedTransaction]:
         """The aborted transactions with data in [start, end). Raises OSError."""
         return self._segments.aborted(start, end)
+
+    def aborted_in(self, offset: int, found: Slice, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions with data in what `slice` found from `offset` on below `bound`; a few more may be
+        among them. Raises OSError."""
+        return list(self.aborted_transactions(offset, self._segments.end_of(found, bound)))
 
     # Cuts.
 

@@ -63,6 +63,11 @@ class OffsetIndex:
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
 
+    def first_from(self, position: int) -> int | None:
+        """The relative last offset of the first entry at or above this position."""
+        at = bisect_left(self._positions, position)
+        return self._offsets[at] if at < len(self._offsets) else None
+
     def truncate(self, position: int) -> None:
         """The log file ends at this position now."""
         at = bisect_left(self._positions, position)

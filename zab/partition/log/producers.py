@@ -117,6 +117,10 @@ class Producers:
         Raises InvalidProducerEpochError, OutOfOrderSequenceError, InvalidTransactionStateError."""
         return check(self.states.get(header.producer_id), header, is_verified=is_verified)
 
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this epoch of the producer is open."""
+        return producer_id in self._open and self.states[producer_id].epoch == epoch
+
     def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
         """What a leader asks about a marker of a coordinator. Raises InvalidProducerEpochError,
         CoordinatorFencedError."""
@@ -198,10 +202,13 @@ class Producers:
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
 
 
-def check(state: ProducerState | None, header: BatchHeader, *, is_verified: bool) -> ProducedBatch | None:
-    """See `Producers.check`; `state` is that of the producer before the batch."""
+def check(
+    state: ProducerState | None, header: BatchHeader, *, is_verified: bool, has_sequence: bool = True
+) -> ProducedBatch | None:
+    """See `Producers.check`; `state` is that of the producer before the batch. Without `has_sequence`, the batch is one
+    that a coordinator appends for its producer."""
     if state is not None:
-        if header.producer_epoch == state.epoch:
+        if has_sequence and header.producer_epoch == state.epoch:
             for batch in state.batches:
                 if batch.last_sequence == header.last_sequence and batch.first_sequence == header.base_sequence:
                     return batch
@@ -209,12 +216,13 @@ def check(state: ProducerState | None, header: BatchHeader, *, is_verified: bool
             raise InvalidProducerEpochError(f"producer epoch {header.producer_epoch}, known is {state.epoch}")
         is_same_epoch = header.producer_epoch == state.epoch and state.batches
         expected = (state.last_sequence + 1) & SEQUENCE_MASK if is_same_epoch else 0
-        if header.base_sequence != expected:
+        if has_sequence and header.base_sequence != expected:
             text = f"producer {header.producer_id} sends sequence {header.base_sequence}, expected is {expected}"
             raise OutOfOrderSequenceError(text)
     is_open = state is not None and state.transaction_first_offset != NO_OFFSET
     if header.is_transactional:
-        if not is_open and not is_verified:
+        is_of_epoch = is_open and state is not None and state.epoch == header.producer_epoch
+        if not is_of_epoch and not is_verified:
             raise InvalidTransactionStateError(f"producer {header.producer_id} has no transaction here")
     elif is_open:
         raise InvalidTransactionStateError(f"producer {header.producer_id} writes beside its transaction")

@@ -191,6 +191,13 @@ class Segments:
         """The aborted transactions with data in [start, end)."""
         return overlapping((self.aborted_of(segment) for segment in self._segments[self.floor(start) :]), start, end)
 
+    def end_of(self, found: Slice, bound: int) -> int:
+        """An offset at or above the end of these batches, which are below `bound`: near to their end, and found without
+        reading the log."""
+        segment = self._segments[self.floor(found.first_offset)]
+        following = self.offsets_of(segment).first_from(found.position + found.length)
+        return min(bound, segment.next_offset if following is None else segment.base_offset + following)
+
     # Indexes.
 
     def offsets_of(self, segment: Segment) -> OffsetIndex:

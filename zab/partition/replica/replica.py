@@ -163,8 +163,11 @@ class Replica:
 
     # ------------------------------------------------------------------------------------------------------ producers
 
-    def append(self, data: memoryview, produce_version: int, acks: int, wall_ms: int) -> Appended:
-        """Append what a producer sent for this partition.
+    def append(
+        self, data: memoryview, produce_version: int, acks: int, wall_ms: int, *, is_verified: bool = False
+    ) -> Appended:
+        """Append what a producer sent for this partition. `is_verified`: the transaction coordinator says that the
+        partition is part of its open transaction.
 
         Raises ReplicaError, BatchError, LogError; each has the `error` to answer with. Nothing was appended then."""
         leader = self.leading()
@@ -178,14 +181,16 @@ class Replica:
             headers = [
                 header if position == at else each for each, (position, _) in zip(headers, checked.batches, strict=True)
             ]
-        return self.log.append_as_leader(own, headers, leader.epoch, wall_ms)
+        return self.log.append_as_leader(own, headers, leader.epoch, wall_ms, is_verified=is_verified)
 
     def append_own(self, batch: bytes, wall_ms: int) -> Appended:
-        """Append a batch that this broker has made, to be committed by every replica in sync. Raises as `append`."""
+        """Append a batch that this broker has made, to be committed by every replica in sync. If it is part of a
+        transaction, that is open. Raises as `append`."""
         leader = self.leading()
         self._check_in_sync(leader)
         own = bytearray(batch)
-        return self.log.append_as_leader(own, [read_header(own)], leader.epoch, wall_ms)
+        headers = [read_header(own)]
+        return self.log.append_as_leader(own, headers, leader.epoch, wall_ms, is_verified=True, has_sequence=False)
 
     def _check_in_sync(self, leader: Leader) -> None:
         in_sync, wanted = len(leader.in_sync.committed), self.min_in_sync
@@ -255,7 +260,7 @@ class Replica:
         bound = log.log_end if is_follower else self.bound(isolation)
         found = log.slice(offset, bound, max_bytes) if max_bytes > 0 and offset < bound else None
         data = None if found is None else FileSlice(found.path, found.position, found.length)
-        aborted = list(log.aborted_transactions(offset, bound)) if is_committed and found is not None else []
+        aborted = log.aborted_in(offset, found, bound) if is_committed and found is not None else []
         return attrs.evolve(marks, data=data, aborted=aborted if is_committed else None)
 
     def read_for(

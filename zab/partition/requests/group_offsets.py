@@ -1,4 +1,5 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: between messages of all versions and what the coordinator knows.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: between messages of all versions and what the coordinator
+knows.
 
 OffsetFetch asks for many groups from version 8 on; each is a question of its own.
 """
@@ -25,6 +26,12 @@ from zab.kafka.messages.group_offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+from zab.kafka.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from zab.partition.groups import requests as asking
 from zab.partition.groups.results import (
@@ -70,6 +77,45 @@ def commit_answered(_request: Request, result: CommitResult) -> OffsetCommitResp
                 name=topic,
                 partitions=tuple(
                     OffsetCommitResponsePartition(partition_index=each.partition, error_code=each.error)
+                    for each in partitions
+                ),
+            )
+            for topic, partitions in _by_topic(result.partitions).items()
+        )
+    )
+
+
+def txn_commit_asked(request: Request) -> asking.TxnOffsetCommit:
+    body: TxnOffsetCommitRequest = request.body
+    return asking.TxnOffsetCommit(
+        group_id=body.group_id,
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        generation=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        offsets=tuple(
+            asking.OffsetToCommit(
+                topic=topic.name,
+                partition=each.partition_index,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+            )
+            for topic in body.topics
+            for each in topic.partitions
+        ),
+    )
+
+
+def txn_commit_answered(_request: Request, result: CommitResult) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition, error_code=each.error)
                     for each in partitions
                 ),
             )

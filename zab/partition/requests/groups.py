@@ -1,7 +1,8 @@
 """Requests about consumer groups: handed to the coordinator under a token, and answered when it answers.
 
 FindCoordinator is answered from the image: the coordinator of a group is the broker that leads its partition of
-`__consumer_offsets`. The first one who asks has that topic created, and asks again until it is there.
+`__consumer_offsets`, that of a transactional id the one of `__transaction_state`. The first one who asks has the topic
+created, and asks again until it is there.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from zab.kafka.api_key import ApiKey
 from zab.kafka.coordinator_records import partition_for
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from zab.partition.coordinator.effects import Answer
 from zab.partition.groups import requests as asking
 from zab.partition.groups.coordinator import GroupCoordinator
-from zab.partition.groups.effects import Answer
-from zab.partition.image.cluster_image import CONSUMER_OFFSETS, ClusterImage
+from zab.partition.image.cluster_image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
 from zab.partition.requests import group_admin, group_offsets, membership
 from zab.partition.requests.dispatch import Handler
 from zab.partition.requests.request import Request
@@ -27,8 +28,8 @@ from zab.partition.requests.request import Request
 SEVERAL_SINCE: Final = 4
 """The version of FindCoordinator from which on it names many keys."""
 OF_GROUP: Final = 0
+OF_TRANSACTION: Final = 1
 NOBODY: Final = -1
-NO_TRANSACTIONS: Final = "there are no transactions yet"
 
 _ONE: Final[dict[ApiKey, tuple[Callable[[Request], asking.Request], Callable[[Request, Any], Any]]]] = {
     ApiKey.JOIN_GROUP: (membership.join_asked, membership.join_answered),
@@ -36,6 +37,7 @@ _ONE: Final[dict[ApiKey, tuple[Callable[[Request], asking.Request], Callable[[Re
     ApiKey.HEARTBEAT: (membership.heartbeat_asked, membership.heartbeat_answered),
     ApiKey.LEAVE_GROUP: (membership.leave_asked, membership.leave_answered),
     ApiKey.OFFSET_COMMIT: (group_offsets.commit_asked, group_offsets.commit_answered),
+    ApiKey.TXN_OFFSET_COMMIT: (group_offsets.txn_commit_asked, group_offsets.txn_commit_answered),
     ApiKey.OFFSET_DELETE: (group_offsets.delete_asked, group_offsets.delete_answered),
     ApiKey.DESCRIBE_GROUPS: (group_admin.describe_asked, group_admin.describe_answered),
     ApiKey.LIST_GROUPS: (group_admin.list_asked, group_admin.list_answered),
@@ -57,12 +59,21 @@ class GroupRequests:
     """See the docstring of the module."""
 
     def __init__(
-        self, coordinator: GroupCoordinator, image: Callable[[], ClusterImage], create_offsets: Callable[[], None]
+        self,
+        coordinator: GroupCoordinator,
+        image: Callable[[], ClusterImage],
+        create_offsets: Callable[[], None],
+        create_transactions: Callable[[], None],
     ) -> None:
-        """`create_offsets` begins to create the topic of offsets, unless that is under way."""
+        """`create_offsets` begins to create the topic of offsets, unless that is under way; `create_transactions` that
+        of transactions."""
         self._coordinator = coordinator
         self._image = image
-        self._create_offsets = create_offsets
+        self._topics = {
+            OF_GROUP: (CONSUMER_OFFSETS, create_offsets),
+            OF_TRANSACTION: (TRANSACTION_STATE, create_transactions),
+        }
+        """The topic in which each kind of coordinator keeps its records, and how it is created."""
         self._count = 0
         self._answers: dict[int, Callable[[Any], None]] = {}
         """What is done with the result of each token."""
@@ -126,14 +137,14 @@ class GroupRequests:
         )
 
     def _coordinator_of(self, key: str, key_type: int, listener: str) -> Coordinator:
-        if key_type != OF_GROUP:
-            # What clients take for final, so that they do not ask until their patience ends.
-            return _nobody(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        if key_type not in self._topics:
+            return _nobody(key, ErrorCode.INVALID_REQUEST, f"there are no coordinators of kind {key_type}")
+        name, create = self._topics[key_type]
         image = self._image()
-        topic = image.topics.get(CONSUMER_OFFSETS)
+        topic = image.topics.get(name)
         if topic is None:
-            self._create_offsets()
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")
+            create()
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
         state = topic.partitions.get(partition_for(key, len(topic.partitions)))
         broker = None if state is None else image.brokers.get(state.leader)
         endpoint = None if broker is None else broker.endpoints.get(listener)

@@ -8,6 +8,10 @@ A request waits for all its partitions, each of which is decided once: it has go
 longer, its storage failed, or the time is over. What was appended may be committed later whatever the answer says, so
 no error after the append says that nothing was written.
 
+Before the first batch of a transaction is appended to a partition, the coordinator of the transaction is asked whether
+the partition is part of it (KIP-890). What it says is true in this turn, in which the batch is appended; so no marker
+comes between. If it cannot say so now, the producer tries again (NOT_ENOUGH_REPLICAS, as in Kafka).
+
 Clients may not write to the topics that brokers keep for themselves.
 """
 
@@ -30,11 +34,12 @@ from zab.kafka.messages.produce import (
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.log.errors import LogError
 from zab.partition.log.log import Appended
-from zab.partition.records.batch import BatchError
+from zab.partition.records.batch import BatchError, read_header, walk
 from zab.partition.records.checks import RecordsError
 from zab.partition.replica.replica import ALL_IN_SYNC, Replica, ReplicaError
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Request
+from zab.partition.requests.verification import Verify
 
 NOBODY: Final = 0
 _ACKS: Final = (ALL_IN_SYNC, NOBODY, 1)
@@ -111,13 +116,15 @@ class ProduceRequests:
         wall_ms: Callable[[], int],
         wait: Callable[[Produced, int], None],
         touched: Callable[[Replica], None],
+        verify: Verify,
     ) -> None:
         """`wait` is given a request and its timeout in ms, and answers it when it is complete; `touched` is given a
-        replica that was appended to."""
+        replica that was appended to; `verify` asks the coordinator of a transaction."""
         self._replicas = replicas
         self._wall_ms = wall_ms
         self._wait = wait
         self._touched = touched
+        self._verify = verify
 
     def produce(self, request: Request) -> None:
         """Handle Produce."""
@@ -153,12 +160,32 @@ class ProduceRequests:
                 raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {topic}")
             replica = self._replicas.asked(topic, index)
             leader = replica.leading()
-            appended = replica.append(memoryview(records or b""), request.version, acks, self._wall_ms())
+            data = memoryview(records or b"")
+            is_verified = self._is_verified(request.body.transactional_id, replica, data)
+            appended = replica.append(data, request.version, acks, self._wall_ms(), is_verified=is_verified)
         except (ReplicaError, BatchError, LogError) as error:
             return self._refusal(topic, index, error)
         if not appended.is_duplicate:
             self._touched(replica)
         return Written(topic, replica, leader.epoch, appended, acks == ALL_IN_SYNC)
+
+    def _is_verified(self, transactional_id: str | None, replica: Replica, data: memoryview) -> bool:
+        """Whether the partition is known to be part of the transaction of these batches. Raises ReplicaError,
+        BatchError."""
+        if transactional_id is None:
+            return False
+        header = read_header(data)
+        if not header.is_transactional or replica.log.producers.has_open(header.producer_id, header.producer_epoch):
+            return False
+        owner = header.producer_id, header.producer_epoch
+        if any((each.producer_id, each.producer_epoch) != owner for _, each in walk(data)):
+            return False
+        error = self._verify(
+            *(transactional_id, header.producer_id, header.producer_epoch, replica.topic, replica.index)
+        )
+        if error is not ErrorCode.NONE:
+            raise ReplicaError(error, "the partition is not known to be part of the transaction")
+        return True
 
     def _refusal(self, topic: str, index: int, error: ReplicaError | BatchError | LogError) -> PartitionProduceResponse:
         records = error.record_errors if isinstance(error, RecordsError) else []

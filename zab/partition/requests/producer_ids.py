@@ -1,22 +1,26 @@
-"""InitProducerId of producers without transactions: ids that nobody else has, out of blocks that the controller gives.
+"""The ids of producers: nobody else has them. They come out of blocks that the controller gives.
 
 A block is asked for before the last one is used up. An id that was given away is never given again, also not after a
-restart, which loses at most the rest of a block. There are no transactions yet, so a transactional id is refused with
-an error that clients take for final.
+restart, which loses at most the rest of a block.
+
+Limit: `WAITING_MAX` wait for an id; the others are told to ask again.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
-from zab.kafka.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from zab.kafka.messages.transactions import InitProducerIdResponse
 from zab.partition.controller.requests import AllocateProducerIds, Answer
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.request import Request
 
 ASK_AGAIN_BELOW: Final = 100
 """When so few ids are left, the next block is asked for."""
+WAITING_MAX: Final = 100_000
 _NONE: Final = -1
 
 
@@ -29,7 +33,7 @@ class ProducerIds:
         self._ids = iter(range(0))
         self._left = 0
         self._is_asking = False
-        self._waiting: list[Request] = []
+        self._waiting: deque[Callable[[int | None], None]] = deque()
 
     def registered(self, broker_id: int, broker_epoch: int) -> None:
         """This broker has registered."""
@@ -37,18 +41,30 @@ class ProducerIds:
 
     def init(self, request: Request) -> None:
         """Handle InitProducerId."""
-        body: InitProducerIdRequest = request.body
-        if body.transactional_id is not None:
-            self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+        def given(producer_id: int | None) -> None:
+            if producer_id is None:
+                # Clients ask again.
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                request.answer(InitProducerIdResponse(error_code=error, producer_id=_NONE, producer_epoch=_NONE))
+            else:
+                answer = InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+                request.answer(answer)
+
+        self.give(given)
+
+    def give(self, given: Callable[[int | None], None]) -> None:
+        """Call this with an id that nobody has, now or later; None: there is none now."""
+        if len(self._waiting) >= WAITING_MAX:
+            given(None)
             return
-        self._waiting.append(request)
+        self._waiting.append(given)
         self._give()
 
     def _give(self) -> None:
         while self._waiting and self._left:
             self._left -= 1
-            answer = InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=next(self._ids), producer_epoch=0)
-            self._waiting.pop(0).answer(answer)
+            self._waiting.popleft()(next(self._ids))
         if self._left < ASK_AGAIN_BELOW and not self._is_asking:
             self._is_asking = True
             self._controller.ask(
@@ -64,10 +80,6 @@ class ProducerIds:
             self._left = len(left) + count
             self._give()
             return
-        # Clients ask again.
-        waiting, self._waiting = self._waiting, []
-        for request in waiting:
-            self._refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _refuse(self, request: Request, error: ErrorCode) -> None:
-        request.answer(InitProducerIdResponse(error_code=error, producer_id=_NONE, producer_epoch=_NONE))
+        waiting, self._waiting = self._waiting, deque()
+        for given in waiting:
+            given(None)

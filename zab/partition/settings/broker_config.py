@@ -15,6 +15,7 @@ from zab.partition.settings.broker_settings import (
     LogSettings,
     ReplicationSettings,
     RequestSettings,
+    TransactionSettings,
 )
 from zab.partition.settings.listeners import WITH_TLS, Endpoint
 from zab.partition.settings.tls_settings import ListenerTlsSettings
@@ -36,6 +37,7 @@ class BrokerConfig:
     replication: ReplicationSettings = block(ReplicationSettings)
     logs: LogSettings = block(LogSettings)
     groups: GroupSettings = block(GroupSettings)
+    transactions: TransactionSettings = block(TransactionSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
 
     topics: TopicSettings = Factory(TopicSettings)
@@ -77,13 +79,6 @@ IGNORED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("log.message.format.version", "inter.broker.protocol.version"), "there is one format"),
     **dict.fromkeys(
-        (
-            *("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
-            *("transaction.state.log.num.partitions", "transaction.state.log.segment.bytes"),
-        ),
-        "there are no transactions yet",
-    ),
-    **dict.fromkeys(
         ("producer.purgatory.purge.interval.requests", "fetch.purgatory.purge.interval.requests"),
         "what waits leaves its lists at once",
     ),
@@ -94,6 +89,7 @@ IGNORED: Mapping[str, str] = {
     "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
     "ssl.endpoint.identification.algorithm": "it is about connections between brokers",
     "log.flush.scheduler.interval.ms": "a log is synced when its flush.ms is over, not when that is looked for",
+    "transaction.partition.verification.enable": "partitions of transactions are always verified",
     "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
 }

@@ -220,3 +220,39 @@ class GroupSettings:
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms", 5000, _MS, "ms", "How long a commit waits for its replicas."
     )
+
+
+@frozen(kw_only=True)
+class TransactionSettings:
+    """Transactions, and the topic that keeps what became of them."""
+
+    timeout_max_ms: int = setting(
+        "transaction.max.timeout.ms", 900_000, _MS, "ms", "The longest timeout that a producer may ask for."
+    )
+    id_expiration_ms: int = setting(
+        *("transactional.id.expiration.ms", 604_800_000, _MS, "ms"),
+        "How long after its last transaction a transactional id is forgotten.",
+    )
+    abort_check_ms: int = setting(
+        *("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, _MS, "ms"),
+        "How often transactions are looked for that are open for longer than their timeout.",
+    )
+    expiry_check_ms: int = setting(
+        *("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, _MS, "ms"),
+        "How often transactional ids are looked for that are to be forgotten.",
+    )
+    partition_count: int = setting(
+        *("transaction.state.log.num.partitions", 50, integer(1, 10_000), "partitions"),
+        "Partitions of __transaction_state.",
+    )
+    replication_factor: int = setting(
+        *("transaction.state.log.replication.factor", 3, integer(1, 32_767), "replicas"),
+        "Replicas of its partitions; fewer where there are fewer brokers.",
+    )
+    in_sync_min: int = setting(
+        *("transaction.state.log.min.isr", 2, integer(1, 32_767), "replicas"),
+        "How many of them have to have a change; fewer where there are fewer.",
+    )
+    segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes", 100 << 20, integer(1024, INT_MAX), "bytes", "The size of its segments."
+    )

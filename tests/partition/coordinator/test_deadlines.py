@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.partition.groups.bench import Bench
-from zab.partition.groups.deadlines import Deadlines
+from zab.partition.coordinator.deadlines import Deadlines
 from zab.partition.groups.expiry import CHECK_INTERVAL_MS
 
 
