@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.zab_server import zab_servers
 from zab.cli.servers.local_broker import LocalBroker
+from zab.host.files.secret_file import make_secret_file
 from zab.testing.kit.ports import HOST, free_ports
 
 SETTINGS = (
@@ -30,11 +31,20 @@ class KafkaBroker(GuardedProcess):
     """The broker; its files stay in its directory when it is started again."""
 
     def __init__(
-        self, directory: Path, hosts: str, *, listeners: Sequence[str] = (), settings: Sequence[str] = ()
+        self,
+        directory: Path,
+        hosts: str,
+        *,
+        listeners: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        broker_id: int = 1,
+        broker_count: int = 1,
+        secret_path: Path | None = None,
     ) -> None:
         """`listeners`: the names of further ones; `settings`: further lines of the file."""
         port, *ports = free_ports(1 + len(listeners))
-        self._local = LocalBroker(1, directory, port)
+        self.broker_id = broker_id
+        self._local = LocalBroker(broker_id, directory, port, broker_count, secret_path)
         self._local.write_file(hosts)
         self._ports = dict(zip(listeners, ports, strict=True))
         places = [f"{name}://{HOST}:{each}" for name, each in {"PLAINTEXT": port, **self._ports}.items()]
@@ -45,6 +55,10 @@ class KafkaBroker(GuardedProcess):
     @property
     def journal(self) -> Path:
         return self._local.log_path
+
+    @property
+    def logs_directory(self) -> Path:
+        return self._local.logs_directory
 
     @property
     def address(self) -> str:
@@ -58,6 +72,10 @@ class KafkaBroker(GuardedProcess):
     def serve(self) -> None:
         """Start it, and wait until clients are told about it."""
         self.start()
+        self.serve_on()
+
+    def serve_on(self) -> None:
+        """Wait until clients are told about it."""
         self.wait_until(self._local.is_serving)
 
 
@@ -72,3 +90,29 @@ def kafka_broker(
         with ended([broker]):
             broker.serve()
             yield broker
+
+
+@contextlib.contextmanager
+def kafka_brokers(directory: Path, count: int = 3, *, settings: Sequence[str] = ()) -> Iterator[list[KafkaBroker]]:
+    """One member and so many brokers, which have a secret of their own; all serve, and are killed when the block is
+    left."""
+    secret_path = directory / "secret"
+    make_secret_file(str(secret_path))
+    with zab_servers(1, directory=directory / "member") as ensemble:
+        brokers = [
+            KafkaBroker(
+                directory / f"broker-{number}",
+                ensemble.hosts,
+                settings=settings,
+                broker_id=number,
+                broker_count=count,
+                secret_path=secret_path,
+            )
+            for number in range(1, count + 1)
+        ]
+        with ended(brokers):
+            for broker in brokers:
+                broker.start()
+            for broker in brokers:
+                broker.serve_on()
+            yield brokers

@@ -5,8 +5,8 @@
 Starting: the directory is locked, the ports are bound, and the session with the coordination service begins. The broker
 registers when it has one; then its logs are opened and recovered in a thread, which may take a while.
 
-Stopping: the session is closed first, so that others take over at once; then the logs are closed and a mark says so,
-and the next start trusts them.
+Stopping: other brokers lead first what this one leads (controlled shutdown). Then the session is closed, so that others
+take over at once; then the logs are closed and a mark says so, and the next start trusts them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.coordinator_log import load_part
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
-from zab.partition.log.directory import LOCK_FILE, ForeignDirectoryError, LogDirectory
+from zab.partition.log.directory import LOCK_FILE, ForeignDirectoryError, LogDirectory, epoch_of_clean_stop
 from zab.partition.log.file_effects import FileEffect
 from zab.partition.log.files import Files
 from zab.partition.replica.record_search import RecordSearch, find_record
@@ -60,6 +60,8 @@ from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameReader
 
 STOP_SECONDS: Final = 30.0
+ASK_SECONDS: Final = 5.0
+"""How long the controller may take to move leaders, besides the pauses between the tries."""
 SLOW_MS: Final = 1000
 BETWEEN_BROKERS: Final = "ZAB"
 """What the registration of a broker names as the protocol of its listener for other brokers."""
@@ -83,9 +85,8 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         closing.callback(host.files.close)
         links = BrokerLinks(config, loop, lambda: broker.id)
         endpoints = (*await host.listen(loop), await links.listen())
-        broker = Broker(
-            config, _controller(config, endpoints, known), random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes
-        )
+        controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
+        broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes)
         coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
         turn = BrokerTurn(broker, host.ports(coordination, links))
         host.log_thread.start()
@@ -94,13 +95,19 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         journal.info("listens", listeners=", ".join(map(str, endpoints)))
         failures: list[ServerFailedError] = []
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(coordination.run)
-                if tls is not None:
-                    nursery.start_soon(tls.reread().run)
-                nursery.start_soon(links.run)
-                supervised.ready()
-                await loop.run(turn)
+            async with trio.open_nursery() as outside:
+                is_asked_to_stop = trio.Event()
+                outside.start_soon(_until_cancelled, is_asked_to_stop)
+                # What runs here ends only once others lead what this broker leads.
+                with trio.CancelScope(shield=True):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(coordination.run)
+                        if tls is not None:
+                            nursery.start_soon(tls.reread().run)
+                        nursery.start_soon(links.run)
+                        nursery.start_soon(_give_leaders_away, is_asked_to_stop, broker, loop, nursery.cancel_scope)
+                        supervised.ready()
+                        await loop.run(turn)
         except* ServerFailedError as group:
             failures += [each for each in group.exceptions if isinstance(each, ServerFailedError)]
         finally:
@@ -108,6 +115,26 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
                 await trio.to_thread.run_sync(host.stop, broker)
         if failures:
             raise failures[0]
+
+
+async def _until_cancelled(is_asked_to_stop: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        is_asked_to_stop.set()
+
+
+async def _give_leaders_away(asked: trio.Event, broker: Broker, loop: Loop, everything: trio.CancelScope) -> None:
+    """Once it is asked to stop: have others lead, then end everything. It waits no longer than all tries take."""
+    await asked.wait()
+    is_done = trio.Event()
+    broker.give_leaders_away(is_done.set)
+    loop.wake()
+    replication = broker.config.replication
+    tries_ms = (1 + replication.shutdown_tries) * replication.shutdown_retry_ms
+    with trio.move_on_after(ASK_SECONDS + tries_ms / 1000):
+        await is_done.wait()
+    everything.cancel()
 
 
 def _open_disk(directory: str) -> RealDisk:
@@ -137,7 +164,9 @@ def _owner_of(disk: RealDisk) -> MetaProperties | None:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{META_PROPERTIES}: {error}") from error
 
 
-def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: MetaProperties | None) -> Controller:
+def _controller(
+    config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: MetaProperties | None, clean_epoch: int
+) -> Controller:
     broker = config.broker
     broker_id = broker.broker_id
     if broker_id < 0 and known is not None:
@@ -147,6 +176,7 @@ def _controller(config: BrokerConfig, endpoints: tuple[Endpoint, ...], known: Me
         endpoints=tuple(map(str, endpoints)),
         security_protocols={endpoint.name: _protocol(config, endpoint) for endpoint in endpoints},
         rack=broker.rack,
+        previous_epoch=clean_epoch,
     )
     cluster_id = None if known is None else known.cluster_id
     settings = ControllerSettings(

@@ -37,6 +37,9 @@ from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.marker_writer import MarkerWriter
+from zab.partition.neighbours import Neighbours, RemoteToken, Taking
+from zab.partition.proposals import Proposals
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
 from zab.partition.links.arrivals import Arrivals
@@ -128,6 +131,7 @@ class Broker:
         self._fetchers = Fetchers(replication, self._who, self._touch)
         self._arrivals = Arrivals()
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
+        self._giving_away = GivingAway(replication, self._asking, self._who, lambda: len(self.image.brokers) > 1)
         self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
 
     def _who(self) -> tuple[int, int]:
@@ -205,6 +209,7 @@ class Broker:
         self._local.keep_up(now, wall)
         self._asking.end_late()
         self._proposals.keep_up(self.replicas, now)
+        self._giving_away.keep_up(now)
         goes_on = True
         while goes_on:
             self._settle()
@@ -242,6 +247,7 @@ class Broker:
             self._inputs.next_deadline(),
             self._local.next_deadline(),
             self._proposals.next_deadline(),
+            self._giving_away.next_deadline(),
             self._neighbours.next_deadline(),
             self._coordinators.next_deadline(),
         )
@@ -551,6 +557,10 @@ class Broker:
 
     # ---------------------------------------------------------------------------------------------------------- the end
 
+    def give_leaders_away(self, done: Callable[[], None]) -> None:
+        """Have other brokers lead what this one leads, from the next step on; `done` is called when it may stop."""
+        self._giving_away.begin(done)
+
     def close(self) -> list[FileEffect]:
         """Write down all that a clean start trusts. Nothing is stepped any more."""
         self._coordinators.stop()
@@ -564,4 +574,4 @@ class Broker:
                 self._local.stored(answer.token, None)
             elif isinstance(answer, Failed):
                 self._local.stored(answer.token, answer.reason)
-        return self._local.clean_shutdown()
+        return self._local.clean_shutdown(self.epoch)

@@ -271,9 +271,9 @@ class LocalReplicas:
                 effects += log.take_effects()
         return effects
 
-    def clean_shutdown(self) -> list[FileEffect]:
+    def clean_shutdown(self, broker_epoch: int) -> list[FileEffect]:
         """What is written last, once everything else is confirmed; nothing if some log is not as it should be."""
         logs = self.logs
         if self._directory is None or any(log.failure is not None for log in logs.values()):
             return []
-        return self._directory.clean_shutdown(logs)
+        return self._directory.clean_shutdown(logs, broker_epoch)

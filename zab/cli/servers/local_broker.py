@@ -5,7 +5,7 @@
     DIR/broker-1/logs/…                 the partitions, which stay
 
 Kafka's defaults are for many brokers and long lives. So the topic of committed offsets has few partitions, and the
-first member of a group does not wait for others.
+first member of a group does not wait for others. Topics have a replica on each broker, on three at most.
 """
 
 from __future__ import annotations
@@ -20,12 +20,19 @@ __all__ = ["LocalBroker"]
 
 OFFSETS_PARTITION_COUNT = 3
 PROBE_SECONDS = 1.0
+REPLICAS_MAX = 3
+"""Replicas of a partition, where there are so many brokers."""
 
 
 class LocalBroker(LocalProcess):
     """One broker: its id, port, directory and process."""
 
-    def __init__(self, broker_id: int, directory: Path, port: int) -> None:
+    def __init__(
+        self, broker_id: int, directory: Path, port: int, broker_count: int = 1, secret_path: Path | None = None
+    ) -> None:
+        """`broker_count`: how many there are; `secret_path`: the secret that all of them have, if any."""
+        self._replica_count = min(REPLICAS_MAX, broker_count)
+        self._secret_path = secret_path
         super().__init__(f"broker {broker_id}", "zab.broker", directory, "server.properties", "broker.log")
         self.broker_id = broker_id
         self.port = port
@@ -51,9 +58,14 @@ class LocalBroker(LocalProcess):
             f"log.dirs={escaped(str(self.logs_directory))}",
             f"zookeeper.connect={hosts}",
             f"offsets.topic.num.partitions={OFFSETS_PARTITION_COUNT}",
-            "offsets.topic.replication.factor=1",
+            *([] if self._secret_path is None else [f"broker.secretFile={escaped(str(self._secret_path))}"]),
+            f"default.replication.factor={self._replica_count}",
+            f"offsets.topic.replication.factor={self._replica_count}",
             "# The first member of a group does not wait for others.",
             "group.initial.rebalance.delay.ms=0",
+            "# They stop together: the last ones have nobody who could lead instead.",
+            "controlled.shutdown.max.retries=1",
+            "controlled.shutdown.retry.backoff.ms=500",
         ]
         self.config_path.write_text("\n".join(lines) + "\n", encoding="latin-1", errors="strict")
 
@@ -75,7 +87,7 @@ class LocalBroker(LocalProcess):
         except OSError:
             return False
         is_registered = any(broker.node_id == self.broker_id for broker in answer.brokers)
-        return is_registered and answer.controller_id == self.broker_id
+        return is_registered and answer.controller_id >= 0
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

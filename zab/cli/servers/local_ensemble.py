@@ -1,23 +1,25 @@
 """A local ensemble: one process per member on the loopback interface, its files below one directory.
 
     DIR/lock                        locked while the ensemble runs (`ensemble_lock`)
-    DIR/secret                      the secret by which members authenticate each other; made at the first start
+    DIR/secret                      the secret by which members authenticate each other, and brokers; made at the
+                                    first start
     DIR/superuser                   the identity that passes every ACL and may use every admin command: a file for
                                     `zab --auth @FILE`; made at the first start
     DIR/N/myid, DIR/N/zoo.cfg       written at every start
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
-    DIR/broker-1/…                  the broker, if one is wanted (`local_broker`)
+    DIR/broker-N/…                  the brokers, if any are wanted (`local_broker`)
 
 Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on, admin servers from
 P + 5900 on: 8081, 8082, … with the usual P. If one of these is not free, another one is used, below the range of the
-kernel for outgoing connections. The broker's port is the one that was asked for.
+kernel for outgoing connections. Brokers have the port that was asked for, and those after it; between each other they
+have any.
 
 A member is `python -m zab.server --stop-with-parent`, in a process group of its own (`local_process`). So Ctrl-C
-reaches only this process, which stops the others in order: the broker first. One whose parent is gone stops, too.
+reaches only this process, which stops the others in order: the brokers first. One whose parent is gone stops, too.
 
     start()             write the files, start the processes of the members
-    run(say)            wait until all members serve, say so, start the broker and say when clients may connect to it,
+    run(say)            wait until all members serve, say so, start the brokers and say when clients may connect,
                         wait for a signal, and stop all; returns the exit code
 
 When one of them ends before it serves, all end, with its exit code. When one ends later, it is reported and the
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     import trio
 
 SIZE_MAX = 9
-BROKERS_MAX = 1
-"""There is no replication between brokers yet."""
+BROKERS_MAX = 9
+"""What one machine is good for."""
 DEFAULT_BROKER_PORT = 9092
 QUORUM_OFFSET = 700
 ELECTION_OFFSET = 1700
@@ -145,7 +147,7 @@ class LocalEnsemble:
             for number in range(1, size + 1)
         ]
         self.brokers = [
-            LocalBroker(number, self._directory / f"broker-{number}", port)
+            LocalBroker(number, self._directory / f"broker-{number}", port, broker_count, self._secret_path)
             for number, port in enumerate(broker_ports, 1)
         ]
 

@@ -118,7 +118,10 @@ def ensemble_command(
         typer.Option("--brokers", metavar="N", min=0, max=BROKERS_MAX, help="How many brokers, for Kafka's clients."),
     ] = 0,
     broker_port: Annotated[
-        int, typer.Option("--broker-port", metavar="P", min=1, max=65535, help="Where the broker listens.")
+        int,
+        typer.Option(
+            "--broker-port", metavar="P", min=1, max=65535, help="Where the first broker listens; the others follow."
+        ),
     ] = DEFAULT_BROKER_PORT,
     json: JsonOption = False,
 ) -> None:

@@ -11,8 +11,10 @@ The real disk of a broker holds its lock on `LOCK_FILE`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from datatree.log.disk import Disk
 from zab.partition.log.checkpoints import (
@@ -43,7 +45,8 @@ NAME_BYTES_MAX = 255
 
 _NAME = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _DELETED_NAME = re.compile(rf"{_NAME.pattern}\.[0-9a-f]{{32}}{DELETE_DIRECTORY}")
-_CLEAN = b'{"version":0,"brokerEpoch":-1}'
+_UNKNOWN_EPOCH: Final = -1
+_CLEAN = '{{"version":0,"brokerEpoch":{}}}'
 
 
 class ForeignDirectoryError(Exception):
@@ -175,8 +178,23 @@ class LogDirectory:
     def _save(self, path: str, logs: Mapping[TopicPartition, Log], mark_of: Callable[[Log], int]) -> FileEffect:
         return Replace(path, format_offsets({where: mark_of(log) for where, log in logs.items()}))
 
-    def clean_shutdown(self, logs: Mapping[TopicPartition, Log]) -> list[FileEffect]:
-        """What a clean stop writes last, once the storage has confirmed that every log is closed."""
+    def clean_shutdown(
+        self, logs: Mapping[TopicPartition, Log], broker_epoch: int = _UNKNOWN_EPOCH
+    ) -> list[FileEffect]:
+        """What a clean stop writes last, once the storage has confirmed that every log is closed; with the epoch of
+        the broker that stops."""
         assert all(log.failure is None and log.synced_end == log.log_end for log in logs.values())
         marks = [self.save_recovery_points(logs), self.save_log_starts(logs), self.save_high_watermarks(logs)]
-        return [*marks, Replace(CLEAN_SHUTDOWN, _CLEAN)]
+        return [*marks, Replace(CLEAN_SHUTDOWN, _CLEAN.format(broker_epoch).encode())]
+
+
+def epoch_of_clean_stop(disk: Disk) -> int:
+    """The epoch of the broker when it last stopped cleanly; -1: it did not, or does not say. To be asked before the
+    directory is opened."""
+    if not disk.exists(CLEAN_SHUTDOWN):
+        return _UNKNOWN_EPOCH
+    try:
+        epoch = json.loads(disk.read(CLEAN_SHUTDOWN))["brokerEpoch"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return _UNKNOWN_EPOCH
+    return epoch if type(epoch) is int and epoch >= 0 else _UNKNOWN_EPOCH
