@@ -37,9 +37,7 @@ from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
-from zab.partition.marker_writer import MarkerWriter
-from zab.partition.neighbours import Neighbours, RemoteToken, Taking
-from zab.partition.proposals import Proposals
+from zab.partition.giving_away import GivingAway
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
 from zab.partition.links.arrivals import Arrivals

@@ -115,7 +115,7 @@ def test_the_file_of_a_broker_survives_any_name(tmp_path: Path) -> None:
 
 def test_too_many_brokers_are_refused(run: Run) -> None:
     assert run("ensemble", "--brokers", "10") == 2
-    assert "not in the range 0<=x<=9" in run.err
+    assert "less than or equal to 9" in run.err
 
 
 def test_a_check_says_what_a_start_would_say(run: Run, tmp_path: Path) -> None:
