@@ -7,6 +7,7 @@ from random import Random
 
 from tests.fuzz.target import target
 from tests.kafka.random_messages import instance
+from tests.partition.access.scram_example import CLIENT_FINAL, CLIENT_FIRST, SERVER_FINAL, server
 from zab.kafka.apis import APIS
 from zab.kafka.codec import decoded, encoded
 from zab.kafka.consumer_protocol import with_version
@@ -15,6 +16,7 @@ from zab.kafka.declare import LAYOUTS
 from zab.kafka.frames import decode_request, decode_response, request_frame, response_frame
 from zab.kafka.headers import RequestHeader
 from zab.kafka.primitives import ProtocolError
+from zab.partition.access.scram import HASHES, LoginError, credential_in, invented
 
 VERSIONS = [
     (key, version) for key, api in sorted(APIS.items()) for version in range(api.versions[0], api.versions[1] + 1)
@@ -73,3 +75,28 @@ def kafka_records(data: bytes) -> None:
     version = int.from_bytes(data[1:3], "big", signed=True)
     found = decoded(cls, version, data[3:])
     assert decoded(cls, version, _unfailing(encoded, found, version)) == found
+
+
+def _scram_messages() -> list[bytes]:
+    return [f"{CLIENT_FIRST}\n{CLIENT_FINAL}".encode(), b"y,a=a=2Cb,n=a=2Cb=3D,r=x\nc=eSws,r=xserver,p=AAAA"]
+
+
+@target(_scram_messages, LoginError)
+def scram(data: bytes) -> None:
+    """Two messages of a client: only those of the standard's example prove a password."""
+    first, _, last = data.partition(b"\n")
+    one = server()
+    assert one.first(first).startswith(b"r=")
+    assert one.final(last) == SERVER_FINAL.encode()
+
+
+def _scram_credentials() -> list[bytes]:
+    return [bytes([at]) + str(invented(each, b"secret", "user")).encode() for at, each in enumerate(HASHES)]
+
+
+@target(_scram_credentials, ValueError)
+def scram_credentials(data: bytes) -> None:
+    """What is read from a znode is written alike. The first byte chooses the mechanism."""
+    mechanism = [*HASHES][data[0] % len(HASHES)] if data else next(iter(HASHES))
+    found = credential_in(mechanism, data[1:].decode())
+    assert credential_in(mechanism, str(found)) == found

@@ -188,11 +188,11 @@ class OneBroker:
 
     # ----------------------------------------------------------------------------------------------------- clients
 
-    def client(self, host="10.0.0.1"):
+    def client(self, host="10.0.0.1", *, listener=LISTENER):
         """A client that has connected."""
         self._clients_count += 1
         frames = FrameReader(self.config.requests.request_bytes_max)
-        connection = ClientConnection(self._clients_count, host, 1234, LISTENER, frames)
+        connection = ClientConnection(self._clients_count, host, 1234, listener, frames)
         client = Client(self, connection)
         self.clients[connection] = client
         self.turn(ClientConnected(connection))

@@ -50,6 +50,7 @@ class KafkaBroker(GuardedProcess):
         places = [f"{name}://{HOST}:{each}" for name, each in {"PLAINTEXT": port, **self._ports}.items()]
         with self._local.config_path.open("a") as file:
             file.writelines(f"{line}\n" for line in (*SETTINGS, f"listeners={','.join(places)}", *settings))
+        self._local.config_path.chmod(0o600)
         self.command = [sys.executable, "-m", "zab.broker", str(self._local.config_path)]
 
     @property

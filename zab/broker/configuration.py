@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zab.broker.tls import ListenerTls
+from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.process.refusal import refusal
 from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c, is_crc_in_hardware
 from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
@@ -32,12 +33,14 @@ def load(path: str) -> BrokerConfig:
         crc32c()
         cramjam()
         config = read_config(Path(path).read_text(encoding="utf-8"))
+        if config.plain_users:
+            demand_private(path)
         ListenerTls.of(config)
     except MissingLibraryError as error:
         raise StartRefusedError(str(error)) from error
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
-    except (BrokerConfigError, StoreError, UnicodeDecodeError) as error:
+    except (BrokerConfigError, PrivateFileError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
     return config
 

@@ -98,6 +98,12 @@ from zab.kafka.messages.placement import (
     ListPartitionReassignmentsResponse,
 )
 from zab.kafka.messages.produce import ProduceRequest, ProduceResponse
+from zab.kafka.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from zab.kafka.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -197,6 +203,8 @@ _ALL: Final = (
     _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     _api(OffsetDeleteRequest, OffsetDeleteResponse),
+    _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+    _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     _api(AlterPartitionRequest, AlterPartitionResponse),
     _api(DescribeClusterRequest, DescribeClusterResponse),
     _api(DescribeProducersRequest, DescribeProducersResponse),

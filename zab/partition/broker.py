@@ -22,11 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
+from urllib.parse import unquote
 
 import attrs
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
+from zab.partition.access.users import Users
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import Submit
@@ -58,6 +60,7 @@ from zab.partition.requests.dispatch import Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
+from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import Deleting, OffsetRequests
 from zab.partition.requests.placement import PlacementRequests
@@ -65,6 +68,7 @@ from zab.partition.requests.produce import Produced, ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready
+from zab.partition.requests.scram_users import ScramUserRequests
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
@@ -121,6 +125,8 @@ class Broker:
         self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
         of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
         self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
+        self._users = Users(config.plain_users, rng)
+        self._logins = LoginRequests(config, self._users, rng, now)
         self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
         handlers = self._handlers(free_bytes)
         self._dispatch = Dispatch(handlers, self._ready)
@@ -168,6 +174,8 @@ class Broker:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: placement.list_reassignments,
             ApiKey.DESCRIBE_LOG_DIRS: placement.describe_log_dirs,
             **self._coordinators.handlers(),
+            **self._logins.handlers(),
+            **ScramUserRequests(self._users, self._asking).handlers(),
         }
 
     # ----------------------------------------------------------------------------------------------------------- a turn
@@ -175,6 +183,7 @@ class Broker:
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> Effects:
         """Take one turn."""
         self._now, self._wall = now, wall
+        self._logins.now = now
         effects = self._effects = Effects()
         self._asking.now = now
         self._coordinators.advance(now, wall)
@@ -204,6 +213,7 @@ class Broker:
                     self._to_controller.append(given)
         self._close_silent()
         self._inputs.tick(now)
+        self._close_unknown()
         self._local.keep_up(now, wall)
         self._asking.end_late()
         self._proposals.keep_up(self.replicas, now)
@@ -237,9 +247,11 @@ class Broker:
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
         waiting, of_controller = self._purgatory.next_deadline(), self._controller.deadline_ms
+        of_logins = self._logins.next_deadline()
         silent = next((each.heard_at + self.config.requests.idle_ms for each in self._clients), NEVER)
         return min(
             NEVER if waiting is None else waiting,
+            NEVER if of_logins is None else of_logins,
             NEVER if of_controller is None else self._now + of_controller - self._wall,
             silent,
             self._inputs.next_deadline(),
@@ -262,6 +274,7 @@ class Broker:
         self._clients[connection] = None
         self._waits[connection] = {}
         self._of_address[host] += 1
+        self._logins.connected(connection)
 
     def _heard(self, connection: ClientConnection, data: bytes) -> None:
         if connection in self._clients:
@@ -284,6 +297,7 @@ class Broker:
             return
         self._inputs.forget(connection)
         if connection in self._clients:
+            self._logins.forget(connection)
             del self._clients[connection]
             self._of_address[connection.host] -= 1
             if not self._of_address[connection.host]:
@@ -307,6 +321,10 @@ class Broker:
         until = self._now - self.config.requests.idle_ms
         while self._clients and (connection := next(iter(self._clients))).heard_at <= until:
             self._close_client(connection)
+
+    def _close_unknown(self) -> None:
+        for connection in self._logins.advance(self._now):
+            self._close_client(connection, "it has not logged in in time")
 
     def _let_out(self) -> bool:
         """Send what is ready, and go on with requests that waited for it. True: there were any."""
@@ -521,6 +539,8 @@ class Broker:
         kind, _, name = entity_path.partition("/")
         if kind == "brokers" and name in (DEFAULT_NAME, str(self.id)):
             self._broker_changed(name, config)
+        if kind == "users" and "/" not in name and name != DEFAULT_NAME:
+            self._effects.reports += self._users.changed(unquote(name), config)
         topic = self.image.topics.get(name) if kind == "topics" else None
         if topic is not None:
             changed = attrs.evolve(topic, changes=config)

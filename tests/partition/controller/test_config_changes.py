@@ -73,7 +73,7 @@ def test_settings_are_changed_and_every_broker_is_told(scene):
         ("topics", "t", {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
         ("brokers", "1", {"no.such": "1"}, ErrorCode.INVALID_CONFIG),
         ("brokers", "one", {}, ErrorCode.INVALID_REQUEST),
-        ("users", "u", {}, ErrorCode.INVALID_REQUEST),
+        ("clients", "u", {}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_settings_that_are_refused(scene, kind, name, changes, error):

@@ -63,7 +63,7 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
         ("\nlog.retention.ms=-5", r"line 2: log\.retention\.ms: -5 is not between"),
         ("log.retention.hours=soon", r"line 1: log\.retention\.hours: 'soon' is not"),
         ("ssl.provider=P", "line 1: ssl.provider: it is not supported here"),
-        ("sasl.enabled.mechanisms=PLAIN", "there is no login for brokers yet"),
+        ("sasl.oauthbearer.jwks.endpoint.url=x", "it is not supported here"),
         ("authorizer.class.name=x", "without them everybody may do everything"),
         ("process.roles=broker", "zookeeper.connect"),
         ("log.dirs=/a,/b", "there is one directory"),

@@ -1,6 +1,7 @@
 """Settings of topics and brokers, in znodes, and how every broker learns of changes.
 
     /config/topics/<t>, /config/brokers/<id>, /config/brokers/<default>     the settings
+    /config/users/<u>                                                       how users log in
     /config/changes/config_change_<n>                                       which of them changed
 
 Who changes settings writes them first, then a sequential notification. Every broker, the controller or not, watches the
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from attrs import define
+from attrs import Factory, define
 
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller import partition_states
@@ -55,7 +56,8 @@ from zab.partition.controller.znodes import (
 from zab.partition.settings.topic_settings import InvalidSettingError, broker_defaults
 
 EXPIRATION_MS: Final = 15 * 60 * 1000
-_TOPICS, _BROKERS = "topics", "brokers"
+_TOPICS, _BROKERS, _USERS = "topics", "brokers", "users"
+_KINDS: Final = (_TOPICS, _BROKERS, _USERS)
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -92,19 +94,23 @@ def read_defaults(state: ControllerState) -> Steps[None]:
 
 @define
 class Follower:
-    """What a broker knows of the notifications. last: the highest number that it has dealt with; -1: none yet."""
+    """What a broker knows of the notifications. last: the highest number that it has dealt with; -1: none yet. users:
+    those that had settings."""
 
     last: int = -1
+    users: set[str] = Factory(set)
 
     def on_session(self, state: ControllerState) -> Steps[None]:
-        """Read all settings of topics and brokers: notifications may be gone that this broker never saw."""
+        """Read all settings of topics, brokers and users: notifications may be gone that this broker never saw."""
         (listed,) = yield from read((Children(CONFIG_CHANGES, watch=True),))
-        kinds = yield from read(Children(f"/config/{kind}") for kind in (_TOPICS, _BROKERS))
+        kinds = yield from read(Children(f"/config/{kind}") for kind in _KINDS)
         paths = [
             f"{kind}/{name}"
-            for kind, found in zip((_TOPICS, _BROKERS), kinds, strict=True)
+            for kind, found in zip(_KINDS, kinds, strict=True)
             for name in found.must(f"/config/{kind}").children
         ]
+        # Those that are gone by now are read, too: they must not log in any longer.
+        paths += sorted(self.users.difference(paths))
         yield from self._read(state, paths)
         self.last = max([-1, *_numbers(listed.must(CONFIG_CHANGES).children)])
 
@@ -138,6 +144,8 @@ class Follower:
                 return
         state.effects.append(ConfigChanged(path, config))
         kind, _, name = path.partition("/")
+        if kind == _USERS:
+            (self.users.add if config else self.users.discard)(path)
         if state.is_active and kind == _TOPICS and name in state.topics:
             state.topics[name].config = decoded_config(state, name, result)
             state.forget_settings()
@@ -235,6 +243,8 @@ def _refused(state: ControllerState, asked: AlterConfig, config: Mapping[str, st
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}"
         problem = settings_problem(state.settings.topic_defaults, config)
         return None if problem is None else (ErrorCode.INVALID_CONFIG, problem)
+    if asked.kind == _USERS:
+        return None
     is_broker = asked.name == DEFAULT_NAME or (asked.name.isascii() and asked.name.isdecimal())
     if asked.kind != _BROKERS or not is_broker:
         return ErrorCode.INVALID_REQUEST, f"{asked.kind}/{asked.name} has no settings"

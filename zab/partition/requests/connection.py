@@ -24,6 +24,7 @@ from typing import TypeAlias
 
 import attrs
 
+from zab.partition.access.logins import Login
 from zab.partition.access.principals import ANONYMOUS
 from zab.wire.file_slice import FileSlice
 from zab.wire.frames import FrameReader
@@ -66,6 +67,8 @@ class ClientConnection:
     frames: FrameReader
     principal: str = ANONYMOUS
     """The identity that it speaks for."""
+    login: Login | None = None
+    """Its login; None: its listener has none."""
     heard_at: int = 0
     """When something came last (monotonic ms)."""
     line: deque[Place] = attrs.Factory(deque)
@@ -99,6 +102,11 @@ class ClientConnection:
     def is_held_up(self) -> bool:
         """Whether a request waits before which the next one is not looked at."""
         return self.waits_for is not None and self.waits_for.pieces is None
+
+    @property
+    def awaits_login(self) -> bool:
+        """Whether it must log in before it is served."""
+        return self.login is not None and not self.login.is_done
 
     def hold(self, payloads: Sequence[bytes]) -> None:
         """These requests have come."""

@@ -2,13 +2,15 @@
 
 A request that cannot be read, or that this broker does not serve, closes its connection, as in Kafka: nothing after it
 could be trusted. Only ApiVersions is answered whatever its version, since a client sends it to find out (KIP-511).
+
+Where a client has to log in, its requests before that are refused by their key, before anything else of them is read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
@@ -21,6 +23,9 @@ from zab.partition.requests.request import Ready, Request
 from zab.wire.frames import FrameError
 
 Handler: TypeAlias = Callable[[Request], None]
+
+BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""What a connection may send that has to log in first."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 _SOFTWARE_SINCE = 3
@@ -60,6 +65,9 @@ class Dispatch:
         self._ready[connection] = None
 
     def _take_one(self, connection: ClientConnection, payload: bytes) -> None:
+        key = int.from_bytes(payload[:2], "big", signed=True)
+        if connection.awaits_login and key not in BEFORE_LOGIN:
+            raise ProtocolError(f"request {key} came before the login")
         header, body = decode_request(payload)
         handler = self._handlers.get(header.api_key)
         if handler is None:

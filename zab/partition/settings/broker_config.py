@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
 from zab.configuration.fields import Setting, block, built, integer, settings_of
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, parse_properties
+from zab.partition.access.logins import PLAIN
 from zab.partition.settings.broker_settings import (
     BrokerSettings,
     GroupSettings,
@@ -17,7 +18,8 @@ from zab.partition.settings.broker_settings import (
     RequestSettings,
     TransactionSettings,
 )
-from zab.partition.settings.listeners import WITH_TLS, Endpoint
+from zab.partition.settings.listeners import SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
+from zab.partition.settings.login_settings import PLAIN_USERS, SCRAM_MODULE, LoginSettings, plain_users_in
 from zab.partition.settings.tls_settings import ListenerTlsSettings
 from zab.partition.settings.topic_settings import (
     NO_LIMIT,
@@ -39,9 +41,12 @@ class BrokerConfig:
     groups: GroupSettings = block(GroupSettings)
     transactions: TransactionSettings = block(TransactionSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
+    logins: LoginSettings = block(LoginSettings)
 
     topics: TopicSettings = Factory(TopicSettings)
     """What holds for topics that say nothing."""
+    plain_users: Mapping[str, Mapping[str, str]] = field(factory=dict, repr=False)
+    """Password by listener and user, of those that log in by PLAIN."""
     warnings: tuple[str, ...] = ()
     """Keys that have no effect, each with its line."""
 
@@ -87,7 +92,13 @@ IGNORED: Mapping[str, str] = {
         "OpenSSL has one way to do this",
     ),
     "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
-    "ssl.endpoint.identification.algorithm": "it is about connections between brokers",
+    **dict.fromkeys(
+        (
+            *("ssl.endpoint.identification.algorithm", "security.inter.broker.protocol"),
+            *("inter.broker.listener.name", "sasl.mechanism.inter.broker.protocol"),
+        ),
+        "it is about connections between brokers",
+    ),
     "log.flush.scheduler.interval.ms": "a log is synced when its flush.ms is over, not when that is looked for",
     "transaction.partition.verification.enable": "partitions of transactions are always verified",
     "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
@@ -103,7 +114,7 @@ REFUSED: Mapping[str, str] = {
 _REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": "it is not supported here",
     "listener.name.": "there is one setting for all listeners",
-    "sasl.": "there is no login for brokers yet",
+    "sasl.": "it is not supported here",
     "zookeeper.ssl.": "there is no TLS to the coordination service yet",
 }
 _LONGER: Mapping[str, tuple[str, int]] = {
@@ -121,6 +132,7 @@ def read_config(text: str) -> BrokerConfig:
     values: dict[Setting, object] = {}
     twins: dict[str, str] = {}
     longer: dict[str, int] = {}
+    plain: dict[str, Mapping[str, str]] = {}
     warnings: list[str] = []
     try:
         entries = parse_properties(text)
@@ -136,6 +148,8 @@ def read_config(text: str) -> BrokerConfig:
             elif key in twin_keys():
                 broker_defaults({key: entry.value})
                 twins[key] = entry.value
+            elif (of_listener := PLAIN_USERS.fullmatch(key)) is not None:
+                plain[of_listener[1].upper()] = plain_users_in(entry.value)
             elif key in _LONGER:
                 longer[key] = _number(entry.value)
             else:
@@ -147,7 +161,7 @@ def read_config(text: str) -> BrokerConfig:
     for key, (twin, ms) in _LONGER.items():
         if key in longer and twin not in twins:
             twins[twin] = str(longer[key] * ms if longer[key] >= 0 else NO_LIMIT)
-    config = built(BrokerConfig, values, topics=broker_defaults(twins), warnings=tuple(warnings))
+    config = built(BrokerConfig, values, topics=broker_defaults(twins), plain_users=plain, warnings=tuple(warnings))
     if "," in config.broker.log_directory:
         raise BrokerConfigError("log.dirs: there is one directory")
     _check_advertised(config)
@@ -183,14 +197,33 @@ def _check_security(config: BrokerConfig) -> None:
         wrong = config.tls.why_unusable(is_needed=config.has_tls)
     except ValueError as error:
         raise BrokerConfigError(f"listeners: {error}") from error
+    wrong = wrong or _why_no_login(config)
     if wrong is not None:
         raise BrokerConfigError(wrong)
+
+
+def _why_no_login(config: BrokerConfig) -> str | None:
+    """What is wrong with the logins; None if nothing."""
+    protocols, users = config.broker.protocols, config.plain_users
+    with_login = [each for each in config.broker.listeners if protocols.of(each.name) in WITH_LOGIN]
+    for name in users:
+        if name not in [each.name for each in with_login]:
+            return f"listener.name.{name.lower()}.plain.sasl.jaas.config: {name} is no listener with a login"
+    for listener in with_login if PLAIN in config.logins.mechanisms else ():
+        name = listener.name
+        if name not in users:
+            return f"listener.name.{name.lower()}.plain.sasl.jaas.config: PLAIN is enabled, and has no users"
+        if protocols.of(name) != SASL_SSL and not is_loopback(listener.host):
+            return f"sasl.enabled.mechanisms: PLAIN would send passwords in clear text to {listener}: use SASL_SSL"
+    return None
 
 
 def _why_idle(key: str) -> str:
     """Why this key has no effect. Raises ValueError if it must not be ignored."""
     if key in IGNORED:
         return IGNORED[key]
+    if SCRAM_MODULE.fullmatch(key) is not None:
+        return "the users of SCRAM are in the znodes"
     reason = REFUSED.get(key) or next(
         (why for prefix, why in _REFUSED_PREFIXES.items() if key.startswith(prefix)), None
     )

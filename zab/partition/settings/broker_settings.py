@@ -59,7 +59,8 @@ class BrokerSettings:
         NAMES_ARE_PROTOCOLS,
         protocols_in,
         "NAME:PROTOCOL,…",
-        "What is spoken at a listener: PLAINTEXT or SSL. By default, its name is its protocol.",
+        "What a listener speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. By default, its name is its protocol.",
+        shown="names are protocols",
     )
     log_directory: str = setting("log.dirs", "broker-data", text_of, "path", "The directory of the logs; one.")
     rack: str | None = setting(

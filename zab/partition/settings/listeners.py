@@ -19,8 +19,11 @@ _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(\[[^\]]*\]|[^:\[\]/,]*):([0-9]{1,5
 _PAIR = re.compile(r"([A-Za-z0-9_.-]+):([A-Za-z_]+)", re.ASCII)
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
-PROTOCOLS: Final = (PLAINTEXT, SSL)
-WITH_TLS: Final = frozenset({SSL})
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+SASL_SSL: Final = "SASL_SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+WITH_TLS: Final = frozenset({SSL, SASL_SSL})
+WITH_LOGIN: Final = frozenset({SASL_PLAINTEXT, SASL_SSL})
 
 
 @frozen
