@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.rigs.kafka_broker import KafkaBroker, kafka_brokers
@@ -151,3 +151,33 @@ def test_a_broker_that_stops_gives_its_leaders_away_first(brokers: list[KafkaBro
     cluster.until(topic, lambda _, isr: isr == {1, 2, 3})
     cluster.wait_for_equal_logs(topic)
     assert not writer.failed
+
+
+def test_a_transaction_reaches_partitions_on_all_brokers(brokers: list[KafkaBroker]) -> None:
+    cluster = Cluster(brokers)
+    topic = f"transactions-{uuid.uuid4()}"
+    cluster.admin.create_topics([NewTopic(topic, 6, 3)])[topic].result(PATIENCE_SECONDS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic, **QUICK})
+    producer.init_transactions(PATIENCE_SECONDS)
+    for value, commits in ((b"aborted", False), (b"committed", True)):
+        producer.begin_transaction()
+        for partition in range(6):
+            producer.produce(topic, value, partition=partition)
+        if commits:
+            producer.commit_transaction(PATIENCE_SECONDS)
+        else:
+            producer.abort_transaction(PATIENCE_SECONDS)
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "isolation.level": "read_committed", **QUICK}
+    )
+    reader.assign([TopicPartition(topic, partition, 0) for partition in range(6)])
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    found: list[tuple[int | None, bytes | None]] = []
+    while len(found) < 6:
+        assert time.monotonic() < deadline, found
+        for message in reader.consume(6, 0.2):
+            assert message.error() is None, message.error()
+            value = message.value()
+            found.append((message.partition(), value if isinstance(value, bytes) else None))
+    reader.close()
+    assert sorted(found, key=str) == [(partition, b"committed") for partition in range(6)]

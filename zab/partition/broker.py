@@ -72,6 +72,7 @@ from zab.partition.requests.scram_users import ScramUserRequests
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
+from zab.partition.transactions.marker import Marker, MarkerDone
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
@@ -137,6 +138,8 @@ class Broker:
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
         self._giving_away = GivingAway(replication, self._asking, self._who, lambda: len(self.image.brokers) > 1)
         self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
+
+        self._coordinators.markers.elsewhere = self._neighbours.write_marker
 
     def _who(self) -> tuple[int, int]:
         return self.id, self.epoch
@@ -432,6 +435,10 @@ class Broker:
     @property
     def _is_controller(self) -> bool:
         return self.id != NOT_REGISTERED and self._asking.controller == self.id
+
+    def write_marker(self, marker: Marker, done: MarkerDone) -> None:
+        """The coordinator of another broker ends a transaction in a partition that this one leads."""
+        self._coordinators.markers.write_here(marker, done)
 
     def to_controller(self, given: ControllerInput) -> None:
         """Another broker asks the controller that this one may be."""

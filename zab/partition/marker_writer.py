@@ -3,8 +3,8 @@
 A marker is a control batch, appended by the leader and committed as a write with acks -1 is. In `__consumer_offsets`
 the group coordinator learns of it when it is committed, before the coordinator of the transaction does.
 
-A partition that another broker leads is for `elsewhere`, which is given the same, and calls `done` as well. There are
-no links between brokers yet: then the answer is BROKER_NOT_AVAILABLE, and the coordinator tries again.
+A partition that another broker leads is for `elsewhere`, which is given the same, and calls `done` as well. While there
+is no link to it the answer is BROKER_NOT_AVAILABLE, and the coordinator tries again.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
     FollowerAsked                               the leaders of what it copies (`Fetchers`)
     Asked                                       the controller (`AskingController`)
     Told                                        everybody, while it is the controller (`ControllerChannel`)
+    Ended                                       the leaders of partitions whose transaction ends
 
 and what others ask it on links that they have dialled, it answers there. What a link carried that ends is said again on
 the next one. A broker asks as itself alone: what names another one is refused.
@@ -34,12 +35,14 @@ from zab.partition.links.messages import (
     Answered,
     Asked,
     DialFailed,
+    Ended,
     FollowerAnswered,
     FollowerAsked,
     FromLinks,
     LinkDown,
     LinkReceived,
     LinkUp,
+    Marked,
     Message,
     Taken,
     Told,
@@ -49,6 +52,7 @@ from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.settings.broker_settings import ReplicationSettings
 from zab.partition.settings.listeners import Endpoint, endpoint_in
+from zab.partition.transactions.marker import Marker, MarkerDone
 from zab.wire.frames import FrameReader
 
 Taking: TypeAlias = Callable[[ErrorCode, StopReplicaAnswered | None], None]
@@ -67,6 +71,9 @@ class Broker(Protocol):
 
     def told_by_controller(self, message: ToBroker, number: int, taken: Taking) -> None:
         """The controller says this, to this life."""
+
+    def write_marker(self, marker: Marker, done: MarkerDone) -> None:
+        """Another broker's coordinator wants this marker in a partition that this one leads."""
 
     def to_controller(self, given: ControllerInput) -> None:
         """Something for the controller that this broker may be."""
@@ -106,6 +113,11 @@ class Neighbours:
         self._inbound: dict[int, int] = {}
         """The broker at the other end of each link that was dialled to this one."""
         self._followers: dict[int, FollowerConnection] = {}
+        self._marking: dict[int, tuple[int, MarkerDone]] = {}
+        """The broker that is to write each marker, and who wants to know."""
+        self._marker_count = 0
+        self._unreached: set[int] = set()
+        """Brokers for which there was a marker, but no link."""
 
     # -------------------------------------------------------------------------------------------------- the controller
 
@@ -149,6 +161,7 @@ class Neighbours:
                     self._inbound[link] = broker_id
                 else:
                     self._dialling.up(link, broker_id)
+                    self._unreached.discard(broker_id)
             case LinkDown(link):
                 self._down(link, now)
             case DialFailed(broker_id):
@@ -159,6 +172,23 @@ class Neighbours:
                 else:
                     self._answered(link, message, now, wall_ms)
 
+    def write_marker(self, broker_id: int, marker: Marker, done: MarkerDone) -> None:
+        """Have this broker, which leads the partition, write the marker. `done` gets its answer, or
+        BROKER_NOT_AVAILABLE: who asked tries again."""
+        link = self._dialling.link_to(broker_id)
+        if link is None:
+            self._unreached.add(broker_id)
+            done(ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        self._marker_count += 1
+        self._marking[self._marker_count] = broker_id, done
+        self.sends.append((link, Ended(self._marker_count, marker)))
+
+    def _lose_markers(self, broker_id: int) -> None:
+        for number in [number for number, (of, _) in self._marking.items() if of == broker_id]:
+            _, done = self._marking.pop(number)
+            done(ErrorCode.BROKER_NOT_AVAILABLE)
+
     def _down(self, link: int, now: int) -> None:
         self._inbound.pop(link, None)
         follower = self._followers.pop(link, None)
@@ -168,6 +198,7 @@ class Neighbours:
         if broker_id is not None:
             self._fetchers.lost(broker_id)
             self._channel.lost(broker_id)
+            self._lose_markers(broker_id)
             if broker_id == self._asking.controller:
                 self._asking.lost()
 
@@ -180,6 +211,8 @@ class Neighbours:
                 self._question(RemoteToken(link, number), broker_id, request)
             case Told():
                 self._told(link, broker_id, message)
+            case Ended(number, marker):
+                self._broker.write_marker(marker, lambda error: self.sends.append((link, Marked(number, error))))
             case _:
                 self._break(link, f"broker {broker_id} answers what nobody asked")
 
@@ -241,6 +274,10 @@ class Neighbours:
                     self._break(link, f"broker {broker_id} answers a follower: {error}")
             case Answered(number, answer):
                 self._asking.answer(number, answer)
+            case Marked(number, error):
+                _, done = self._marking.pop(number, (broker_id, None))
+                if done is not None:
+                    done(error)
             case Taken():
                 self._dialling.heard(link, now)
                 stopped = self._channel.taken(broker_id, message, now)
@@ -272,7 +309,7 @@ class Neighbours:
             if link is not None:
                 for message in self._channel.due(broker_id, now):
                     self._say(link, message, now)
-        wanted = {*self._fetchers.sources, *told}
+        wanted = {*self._fetchers.sources, *told, *self._unreached}
         if asking.is_waiting and controller != own:
             wanted.add(controller)
         self._dialling.keep_up(now, wanted)

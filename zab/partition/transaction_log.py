@@ -74,10 +74,10 @@ class TransactionLog(CoordinatorLog[TransactionCoordinator]):
         return partition_for(transactional_id, count)
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int, topic: str, index: int) -> ErrorCode:
-        """NONE if the partition is part of the open transaction of this producer; else what a producer is told. Another
-        broker's coordinator cannot be asked yet."""
+        """NONE if the partition is part of the open transaction of this producer; else what a producer is told. Where
+        the coordinator is on another broker it is not asked, as in Kafka before 3.6."""
         found = self.coordinator.verify(transactional_id, producer_id, epoch, (topic, index))
-        return error_for_producer(found)
+        return ErrorCode.NONE if found is ErrorCode.NOT_COORDINATOR else error_for_producer(found)
 
     def _do(self, effect: Any) -> None:
         match effect:

@@ -6,6 +6,7 @@ Who has something to ask dials a link; the other one answers on the same link.
     FollowerAnswered    its answer, in the order of the requests
     Asked, Answered     what a broker asks its controller, for itself or for a client; answered in any order
     Told, Taken         what a controller tells a broker, in order, and that it has arrived
+    Ended, Marked       how a transaction ends in a partition, for the leader of it, and what became of the marker
 
 A payload begins with one byte that says which it is. The records of a `FollowerAnswered` are parts of files until the
 turn has read them. All others overtake it on their link, so that a controller's words do not wait for data.
@@ -27,6 +28,7 @@ from zab.kafka.errors import ErrorCode
 from zab.partition.controller.effects import ToBroker
 from zab.partition.controller.requests import Answer, Request, StopReplicaAnswered
 from zab.partition.links.structure import dumps, loads
+from zab.partition.transactions.marker import Marker
 from zab.wire.file_slice import FileSlice
 from zab.wire.handshake import Purposes
 from zab.wire.link_protocol import LinkProtocol
@@ -92,9 +94,26 @@ class Taken:
     stopped: StopReplicaAnswered | None = None
 
 
-Message: TypeAlias = FollowerAsked | FollowerAnswered | Asked | Answered | Told | Taken
+@frozen
+class Ended:
+    """Write this marker, as the leader of its partition."""
 
-_ASKED, _ANSWERED, _QUESTION, _REPLY, _ORDER, _TAKEN = range(1, 7)
+    number: int
+    marker: Marker
+
+
+@frozen
+class Marked:
+    """NONE: the marker of this number is committed."""
+
+    number: int
+    error: ErrorCode
+
+
+Message: TypeAlias = FollowerAsked | FollowerAnswered | Asked | Answered | Told | Taken | Ended | Marked
+
+_ASKED, _ANSWERED, _QUESTION, _REPLY, _ORDER, _TAKEN, _ENDED, _MARKED = range(1, 9)
+_AS_THEY_ARE: Final = {_TAKEN: Taken, _ENDED: Ended, _MARKED: Marked}
 
 
 def encode(message: Message) -> bytes:
@@ -112,6 +131,10 @@ def encode(message: Message) -> bytes:
             return _HEAD.pack(_ORDER, number, after) + dumps(told)
         case Taken(number):
             return _HEAD.pack(_TAKEN, number, 0) + dumps(message)
+        case Ended(number):
+            return _HEAD.pack(_ENDED, number, 0) + dumps(message)
+        case Marked(number):
+            return _HEAD.pack(_MARKED, number, 0) + dumps(message)
 
 
 def decode(payload: bytes) -> Message:
@@ -131,9 +154,9 @@ def decode(payload: bytes) -> Message:
         return Answered(number, loads(Answer, data))
     if kind == _ORDER:
         return Told(number, after, loads(ToBroker, data))
-    if kind == _TAKEN:
-        taken: Taken = loads(Taken, data)
-        return taken
+    if kind in _AS_THEY_ARE:
+        message: Message = loads(_AS_THEY_ARE[kind], data)
+        return message
     raise MessageError(f"{kind} is no kind of message between brokers")
 
 
@@ -179,7 +202,7 @@ LINK_PROTOCOL: Final[LinkProtocol[Message, FromLinks]] = LinkProtocol(
     frame_bytes_max=LINK_BYTES_MAX,
     joining_bytes_max=LINK_BYTES_MAX,
     admitting=frozenset(),
-    urgent=frozenset({FollowerAsked, Asked, Answered, Told, Taken}),
+    urgent=frozenset({FollowerAsked, Asked, Answered, Told, Taken, Ended, Marked}),
     uncut_bytes_max=LINK_BYTES_MAX,
     up=lambda link, broker_id, is_inbound, _features: LinkUp(link, broker_id, is_inbound),
     received=LinkReceived,
