@@ -102,7 +102,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     one.end()
 
 
-@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (3, 3, 1)), ("secure-brokers.md", (3, 3, 1))])
+@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (3, 4, 2)), ("secure-brokers.md", (3, 3, 1))])
 def test_the_commands_and_programs_print_what_the_page_says(reader: Reader, page: str, counts: tuple[int, ...]) -> None:
     done = []
     for kind, text, expected in BLOCK.findall((PAGES / page).read_text(encoding="utf-8")):
