@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from attrs import frozen
 
-__all__ = ["DAMAGE", "LOG", "SESSIONS", "TOPIC", "ZNODES", "Column", "arrow_schema", "ddl"]
+__all__ = ["DAMAGE", "LOG", "SESSIONS", "STREAMED", "TOPIC", "ZNODES", "Column", "arrow_schema", "ddl"]
 
 _DDL: Final = {
     "string": pa.string(),
@@ -124,6 +124,8 @@ TOPIC: Final = (
     Column("segment", "string", "name of the log file"),
     Column("position", "bigint", "offset of its batch in the file"),
 )
+STREAMED: Final = TOPIC[:8]
+"""The columns of a stream from brokers: those of Spark's own source."""
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:

@@ -22,6 +22,10 @@ and of the pipeline's own:
     damaged        fail (default), or skip, which leaves out what cannot be read
 
 Without subscribe, subscribePattern and assign, all topics are read but those that brokers keep for themselves.
+
+A stream (`topic_stream`) has `kafka.bootstrap.servers` instead of dirs, `maxOffsetsPerTrigger`, and of these options
+those that say which topics, where it starts, failOnDataLoss, includeHeaders and kafka.isolation.level. It starts at
+latest, as Spark's.
 """
 
 import json
@@ -34,7 +38,17 @@ from attrs import frozen
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.topics.replicas import INTERNAL
 
-__all__ = ["EARLIEST", "LATEST", "Bound", "Strategy", "TopicOptions", "parse_dirs"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Bound",
+    "Strategy",
+    "StreamOptions",
+    "TopicOptions",
+    "Wanted",
+    "has_headers",
+    "is_stream",
+]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -65,6 +79,23 @@ _OTHERS: Final = frozenset(
         "endingtimestamp",
         "startingoffsetsbytimestamp",
         "endingoffsetsbytimestamp",
+    }
+)
+_SERVERS: Final = "kafka.bootstrap.servers"
+_OF_STREAMS: Final = frozenset(
+    {
+        _SERVERS,
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "startingtimestamp",
+        "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "maxoffsetspertrigger",
+        "failondataloss",
+        "includeheaders",
+        "kafka.isolation.level",
     }
 )
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -98,24 +129,19 @@ class Bound:
 
 
 @frozen
-class TopicOptions:
-    """The options of one read. `partitions`: of `assign`; None: all of the topics."""
+class Wanted:
+    """Which partitions are read. `partitions`: of `assign`."""
 
-    dirs: tuple[str, ...]
-    starting: Bound = Bound("earliest")
-    ending: Bound = Bound("latest")
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
     partitions: Mapping[str, frozenset[int]] | None = None
-    strategy: Strategy = "error"
-    fails_on_loss: bool = True
-    has_headers: bool = True
-    is_committed: bool = False
-    replicas: Replicas = "one"
-    uncommitted: bool = False
-    skips_damage: bool = False
 
-    def wants(self, topic: str, partition: int) -> bool:
+    @property
+    def named(self) -> frozenset[str]:
+        """The topics that are named one by one."""
+        return self.topics if self.topics is not None else frozenset(self.partitions or ())
+
+    def has(self, topic: str, partition: int) -> bool:
         """Whether the partition is to be read."""
         if self.partitions is not None:
             return partition in self.partitions.get(topic, ())
@@ -124,6 +150,35 @@ class TopicOptions:
         if self.pattern is not None:
             return self.pattern.fullmatch(topic) is not None and topic not in INTERNAL
         return topic not in INTERNAL
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "Wanted":
+        """Raises PipelineError."""
+        ways = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+        if len(ways) > 1:
+            raise PipelineError(f"give one of the options {', '.join(ways)}")
+        return cls(
+            _names(given["subscribe"]) if "subscribe" in given else None,
+            _pattern(given["subscribepattern"]) if "subscribepattern" in given else None,
+            _assigned(given["assign"]) if "assign" in given else None,
+        )
+
+
+@frozen
+class TopicOptions:
+    """The options of one read."""
+
+    dirs: tuple[str, ...]
+    starting: Bound = Bound("earliest")
+    ending: Bound = Bound("latest")
+    wanted: Wanted = Wanted()
+    strategy: Strategy = "error"
+    fails_on_loss: bool = True
+    has_headers: bool = True
+    is_committed: bool = False
+    replicas: Replicas = "one"
+    uncommitted: bool = False
+    skips_damage: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "TopicOptions":
@@ -135,16 +190,11 @@ class TopicOptions:
         if unknown:
             raise PipelineError(f"unknown option {', '.join(sorted(unknown))}")
         chosen = {name: _choice(given, name) for name in _CHOICES}
-        ways = [name for name in ("subscribe", "subscribepattern", "assign") if name in given]
-        if len(ways) > 1:
-            raise PipelineError(f"give one of the options {', '.join(ways)}")
         return cls(
-            parse_dirs(given),
+            _dirs(given),
             _bound(given, "starting", "earliest"),
             _bound(given, "ending", "latest"),
-            _names(given["subscribe"]) if "subscribe" in given else None,
-            _pattern(given["subscribepattern"]) if "subscribepattern" in given else None,
-            _assigned(given["assign"]) if "assign" in given else None,
+            Wanted.parse(given),
             cast("Strategy", chosen["startingoffsetsbytimestampstrategy"]),
             chosen["failondataloss"] == "true",
             chosen["includeheaders"] == "true",
@@ -155,7 +205,7 @@ class TopicOptions:
         )
 
 
-def parse_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
+def _dirs(given: Mapping[str, str]) -> tuple[str, ...]:
     """The directories of the option dirs, or path. Raises PipelineError."""
     dirs = given.get("dirs") or given.get("path") or ""
     listed = _json("dirs", dirs) if dirs.startswith("[") else [part.strip() for part in dirs.split(",")]
@@ -163,6 +213,53 @@ def parse_dirs(given: Mapping[str, str]) -> tuple[str, ...]:
     if not found:
         raise PipelineError('option "dirs" is missing: the log directories to read')
     return found
+
+
+@frozen
+class StreamOptions:
+    """The options of a stream from brokers."""
+
+    servers: str
+    starting: Bound
+    wanted: Wanted
+    offsets_max: int | None
+    """How many offsets a batch has at most; None: all."""
+    fails_on_loss: bool
+    is_committed: bool
+    strategy: Strategy
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "StreamOptions":
+        """Raises PipelineError."""
+        given = {name.lower(): value for name, value in options.items()}
+        unknown = given.keys() - _OF_STREAMS
+        if unknown:
+            raise PipelineError(f"a stream of topics has no option {', '.join(sorted(unknown))}")
+        servers = given.get(_SERVERS, "").replace(" ", "")
+        if not servers:
+            raise PipelineError("option kafka.bootstrap.servers is missing: host:port of brokers")
+        offsets_max = given.get("maxoffsetspertrigger")
+        if offsets_max is not None and not re.fullmatch(r"[1-9]\d{0,17}", offsets_max):
+            raise PipelineError(f"option maxOffsetsPerTrigger: {offsets_max!r} is no number of offsets")
+        return cls(
+            servers,
+            _bound(given, "starting", "latest"),
+            Wanted.parse(given),
+            None if offsets_max is None else int(offsets_max),
+            _choice(given, "failondataloss") == "true",
+            _choice(given, "kafka.isolation.level") == "read_committed",
+            cast("Strategy", _choice(given, "startingoffsetsbytimestampstrategy")),
+        )
+
+
+def is_stream(options: Mapping[str, str]) -> bool:
+    """Whether these options are those of a stream from brokers."""
+    return any(name.lower() == _SERVERS for name in options)
+
+
+def has_headers(options: Mapping[str, str]) -> bool:
+    """Whether the column headers is wanted. Raises PipelineError."""
+    return _choice({name.lower(): value for name, value in options.items()}, "includeheaders") == "true"
 
 
 def _choice(given: Mapping[str, str], name: str) -> str:
@@ -213,12 +310,14 @@ def _bound(given: Mapping[str, str], side: str, default: str) -> Bound:
     if f"{side}timestamp" in given:
         return Bound(time_ms=_time(f"{side}Timestamp", given[f"{side}timestamp"]))
     if f"{side}offsetsbytimestamp" in given:
-        return Bound(times_ms=_offsets(f"{side}OffsetsByTimestamp", given[f"{side}offsetsbytimestamp"], 0))
+        return Bound(times_ms=_offsets(f"{side}OffsetsByTimestamp", given[f"{side}offsetsbytimestamp"]))
     text = given.get(f"{side}offsets", default)
-    if text.lower() == default:
-        return Bound(default)
-    other = EARLIEST if default == "earliest" else LATEST
-    return Bound(offsets=_offsets(f"{side}Offsets", text, other))
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    # Where a batch read ends cannot be earliest, and it cannot begin at latest.
+    allowed = words if side == "starting" and default == "latest" else {default: words[default]}
+    if text.lower() in allowed:
+        return Bound(text.lower())
+    return Bound(offsets=_offsets(f"{side}Offsets", text, *allowed.values()))
 
 
 def _time(name: str, text: str) -> int:
@@ -227,8 +326,8 @@ def _time(name: str, text: str) -> int:
     return int(text)
 
 
-def _offsets(name: str, text: str, least: int) -> dict[str, dict[int, int]]:
-    """By topic and partition. `least`: EARLIEST and LATEST are allowed, or only numbers from 0 on."""
+def _offsets(name: str, text: str, *words: int) -> dict[str, dict[int, int]]:
+    """By topic and partition. `words`: which of EARLIEST and LATEST are allowed, beside numbers from 0 on."""
     found = _json(name, text)
     is_right = isinstance(found, dict) and all(isinstance(one, dict) for one in found.values())
     if is_right:
@@ -239,10 +338,11 @@ def _offsets(name: str, text: str, least: int) -> dict[str, dict[int, int]]:
         else:
             numbers = [(key, value) for one in result.values() for key, value in one.items()]
             is_right = all(
-                _is_partition(key) and type(value) is int and (0 <= value <= _OFFSET_MAX or (value == least != 0))
+                _is_partition(key) and type(value) is int and (0 <= value <= _OFFSET_MAX or value in words)
                 for key, value in numbers
             )
     if not is_right:
-        allowed = {0: "", EARLIEST: "; -2 is earliest", LATEST: "; -1 is latest"}[least]
+        meanings = {EARLIEST: "; -2 is earliest", LATEST: "; -1 is latest"}
+        allowed = "".join(meanings[word] for word in words)
         raise PipelineError(f'option {name} is like {{"topic": {{"0": 23}}}}{allowed}; not {text[:200]}')
     return result

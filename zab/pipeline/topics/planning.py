@@ -58,7 +58,7 @@ def plan_topics(options: TopicOptions, columns: Iterable[str], *, task_bytes: in
     groups: dict[tuple[str, int], list[Replica]] = {}
     found = find_replicas(options.dirs)
     for replica in found:
-        if options.wants(*replica.key):
+        if options.wanted.has(*replica.key):
             groups.setdefault(replica.key, []).append(replica)
     _check_named(options, found, groups)
     needs_outcomes = options.is_committed or bool(_OUTCOME_COLUMNS & {*columns})
@@ -72,12 +72,12 @@ def plan_topics(options: TopicOptions, columns: Iterable[str], *, task_bytes: in
 def _check_named(options: TopicOptions, found: Sequence[Replica], groups: dict[tuple[str, int], list[Replica]]) -> None:
     """Raise PipelineError where a topic or partition that is named is not there, or one that is read has no offset."""
     there = {replica.topic for replica in found}
-    named = options.topics if options.topics is not None else frozenset(options.partitions or ())
+    named = options.wanted.named
     shown = ", ".join(sorted(there)[:20]) or "none"
     missing = sorted(named - there)
     if missing:
         raise PipelineError(f"{shown_dirs(options.dirs)}: no topic {', '.join(missing)}; the topics are {shown}")
-    for topic, numbers in (options.partitions or {}).items():
+    for topic, numbers in (options.wanted.partitions or {}).items():
         absent = sorted(number for number in numbers if (topic, number) not in groups)
         if absent:
             raise PipelineError(f"{shown_dirs(options.dirs)}: {topic} has no partition {', '.join(map(str, absent))}")

@@ -2,6 +2,7 @@
 
     read_topic(spark, dirs, topics=["orders"])
     spark.read.format("zab.topic").option("dirs", "/a,/b").option("subscribe", "orders").load()
+    spark.readStream.format("zab.topic").option("kafka.bootstrap.servers", "host:9092").load()
 
 The rows are those of Spark's own source of Kafka and some more (`schema.TOPIC`); `options` lists the options. Columns
 are chosen with `.schema("offset bigint, value binary")`. Filters are not pushed down, as in `log_source`: give offsets
@@ -15,17 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, split_dirs
 from zab.pipeline.reading.options import PLAN, told_plainly
-from zab.pipeline.schema import TOPIC, Column, ddl
-from zab.pipeline.topics.options import TopicOptions
+from zab.pipeline.schema import STREAMED, TOPIC, Column, ddl
+from zab.pipeline.topics.options import StreamOptions, TopicOptions, has_headers, is_stream
 from zab.pipeline.topics.planning import Task, plan_topics
 from zab.pipeline.topics.rows import piece_rows
-from zab.pipeline.workers import begin_task
+from zab.pipeline.workers import begin_stream, begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,25 +72,45 @@ class TopicSource(DataSource):
     @told_plainly()
     def schema(self) -> str:
         begin_task()
-        has_headers = TopicOptions.parse(self.options, also=(PLAN,)).has_headers
-        return ddl(column for column in TOPIC if has_headers or column.name != "headers")
+        has = has_headers(self.options)
+        return ddl(column for column in self._columns() if has or column.name != "headers")
+
+    def _columns(self) -> tuple[Column, ...]:
+        return STREAMED if is_stream(self.options) else TOPIC
 
     @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         begin_task()
-        columns = _columns(schema)
+        if is_stream(self.options):
+            raise PipelineError(
+                "topics of brokers are read as a stream (readStream; trigger(availableNow=True) reads all there is); "
+                'spark.read reads log directories, with the option "dirs"'
+            )
+        columns = _columns(schema, self._columns())
         packed = dict(self.options).get(PLAN)
         if packed is not None:
             return _TopicReader(columns, list(pickle.loads(base64.b64decode(packed))))
         return _TopicReader(columns, plan_topics(TopicOptions.parse(self.options), columns))
 
+    @told_plainly()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        begin_stream()
+        if not is_stream(self.options):
+            raise PipelineError(
+                "a stream of topics reads from brokers: give it kafka.bootstrap.servers; log directories are read with "
+                "spark.read"
+            )
+        from zab.pipeline.topics.topic_stream import TopicStreamReader
 
-def _columns(schema: StructType) -> tuple[str, ...]:
+        return TopicStreamReader(StreamOptions.parse(self.options), _columns(schema, self._columns()))
+
+
+def _columns(schema: StructType, there: Sequence[Column]) -> tuple[str, ...]:
     """The names of the requested columns. Raises PipelineError for an unknown one."""
-    known: dict[str, Column] = {column.name: column for column in TOPIC}
+    known: dict[str, Column] = {column.name: column for column in there}
     for field in schema.fields:
         if field.name not in known or known[field.name].type != field.dataType.simpleString():
-            named = ", ".join(f"{column.name} {column.type}" for column in TOPIC)
+            named = ", ".join(f"{column.name} {column.type}" for column in there)
             raise PipelineError(f"zab.topic has no column {field.name} {field.dataType.simpleString()}; it has {named}")
     return tuple(schema.names)
 
