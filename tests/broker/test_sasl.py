@@ -78,6 +78,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))
     own, alice = certificates.member(HOST), certificates.client("alice")
     settings = [
+        "audit.enable=true",
         f"ssl.keystore.location={own}/keystore.pem",
         f"sasl.enabled.mechanisms={','.join(MECHANISMS)}",
         f'listener.name.sasl_ssl.plain.sasl.jaas.config={MODULE} required user_{NAME}="{PASSWORD}";',
@@ -150,6 +151,11 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike(
         assert time.monotonic() < deadline, told
         client.poll(0.05)
     assert PASSWORD not in secured.journal.read_text()
+    log = secured.journal.parent / "logs" / "audit.log"
+    while f"operation=login\tscheme={mechanism}\t" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "operation=alterUserScramCredentials\tnames=alice\tresult=success" in log.read_text()
 
 
 def test_a_client_that_does_not_log_in_gets_nothing(secured: Secured) -> None:

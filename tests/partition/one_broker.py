@@ -64,6 +64,7 @@ class OneBroker:
         self.answers = deque()
         self.held = deque()
         self.reports = []
+        self.audit = []
         self.failure = None
         self.clients = {}
         self.told = {}
@@ -92,6 +93,7 @@ class OneBroker:
             effects = self.broker.step(self.now, self.wall, given)
             given = []
             self.reports += effects.reports
+            self.audit += effects.audit
             self.failure = self.failure or effects.failure
             self._carry_out(effects)
             self._send(effects.dirty)

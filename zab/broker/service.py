@@ -25,6 +25,7 @@ from zab.broker.coordination import Coordination
 from zab.broker.links import BrokerLinks
 from zab.broker.tls import ListenerTls
 from zab.host.files.open_files import OpenFiles
+from zab.host.journal.audit_log import AuditLog, open_audit_log
 from zab.host.journal.journal import Journal
 from zab.host.loop.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.loop.mailbox import Mailbox
@@ -77,6 +78,11 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         disk = await trio.to_thread.run_sync(_open_disk, config.broker.log_directory)
         closing.callback(disk.close)
         known = _owner_of(disk)
+        audit = open_audit_log(
+            config.audit, config.audit_file, wall_ms, lambda _count: None, config_file="server.properties"
+        )
+        if audit is not None:
+            closing.callback(audit.stop)
         loop = Loop()
         closing.callback(loop.close)
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
@@ -88,10 +94,12 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
         broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes)
         coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
-        turn = BrokerTurn(broker, host.ports(coordination, links))
+        turn = BrokerTurn(broker, host.ports(coordination, links, audit))
         host.log_thread.start()
         host.job_thread.start()
         supervised.opened(loop)
+        if audit is not None:
+            audit.started()
         journal.info("listens", listeners=", ".join(map(str, endpoints)))
         failures: list[ServerFailedError] = []
         try:
@@ -238,7 +246,7 @@ class _Host:
         frames = FrameReader(self._config.requests.request_bytes_max)
         return ClientConnection(next(self._numbers), host, port, listener, frames, of_subject(subject))
 
-    def ports(self, coordination: Coordination, links: BrokerLinks) -> Ports:
+    def ports(self, coordination: Coordination, links: BrokerLinks, audit: AuditLog | None) -> Ports:
         return Ports(
             clock=SystemClock(),
             clients=self._clients,
@@ -256,6 +264,7 @@ class _Host:
             search=lambda token, search: self.job_thread.run(
                 partial(self._answer, partial(self._found, token, search))
             ),
+            audit=audit,
         )
 
     def _answer(self, job: Callable[[], Input]) -> None:

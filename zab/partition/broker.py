@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 import attrs
@@ -54,9 +54,10 @@ from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.asking_controller import AskingController
+from zab.partition.requests.audit import ADMINISTRATIVE, record_of
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
 from zab.partition.requests.connection import ClientConnection, Closing
-from zab.partition.requests.dispatch import Dispatch, Handler
+from zab.partition.requests.dispatch import AuditedBy, Dispatch, Handler
 from zab.partition.requests.fetch import Fetching, FetchRequests
 from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
@@ -67,12 +68,13 @@ from zab.partition.requests.placement import PlacementRequests
 from zab.partition.requests.produce import Produced, ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
-from zab.partition.requests.request import Ready
+from zab.partition.requests.request import Ready, Request
 from zab.partition.requests.scram_users import ScramUserRequests
 from zab.partition.requests.topics import TopicRequests
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.partition.transactions.marker import Marker, MarkerDone
+from zab.service.audit import Record
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
@@ -127,10 +129,11 @@ class Broker:
         of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
         self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
         self._users = Users(config.plain_users, rng)
-        self._logins = LoginRequests(config, self._users, rng, now)
+        self._logins = LoginRequests(config, self._users, rng, now, self._audit)
         self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
         handlers = self._handlers(free_bytes)
-        self._dispatch = Dispatch(handlers, self._ready)
+        audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
+        self._dispatch = Dispatch(handlers, self._ready, audits)
         self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready)
         replication = config.replication
         self._fetchers = Fetchers(replication, self._who, self._touch)
@@ -140,6 +143,13 @@ class Broker:
         self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
 
         self._coordinators.markers.elsewhere = self._neighbours.write_marker
+
+    def _audit(self, record: Record) -> None:
+        if self.config.audit.enabled:
+            self._effects.audit.append(record)
+
+    def _audit_answer(self, request: Request, answer: Any) -> None:
+        self._audit(record_of(request, answer))
 
     def _who(self) -> tuple[int, int]:
         return self.id, self.epoch

@@ -20,6 +20,7 @@ from zab.partition.log.log import Log
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.requests.connection import ClientConnection
 from zab.partition.settings.listeners import Endpoint
+from zab.service.audit import Record
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 # --------------------------------------------------------------------------------------------------------------- inputs
@@ -87,5 +88,7 @@ class Effects:
     """Sentences for the journal: what happens."""
     reports: list[str] = attrs.Factory(list)
     """Sentences for the journal that need the operator's attention."""
+    audit: list[Record] = attrs.Factory(list)
+    """Records of the audit log."""
     failure: str | None = None
     """Why the broker must end."""

@@ -28,7 +28,7 @@ from zab.partition.log.file_effects import FileEffect, Remove, Rename, RenameDir
 from zab.partition.replica.record_search import RecordSearch
 from zab.partition.requests.connection import ClientConnection
 from zab.partition.settings.listeners import Endpoint
-from zab.service.ports import Clock, Operator
+from zab.service.ports import Audit, Clock, Operator
 from zab.wire.file_slice import FileSlice
 
 TURN_NS: Final = 4_000_000
@@ -80,6 +80,8 @@ class Ports:
     open_logs: Callable[[MetaProperties], None]
     search: Callable[[int, RecordSearch], None]
     load: Callable[[LoadPart], None]
+    audit: Audit | None = None
+    """None: there is no audit log."""
 
 
 @attrs.define
@@ -115,6 +117,8 @@ class BrokerTurn:
             ports.load(part)
         for text in effects.notes:
             ports.operator.trace(text)
+        if effects.audit and ports.audit is not None:
+            ports.audit.write(effects.audit)
         for text in effects.reports:
             ports.operator.warn(text)
         ports.links.flush()

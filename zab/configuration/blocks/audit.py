@@ -35,7 +35,7 @@ class AuditSettings:
         _file,
         "path",
         "zab only. Best on a different disk from the log.",
-        shown="dataDir/audit.log",
+        shown="audit.log in the data directory",
     )
     file_bytes_max: int = setting(
         "maxFileBytes",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
@@ -23,6 +23,7 @@ from zab.partition.requests.request import Ready, Request
 from zab.wire.frames import FrameError
 
 Handler: TypeAlias = Callable[[Request], None]
+AuditedBy: TypeAlias = Callable[[Request, Any], None]
 
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """What a connection may send that has to log in first."""
@@ -35,8 +36,14 @@ _SOFTWARE_SINCE = 3
 class Dispatch:
     """Hands out requests."""
 
-    def __init__(self, handlers: Mapping[int, Handler], ready: Ready) -> None:
-        """`handlers` by API key; those and ApiVersions are what is served."""
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        ready: Ready,
+        audits: Mapping[int, AuditedBy] | None = None,
+    ) -> None:
+        """`handlers` by API key; those and ApiVersions are what is served. `audits`: those that are told of answers."""
+        self._audits = audits or {}
         self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
         self._ready = ready
 
@@ -73,7 +80,7 @@ class Dispatch:
         if handler is None:
             raise ProtocolError(f"{ApiKey(header.api_key).name} is not served here")
         place = connection.take_place()
-        handler(Request(connection, header, body, place, self._ready))
+        handler(Request(connection, header, body, place, self._ready, self._audits.get(header.api_key)))
         if header.api_key != ApiKey.PRODUCE:
             connection.waits_for = place
 

@@ -13,6 +13,7 @@ A login holds for as long as its connection: there is no second one (KIP-368).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -33,6 +34,7 @@ from zab.partition.requests.dispatch import Handler
 from zab.partition.requests.request import Request
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.listeners import WITH_LOGIN
+from zab.service.audit import Record, Refusal
 
 LOGIN_FRAME_BYTES_MAX: Final = 16 << 10
 LOGIN_MS: Final = 30_000
@@ -44,9 +46,12 @@ FAILED: Final = "the login has failed: wrong name or password"
 class LoginRequests:
     """The logins of all connections."""
 
-    def __init__(self, config: BrokerConfig, users: Users, rng: Random, now: int) -> None:
+    def __init__(
+        self, config: BrokerConfig, users: Users, rng: Random, now: int, audit: Callable[[Record], None]
+    ) -> None:
         self._config = config
         self._users = users
+        self._audit = audit
         self._rng = rng
         self.now = now
         self._due: dict[ClientConnection, int] = {}
@@ -115,6 +120,8 @@ class LoginRequests:
         try:
             answer = login.take(body.auth_bytes)
         except LoginError as error:
+            mechanism = (login.mechanism or "").encode()
+            self._audit(Refusal("login", connection.host, scheme=mechanism, reason=str(error)))
             delay_ms = self._config.logins.failure_delay_ms
             self._failed.append((self.now + delay_ms, request, f"a login by {login.mechanism} failed: {error}"))
             return

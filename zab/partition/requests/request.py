@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import attrs
@@ -24,6 +25,8 @@ class Request:
     """The message; its class is that of the key."""
     _place: Place
     _ready: Ready
+    _audit: Callable[[Request, Any], None] | None = None
+    """Told of the answer; None: nobody is."""
 
     @property
     def version(self) -> int:
@@ -45,6 +48,8 @@ class Request:
 
     def answer(self, message: Any) -> None:
         """Answer with a response of the request's key and version."""
+        if self._audit is not None:
+            self._audit(self, message)
         header = self.header
         frame = response_frame(header.api_key, header.api_version, header.correlation_id, message)
         self.answer_with([frame])

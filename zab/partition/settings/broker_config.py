@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from attrs import Factory, field, frozen
 
+from zab.configuration.blocks.audit import AuditSettings
 from zab.configuration.fields import Setting, block, built, integer, settings_of
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, parse_properties
@@ -42,6 +43,7 @@ class BrokerConfig:
     transactions: TransactionSettings = block(TransactionSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
     logins: LoginSettings = block(LoginSettings)
+    audit: AuditSettings = block(AuditSettings, "audit.")
 
     topics: TopicSettings = Factory(TopicSettings)
     """What holds for topics that say nothing."""
@@ -49,6 +51,11 @@ class BrokerConfig:
     """Password by listener and user, of those that log in by PLAIN."""
     warnings: tuple[str, ...] = ()
     """Keys that have no effect, each with its line."""
+
+    @property
+    def audit_file(self) -> str:
+        """The path of the audit log."""
+        return self.audit.file or f"{self.broker.log_directory}/audit.log"
 
     @property
     def has_tls(self) -> bool:
