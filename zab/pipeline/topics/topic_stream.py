@@ -7,9 +7,9 @@ An offset is a position in each partition, with the id of each topic:
     {"version": 1, "topics": {"<name>": {"id": "<id>", "partitions": {"0": 17, "1": 4}}}}
 
 A topic that was deleted and created again has another id: the stream is refused, since its positions would mean other
-records. A partition that comes later is read from its beginning. Positions that the brokers do not have any more
-(deleted), or not again (an unclean election took the end away), are an error; with failOnDataLoss=false the stream goes
-on at the first one that is there, or at the end.
+records. A partition that comes later is read from its beginning. Positions that the brokers no longer have, because
+the records were deleted or an unclean election took the end away, are an error; with failOnDataLoss=false the stream
+goes on at the first one that is there, or at the end.
 
 Batch 0 is always empty: it writes where the stream starts into the checkpoint. (Spark keeps only the end of a batch. A
 start such as latest would be another one if it were looked up again after a crash.)
@@ -258,7 +258,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     for begin in range(0, len(fetched.records), ROWS_MAX):
                         yield _batch(part.place, fetched.records[begin : begin + ROWS_MAX], self.columns)
             except OutOfRangeError:
-                self._lost(f"offset {at} of {_shown(part.place)} is not there any more")
+                self._lost(f"offset {at} of {_shown(part.place)} is no longer there")
                 ((begin, _),) = brokers.bounds([part.place]).values()
                 # What lies below the beginning was deleted; what lies above the end was taken away.
                 at = begin if begin > at else part.until
