@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from tests.partition.one_broker import OneBroker, a_batch, produce
+from tests.partition.read_committed import shown
 from zab.kafka.errors import ErrorCode
 from zab.kafka.messages.between_brokers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -128,26 +129,8 @@ def fetched(rig, isolation=COMMITTED, offset=0, index=0, version=11):
     [part] = client.ask(request, version).responses[0].partitions
     client.leave()
     assert not part.error_code
-    return shown(bytes(part.records or b""), part.aborted_transactions), part.last_stable_offset
-
-
-def shown(data, aborted):
-    """What a consumer makes of an answer: it drops the records of aborted transactions, and markers."""
-    from zab.partition.records.batch import walk
-    from zab.partition.records.control import ControlType, decode_marker
-    from zab.partition.records.record import decode_records
-
-    left = sorted(aborted or (), key=lambda each: each.first_offset)
-    dropped, found = set(), []
-    for position, header in walk(data):
-        while left and left[0].first_offset <= header.last_offset:
-            dropped.add(left.pop(0).producer_id)
-        if header.is_control:
-            if decode_marker(data, position).type is ControlType.ABORT:
-                dropped.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in dropped):
-            found += [record.value for record in decode_records(data, position)]
-    return found
+    aborted = [(each.first_offset, each.producer_id) for each in part.aborted_transactions or ()]
+    return shown(bytes(part.records or b""), aborted), part.last_stable_offset
 
 
 def latest(rig, isolation):
@@ -382,6 +365,25 @@ def test_what_was_decided_survives_a_loss_of_power_before_its_markers(rig, produ
 
 
 # ---------------------------------------------------------------------------------------------------------- operators
+
+
+def test_a_marker_is_done_when_the_disk_has_it(rig, producer):
+    producer.add()
+    producer.send(b"a")
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        transaction_result=False,
+        topics=(WritableTxnMarkerTopic(name="t", partition_indexes=(0,)),),
+        coordinator_epoch=9,
+    )
+    rig.holds = True
+    client = rig.client()
+    client.send(WriteTxnMarkersRequest(markers=(marker,)), 1)
+    assert client.answers() == []
+    rig.let_go()
+    [answer] = client.answers()
+    assert answer.markers[0].topics[0].partitions[0].error_code == 0
 
 
 def test_operators_see_transactions_and_end_one_that_hangs(rig, producer):

@@ -86,6 +86,28 @@ def test_transactions_need_to_be_verified_once():
     stored.append(produced(1, 0, 2))
 
 
+def test_another_epoch_does_not_go_on_in_an_open_transaction():
+    stored = fresh()
+    stored.append(produced(1, 3, 0, transactional=True), verified=True)
+    assert stored.log.producers.has_open(1, 3)
+    assert not stored.log.producers.has_open(1, 4)
+    assert refused(stored, produced(1, 4, 0, transactional=True)) is ErrorCode.INVALID_TXN_STATE
+    stored.append(marker(1, 3, commits=True))
+    assert not stored.log.producers.has_open(1, 3)
+
+
+def test_what_a_coordinator_appends_for_a_producer_has_no_sequence():
+    stored = fresh()
+    for _ in range(2):
+        data = produced(1, 3, 0, transactional=True)
+        stored.log.append_as_leader(data, headers(data), 0, NOW, is_verified=True, has_sequence=False)
+    assert stored.log.log_end == 2, "none is taken for a duplicate"
+    data = produced(1, 2, 0, transactional=True)
+    with pytest.raises(LogError) as refusal:
+        stored.log.append_as_leader(data, headers(data), 0, NOW, is_verified=True, has_sequence=False)
+    assert refusal.value.error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_markers_of_zombies_are_refused():
     stored = fresh()
     stored.append(produced(1, 3, 0, transactional=True), verified=True)
