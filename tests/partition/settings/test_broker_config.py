@@ -65,6 +65,8 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
         ("ssl.provider=P", "line 1: ssl.provider: it is not supported here"),
         ("sasl.oauthbearer.jwks.endpoint.url=x", "it is not supported here"),
         ("authorizer.class.name=x", "without them everybody may do everything"),
+        ("zookeeper.set.acl=true", "open to all clients of the ensemble"),
+        ("principal.builder.class=x", "a client is named by its login"),
         ("process.roles=broker", "zookeeper.connect"),
         ("log.dirs=/a,/b", "there is one directory"),
         ("listeners=PLAINTEXT://:9092", "say here what clients are to connect to"),

@@ -115,6 +115,10 @@ IGNORED: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "authorizer.class.name": "there are no access lists yet: without them everybody may do everything",
     "super.users": "there are no access lists yet",
+    "zookeeper.set.acl": "the znodes of brokers are open to all clients of the ensemble",
+    "principal.builder.class": "a client is named by its login, or by the whole subject of its certificate",
+    "delegation.token.master.key": "there are no delegation tokens",
+    "delegation.token.secret.key": "there are no delegation tokens",
     "process.roles": "brokers find each other by the coordination service: zookeeper.connect",
     "controller.quorum.voters": "brokers find each other by the coordination service: zookeeper.connect",
 }
