@@ -23,6 +23,7 @@ from zab.kafka.messages.produce import PartitionProduceData, ProduceRequest, Top
 from zab.kafka.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from zab.kafka.primitives import Uuid
 from zab.partition.broker import Broker
+from zab.partition.cleaning import clean
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import Connected, Results, WatchFired
 from zab.partition.controller.registration import Registration
@@ -114,6 +115,7 @@ class OneBroker:
         if effects.opens is not None:
             self.answers.append(self._opened(effects.opens))
         self.answers += [load_part(part, self.disk) for part in effects.loads]
+        self.answers += [clean(job, self.disk) for job in effects.cleans]
         for token, search in effects.searches:
             self.answers.append(RecordFound(token, find_record(search, self.disk)))
 

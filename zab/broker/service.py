@@ -40,6 +40,7 @@ from zab.host.tls.policy import TlsPolicy
 from zab.kafka.primitives import Uuid
 from zab.partition.access.principals import of_subject
 from zab.partition.broker import Broker
+from zab.partition.cleaning import CleanJob, clean
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
@@ -261,6 +262,7 @@ class _Host:
             submit=coordination.submit,
             open_logs=lambda owner: self.job_thread.run(partial(self._answer, partial(self._opened, owner))),
             load=lambda part: self.job_thread.run(partial(self._answer, partial(load_part, part, self._disk))),
+            clean=lambda job: self.job_thread.run(partial(self._clean, job)),
             search=lambda token, search: self.job_thread.run(
                 partial(self._answer, partial(self._found, token, search))
             ),
@@ -269,6 +271,15 @@ class _Host:
 
     def _answer(self, job: Callable[[], Input]) -> None:
         self._mailbox.put(job())
+
+    def _clean(self, job: CleanJob) -> None:
+        """Take a step, and rest for as long as it took: compaction needs half of a core at most."""
+
+        def step() -> bool:
+            self._answer(partial(clean, job, self._disk))
+            return True
+
+        self.job_thread.in_slices(step)
 
     def _found(self, token: int, search: RecordSearch) -> Input:
         return RecordFound(token, find_record(search, self._disk))

@@ -29,6 +29,7 @@ import attrs
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.users import Users
+from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import Submit
@@ -130,6 +131,8 @@ class Broker:
         self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
         self._users = Users(config.plain_users, rng)
         self._logins = LoginRequests(config, self._users, rng, now, self._audit)
+        is_read = self._coordinators.is_reading
+        self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
         self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
         handlers = self._handlers(free_bytes)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
@@ -200,6 +203,8 @@ class Broker:
         effects = self._effects = Effects()
         self._asking.now = now
         self._coordinators.advance(now, wall)
+        if self._local.is_open:
+            self._cleaning.settle(now)
         for given in inputs:
             match given:
                 case ClientBytes(connection, data):
@@ -216,6 +221,8 @@ class Broker:
                     self._searches.pop(token)(result)
                 case PartLoaded():
                     self._coordinators.loaded(given)
+                case Cleaned():
+                    self._cleaning.done(given, now)
                 case LogsOpened():
                     self._take_logs(given)
                 case LogsRefused(reason):
@@ -228,6 +235,7 @@ class Broker:
         self._inputs.tick(now)
         self._close_unknown()
         self._local.keep_up(now, wall)
+        self._clean(now, wall)
         self._asking.end_late()
         self._proposals.keep_up(self.replicas, now)
         self._giving_away.keep_up(now)
@@ -255,6 +263,9 @@ class Broker:
         effects.files += self._local.effects
         effects.reports += [*self._local.notes, *self._coordinators.take_notes()]
         effects.loads += self._coordinators.take_loads()
+        effects.cleans, self._cleaning.jobs = self._cleaning.jobs, []
+        effects.reports += self._cleaning.notes
+        self._cleaning.notes = []
         self._local.effects, self._local.notes = [], []
 
     def next_deadline(self) -> int:
@@ -273,7 +284,16 @@ class Broker:
             self._giving_away.next_deadline(),
             self._neighbours.next_deadline(),
             self._coordinators.next_deadline(),
+            self._cleaning.next_deadline() if self._local.is_open else NEVER,
         )
+
+    def _clean(self, now: int, wall: int) -> None:
+        """Go on with compaction."""
+        if self._local.is_open:
+            self._cleaning.keep_up(now, wall)
+        if self._cleaning.has_cleaned:
+            self._cleaning.has_cleaned = False
+            self._local.save_cleaned_ends()
 
     # ---------------------------------------------------------------------------------------------------------- clients
 
@@ -381,12 +401,13 @@ class Broker:
         return False
 
     def _break_lines(self) -> None:
-        """Close the connections whose answers have parts of logs that are deleted, and could not leave in this turn:
-        another log may soon have their names."""
-        gone, self._local.gone = self._local.gone, []
+        """Close the connections whose answers have parts of logs that are deleted, or files that compaction replaces,
+        and could not leave in this turn: other files may soon have their names."""
+        gone = [*self._local.gone, *self._cleaning.gone]
+        self._local.gone, self._cleaning.gone = [], []
         if gone:
             for connection in [each for each in self._clients if any(map(each.has_slices_of, gone))]:
-                self._close_client(connection, "what it reads is deleted")
+                self._close_client(connection, "what it reads is deleted or compacted")
 
     # ------------------------------------------------------------------------------------------------- what has to wait
 

@@ -180,6 +180,8 @@ class CoordinatorLog(Generic[CoordinatorType]):
         except (OSError, BatchError, LogError) as error:
             self._give_up(number, str(error))
             return
+        if found is None and log.awaits_files:
+            return
         if found is not None:
             batches = FileSlice(found.path, found.position, found.length)
             loading.is_reading = True
@@ -190,6 +192,11 @@ class CoordinatorLog(Generic[CoordinatorType]):
         elif log.high_watermark >= loading.end:
             del self._loading[number]
             self.coordinator.finish_load(number, loading.leader_epoch)
+
+    def is_reading(self, topic: str, number: int) -> bool:
+        """Whether a job reads a file of this partition."""
+        loading = self._loading.get(number) if topic == self._topic.name else None
+        return loading is not None and loading.is_reading
 
     def loaded(self, done: PartLoaded) -> None:
         """A part was read."""

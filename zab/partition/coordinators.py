@@ -65,6 +65,10 @@ class Coordinators:
         """Their offsets go away, too."""
         self._group_log.coordinator.on_topics_deleted(names)
 
+    def is_reading(self, topic: str, number: int) -> bool:
+        """Whether a job reads a file of this partition."""
+        return any(log.is_reading(topic, number) for log in self._logs)
+
     def loaded(self, done: PartLoaded) -> None:
         """A part of a load was read."""
         for log in self._logs:

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from zab.kafka.errors import ErrorCode
 from zab.kafka.primitives import Uuid
+from zab.partition.cleaning import Cleaned, CleanJob
 from zab.partition.controller.coordination import Connected, Expired, Results, Submit, Suspended, WatchFired
 from zab.partition.coordinator_log import LoadPart, PartLoaded
 from zab.partition.links.messages import FromLinks, Message
@@ -56,7 +57,16 @@ FromClient: TypeAlias = (
 )
 FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Results
 Input: TypeAlias = (
-    FromClient | FromCoordination | FromLinks | Confirmed | Failed | LogsOpened | LogsRefused | RecordFound | PartLoaded
+    FromClient
+    | FromCoordination
+    | FromLinks
+    | Confirmed
+    | Failed
+    | LogsOpened
+    | LogsRefused
+    | RecordFound
+    | PartLoaded
+    | Cleaned
 )
 
 # -------------------------------------------------------------------------------------------------------------- effects
@@ -76,6 +86,8 @@ class Effects:
     """Searches by their token; answer with `RecordFound`."""
     loads: list[LoadPart] = attrs.Factory(list)
     """Parts of internal topics to be read; answer with `PartLoaded`."""
+    cleans: list[CleanJob] = attrs.Factory(list)
+    """Steps of compaction; answer with `Cleaned`."""
     dirty: dict[ClientConnection, None] = attrs.Factory(dict)
     """Connections to be flushed or closed."""
     dials: list[tuple[int, Endpoint]] = attrs.Factory(list)

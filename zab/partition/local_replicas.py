@@ -245,6 +245,11 @@ class LocalReplicas:
                 replica.log.flush()
                 self._touched(replica)
 
+    def save_cleaned_ends(self) -> None:
+        """Logs were compacted: write down how far."""
+        assert self._directory is not None
+        self.effects.append(self._directory.save_cleaned_ends(self.logs))
+
     def _retain(self, now: int, wall: int) -> None:
         before_ms = wall - self._config.logs.producer_id_expiration_ms
         for replica in self._replicas:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from zab.partition.broker import Broker
+from zab.partition.cleaning import CleanJob
 from zab.partition.controller.coordination import Submit
 from zab.partition.coordinator_log import LoadPart
 from zab.partition.events import Effects, Input
@@ -80,6 +81,7 @@ class Ports:
     open_logs: Callable[[MetaProperties], None]
     search: Callable[[int, RecordSearch], None]
     load: Callable[[LoadPart], None]
+    clean: Callable[[CleanJob], None]
     audit: Audit | None = None
     """None: there is no audit log."""
 
@@ -115,6 +117,8 @@ class BrokerTurn:
             ports.search(token, search)
         for part in effects.loads:
             ports.load(part)
+        for job in effects.cleans:
+            ports.clean(job)
         for text in effects.notes:
             ports.operator.trace(text)
         if effects.audit and ports.audit is not None:

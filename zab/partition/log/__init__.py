@@ -7,5 +7,7 @@ the files at the start; `directory` knows all logs of a broker.
 
 The files are Kafka's, byte by byte: its tools read ours, and we read its.
 
-Pure. Not here: replication, who may read how far, compaction, and record contents except those of control batches.
+Compaction (`cleaner`) is the only place here that looks into records, besides control batches.
+
+Pure. Not here: replication, who may read how far.
 """

@@ -3,6 +3,7 @@
     recovery-point-offset-checkpoint     below which offset everything is synced       version 0, count, then
     log-start-offset-checkpoint          the first offset that clients see             `topic partition offset`
     replication-offset-checkpoint        the high watermark                            on each line
+    cleaner-offset-checkpoint            below which offset a log is compacted
     <partition>/leader-epoch-checkpoint  version 0, count, then `epoch start_offset` on each line
     <partition>/partition.metadata       `version: 0`, `topic_id: <22 characters>`
     meta.properties                      `version=0`, `broker.id=…`, `cluster.id=…`
@@ -23,6 +24,7 @@ import attrs
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED_ENDS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 
 _VERSION = 0

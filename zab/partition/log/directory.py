@@ -18,6 +18,7 @@ from typing import Final
 
 from datatree.log.disk import Disk
 from zab.partition.log.checkpoints import (
+    CLEANED_ENDS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     META_PROPERTIES,
@@ -70,6 +71,7 @@ class LogDirectory:
         self._recovery_points = self._read(RECOVERY_POINTS)
         self._log_starts = self._read(LOG_STARTS)
         self._high_watermarks = self._read(HIGH_WATERMARKS)
+        self._cleaned_ends = self._read(CLEANED_ENDS)
         self.partitions: list[TopicPartition] = []
         """The partitions with a directory at the start."""
         for name in disk.directories():
@@ -139,7 +141,7 @@ class LogDirectory:
         marks = Marks(
             self._recovery_points.get(where, 0), self._log_starts.get(where, 0), self._high_watermarks.get(where, 0)
         )
-        return recover(
+        recovered = recover(
             self._disk,
             str(where),
             settings,
@@ -148,6 +150,9 @@ class LogDirectory:
             now_ms=now_ms,
             roll_jitter_ms=roll_jitter_ms,
         )
+        log = recovered.log
+        log.cleaned_end = min(self._cleaned_ends.get(where, 0), log.log_end)
+        return recovered
 
     def deletion(self, where: TopicPartition, unique: bytes) -> tuple[FileEffect, FileEffect]:
         """(what takes the directory out of the way at once, what removes it later). `unique` are 16 random bytes.
@@ -155,7 +160,7 @@ class LogDirectory:
         The marks of the log are forgotten: another log of that name has none."""
         if where in self.partitions:
             self.partitions.remove(where)
-        for marks in (self._recovery_points, self._log_starts, self._high_watermarks):
+        for marks in (self._recovery_points, self._log_starts, self._high_watermarks, self._cleaned_ends):
             marks.pop(where, None)
         suffix = f"-{where.partition}.{unique.hex()}{DELETE_DIRECTORY}"
         name = where.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
@@ -174,6 +179,10 @@ class LogDirectory:
     def save_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> FileEffect:
         """Every five seconds."""
         return self._save(HIGH_WATERMARKS, logs, lambda log: log.high_watermark)
+
+    def save_cleaned_ends(self, logs: Mapping[TopicPartition, Log]) -> FileEffect:
+        """After a round of compaction."""
+        return self._save(CLEANED_ENDS, logs, lambda log: log.cleaned_end)
 
     def _save(self, path: str, logs: Mapping[TopicPartition, Log], mark_of: Callable[[Log], int]) -> FileEffect:
         return Replace(path, format_offsets({where: mark_of(log) for where, log in logs.items()}))

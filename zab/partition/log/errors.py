@@ -65,3 +65,9 @@ class InconsistentTopicIdError(LogError):
     """The directory belongs to another topic of the same name."""
 
     error = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class SegmentAwaitedError(LogError):
+    """Compaction is about to put a segment into the place of others: ask again."""
+
+    error = ErrorCode.LEADER_NOT_AVAILABLE

@@ -4,7 +4,7 @@ The cleaner writes new segments as `.cleaned`, renames all of them to `.swap` fr
 segments that they replace, and takes the suffix away. So:
 
     .deleted, .tmp    on their way out, or not finished: removed
-    .cleaned          not finished: removed, with every `.swap` at or above the smallest of them
+    .cleaned          not finished: removed, after every `.swap` at or above the smallest of them
     .swap             complete: what it replaces is deleted, and it takes the place
 """
 
@@ -19,23 +19,33 @@ from zab.partition.records.batch import BatchError
 def finish_leftovers(disk: Disk, directory: str) -> None:
     """Finish or undo what was going on. Raises OSError."""
     names = disk.list(directory)
-    swaps = _bases(names, SWAP)
-    cleaned = _bases(names, CLEANED)
+    unfinished = min(_bases(names, CLEANED), default=None)
+    swaps = sorted(base for base, kind in _files(names, SWAP) if kind == LOG)
+    undone = {base for base in swaps if unfinished is not None and base >= unfinished}
+    swaps = [base for base in swaps if base not in undone]
+    # Files of an index may have their suffix still, or already, where the log file has not.
+    stray = [path_of(directory, base, kind) + SWAP for base, kind in _files(names, SWAP) if base not in swaps]
+    for path in stray:
+        disk.remove(path)
+    if stray:
+        # Before what says that they were not complete goes.
+        disk.sync_directory(directory)
     for name in names:
         if name.endswith((DELETED, CLEANED, TEMPORARY)):
             disk.remove(f"{directory}/{name}")
-    for base in [base for base in swaps if cleaned and base >= cleaned[0]]:
-        swaps.remove(base)
-        _remove(disk, directory, base, SWAP)
     if swaps:
         disk.sync_directory(directory)
-        _replace(disk, directory, swaps, _bases(names, ""))
+        _replace(disk, directory, swaps, sorted(base for base, kind in _files(names, "") if kind == LOG))
 
 
-def _bases(names: list[str], suffix: str) -> list[int]:
-    """The base offsets of the log files with this suffix, ascending."""
-    plain = [name.removesuffix(suffix) for name in names if name.endswith(LOG + suffix)]
-    return sorted(found[0] for found in map(parse_name, plain) if found is not None)
+def _files(names: list[str], suffix: str) -> list[tuple[int, str]]:
+    """(base offset, kind) of the files of segments with this suffix."""
+    plain = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return [found for found in map(parse_name, plain) if found is not None]
+
+
+def _bases(names: list[str], suffix: str) -> set[int]:
+    return {base for base, _ in _files(names, suffix)}
 
 
 def _replace(disk: Disk, directory: str, swaps: list[int], plain: list[int]) -> None:

@@ -5,6 +5,7 @@
     slice               where in which file the batches of an offset are
     truncate            drops the end, when the leader's log is another one
     apply_retention     drops the beginning, when it is old
+    replace_segments    puts what compaction has left of segments into their place
 
     take_effects        what the storage has to do (`files`); `confirmed` and `failed` are its answers
 
@@ -19,8 +20,8 @@ Order of effects, so that a power cut leaves a prefix of the log:
 
 An error of the storage is final (KAFKA-10778): every later append raises LogFailedError.
 
-Not here: who may write, how far consumers may read, compaction, time (it is handed in), and the checks of a produce
-request that need no log.
+Not here: who may write, how far consumers may read, what compaction leaves, time (it is handed in), and the checks of a
+produce request that need no log.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import attrs
 
 from datatree.log.disk import Disk
 from zab.partition.log.checkpoints import format_epochs
+from zab.partition.log.cleaner import CleanStep, Source
 from zab.partition.log.epoch_cache import EpochCache
 from zab.partition.log.errors import LogFailedError, OffsetOutOfRangeError, RecordsTooLargeError, UnexpectedOffsetError
 from zab.partition.log.file_effects import (
@@ -49,8 +51,10 @@ from zab.partition.log.file_effects import (
 from zab.partition.log.offset_index import RELATIVE_MAX
 from zab.partition.log.outbox import Outbox
 from zab.partition.log.paths import (
+    CLEANED,
     DELETED,
     LEADER_EPOCHS,
+    LOG,
     PARTITION_METADATA,
     SNAPSHOT,
     TRANSACTION_INDEX,
@@ -60,7 +64,7 @@ from zab.partition.log.producers import ProducedBatch, Producers, ProducerState,
 from zab.partition.log.replay import newest_snapshot, replay
 from zab.partition.log.retention import deletable_count
 from zab.partition.log.segment import Cut, Segment
-from zab.partition.log.segment_effects import cut_effects, drop_effects, index_effects, paths_of
+from zab.partition.log.segment_effects import cut_effects, drop_effects, index_effects, paths_of, replace_effects
 from zab.partition.log.segments import Segments, Slice
 from zab.partition.log.snapshots import pack_snapshot
 from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
@@ -73,6 +77,8 @@ BATCH = "batch"
 """The flush mode in which nothing counts that is not synced."""
 LOG_APPEND_TIME = "LogAppendTime"
 NO_TIME = -1
+CLEANED_SYNC_BYTES = 4 << 20
+"""After so many bytes a compacted segment is synced."""
 
 
 @attrs.frozen
@@ -122,6 +128,8 @@ class Log:
         self._undo_floor = self.log_end
         self._is_closed = False
         self._deleted: deque[tuple[int, list[str]]] = deque()
+        self.cleaned_end = 0
+        """Below it the log is compacted."""
         assert self.log_start <= self.high_watermark <= self.log_end
 
     @classmethod
@@ -379,7 +387,14 @@ class Log:
             return True
         has_times = segment.first_timestamp >= 0 and max_timestamp >= 0
         waited_ms = max_timestamp - segment.first_timestamp if has_times else now_ms - segment.created_ms
-        return waited_ms > settings.segment_ms - self._roll_jitter_ms
+        return waited_ms > self._segment_ms - self._roll_jitter_ms
+
+    @property
+    def _segment_ms(self) -> int:
+        """A record that is to be compacted in time must not stay in the active segment for longer."""
+        settings = self.settings
+        lag_ms = settings.max_compaction_lag_ms if settings.is_compacted else settings.segment_ms
+        return min(settings.segment_ms, lag_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Begin a new segment."""
@@ -501,6 +516,7 @@ class Log:
         self.producers.truncate(end)
         self._outbox.truncate(end)
         self.log_start = min(self.log_start, end)
+        self.cleaned_end = min(self.cleaned_end, end)
         self.high_watermark = min(self.high_watermark, end)
         self._undo_floor = min(self._undo_floor, end)
 
@@ -517,7 +533,7 @@ class Log:
         self.producers.clear()
         self._outbox.restart(offset)
         self._begin_segment(offset, now_ms)
-        self.log_start = self.high_watermark = self.log_end = self._undo_floor = offset
+        self.log_start = self.high_watermark = self.log_end = self._undo_floor = self.cleaned_end = offset
 
     def _drop(self, segment: Segment) -> None:
         self._outbox.reopen(segment)
@@ -542,6 +558,55 @@ class Log:
         """Remove the producer snapshots above `end`."""
         while self._snapshots and self._snapshots[-1] > end:
             self._outbox.add(Remove(path_of(self.directory, self._snapshots.pop(), SNAPSHOT)))
+
+    # Compaction (`cleaner`).
+
+    @property
+    def awaits_files(self) -> bool:
+        """Whether a part of it cannot be read just now, since its files are being replaced."""
+        return any(segment.is_awaited for segment in self._segments.all)
+
+    def first_timestamp_of(self, segment: Segment) -> int:
+        """The largest timestamp of its first batch. Raises OSError, BatchError."""
+        return self._segments.first_timestamp_of(segment)
+
+    def has(self, sources: Sequence[Source]) -> bool:
+        """Whether these segments are still in the log, as they were."""
+        known = set(map(id, self._segments.closed))
+        return all(id(each.segment) in known and each.segment.size == each.size for each in sources)
+
+    def write_cleaned(self, step: CleanStep) -> None:
+        """Write a part of a compacted segment beside the log."""
+        path = path_of(self.directory, step.base_offset, LOG) + CLEANED
+        if not step.position:
+            self._outbox.add(Create(path))
+        self._outbox.add(Append(path, step.position, step.data))
+        if step.position // CLEANED_SYNC_BYTES != (step.position + len(step.data)) // CLEANED_SYNC_BYTES:
+            # In parts: one long sync would hold up every other log.
+            self._outbox.add(Sync(path))
+
+    def drop_cleaned(self, base_offset: int) -> None:
+        """Remove what was written beside the log."""
+        self._outbox.add(Remove(path_of(self.directory, base_offset, LOG) + CLEANED))
+
+    def replace_segments(self, sources: Sequence[Source], new: Segment) -> list[str]:
+        """Put a compacted segment, which is written, into the place of these. Until the storage confirms that, none
+        of its batches are read. Returns the paths that mean other files from now on, or none."""
+        assert self.has(sources)
+        olds = [each.segment for each in sources]
+        for old in olds:
+            self._outbox.reopen(old)
+        gone = {old.base_offset for old in olds[1:]} - set(self._snapshots[-1:])
+        self._snapshots = [offset for offset in self._snapshots if offset not in gone]
+        self._outbox.add_replacement(
+            new,
+            *replace_effects(olds, new),
+            *[Remove(path_of(self.directory, offset, SNAPSHOT)) for offset in sorted(gone)],
+        )
+        new.is_indexed = True
+        new.offsets = new.times = None
+        self._segments.replace(olds, new)
+        return [old.path for old in olds]
 
     # Retention.
 

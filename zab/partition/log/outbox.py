@@ -24,6 +24,7 @@ class _Request:
     written_end: int
     synced_end: int
     indexed: list[Segment]
+    awaited: list[Segment]
 
 
 class Outbox:
@@ -39,6 +40,7 @@ class Outbox:
         self._requests: deque[_Request] = deque()
         self._number = 0
         self._indexed: list[Segment] = []
+        self._awaited: list[Segment] = []
 
     @property
     def is_empty(self) -> bool:
@@ -57,11 +59,17 @@ class Outbox:
         if indexed is not None:
             self._indexed.append(indexed)
 
+    def add_replacement(self, segment: Segment, *effects: FileEffect) -> None:
+        """Ask for changes, after which the files of a segment may be read."""
+        self._effects += effects
+        segment.is_awaited = True
+        self._awaited.append(segment)
+
     def take(self, written_end: int) -> list[FileEffect]:
         """Everything since the last call. Once it is done, the log is written up to `written_end`."""
         self._number += 1
-        self._requests.append(_Request(self._number, written_end, self.syncs_to, self._indexed))
-        effects, self._effects, self._indexed = self._effects, [], []
+        self._requests.append(_Request(self._number, written_end, self.syncs_to, self._indexed, self._awaited))
+        effects, self._effects, self._indexed, self._awaited = self._effects, [], [], []
         effects.append(Confirm(Token(self._directory, self._number)))
         return effects
 
@@ -73,6 +81,8 @@ class Outbox:
             request = self._requests.popleft()
             self.written_end, self.synced_end = request.written_end, request.synced_end
             indexed += request.indexed
+            for segment in request.awaited:
+                segment.is_awaited = False
         return indexed
 
     def fail(self, reason: str) -> None:

@@ -110,6 +110,8 @@ class _Recovery:
         self._segments: list[Segment] = []
         self._snapshots: list[int] = []
         self._epochs = EpochCache()
+        self._saved_epochs: list[tuple[int, int]] = []
+        """The entries of the file."""
         self._producers: Producers | None = None
         """From the first scanned segment on."""
 
@@ -124,6 +126,7 @@ class _Recovery:
                 self._segments.append(segment)
                 if self._producers is not None:
                     replay(self._disk, [segment], self._producers, segment.base_offset, segment.next_offset)
+                    self._note_epochs(segment)
             elif not self._scan(base, following):
                 self._delete(bases[number + 1 :])
                 break
@@ -148,7 +151,8 @@ class _Recovery:
             return b""
         saved = self._disk.read(path)
         try:
-            self._epochs = EpochCache(parse_epochs(saved))
+            self._saved_epochs = parse_epochs(saved)
+            self._epochs = EpochCache(self._saved_epochs)
         except CheckpointError as error:
             self.notes.append(f"{path}: {error} -> scan all segments")
             self._is_clean = False
@@ -248,6 +252,7 @@ class _Recovery:
                 check_crc(batch, 0, header)
                 marker = decode_marker(batch) if header.is_control else None
                 assert position == segment.size
+                self._note_epoch(header, segment.next_offset)
                 segment.add(*_fields(header), interval_bytes=self._settings.index_interval_bytes)
                 self._note(segment, header, marker)
         except BatchError as error:
@@ -282,10 +287,26 @@ class _Recovery:
             yield position, header, piece[position - start : end - start]
             position = end
 
-    def _note(self, segment: Segment, header: BatchHeader, marker: EndMarker | None) -> None:
-        """Note what a batch says of its epoch and its producer."""
+    def _note_epochs(self, segment: Segment) -> None:
+        """The epochs of a trusted segment after a scanned one, where they were cut."""
+        end = segment.base_offset
+        for _, header in headers_from(self._disk, segment.path, 0, segment.size, PIECE_BYTES):
+            self._note_epoch(header, end)
+            end = header.last_offset + 1
+
+    def _note_epoch(self, header: BatchHeader, end: int) -> None:
+        """What a batch says of the epochs; the one before it ended before `end`. Epochs that began in a gap between the
+        two are those of the file: their batches were compacted away."""
+        if header.partition_leader_epoch <= self._epochs.latest:
+            return
+        for epoch, start in self._saved_epochs:
+            if self._epochs.latest < epoch <= header.partition_leader_epoch and end <= start <= header.base_offset:
+                self._epochs.assign(epoch, start)
         if header.partition_leader_epoch > self._epochs.latest:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _note(self, segment: Segment, header: BatchHeader, marker: EndMarker | None) -> None:
+        """Note what a batch says of its producer."""
         if header.producer_id < 0 or (header.is_control and marker is None):
             return
         assert self._producers is not None

@@ -131,6 +131,8 @@ class Segment:
     bytes_since_entry: int = 0
     is_indexed: bool = False
     """Its index files are there: they were written, or are about to be."""
+    is_awaited: bool = False
+    """Its files are not yet under their names: nobody may read them (`Log.replace_segments`)."""
     path: str = attrs.field(init=False)
     """Its log file."""
 

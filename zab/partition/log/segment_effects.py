@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from zab.partition.log.file_effects import FileEffect, Remove, Replace, Sync, SyncDirectory, Truncate
-from zab.partition.log.paths import INDEX, LOG, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX
+from collections.abc import Sequence
+
+from zab.partition.log.file_effects import Create, FileEffect, Remove, Rename, Replace, Sync, SyncDirectory, Truncate
+from zab.partition.log.paths import CLEANED, INDEX, LOG, SEGMENT_FILES, SWAP, TIME_INDEX, TRANSACTION_INDEX
 from zab.partition.log.segment import Cut, Segment
 from zab.partition.log.transaction_index import ENTRY_BYTES as TRANSACTION_BYTES
+from zab.partition.log.transaction_index import pack_transactions
 
 
 def paths_of(segment: Segment) -> list[str]:
@@ -47,3 +50,27 @@ def drop_effects(segment: Segment) -> list[FileEffect]:
     """Remove it, durably before anything else goes."""
     indexes = [segment.path_of(suffix) for suffix in SEGMENT_FILES if suffix != LOG]
     return [*map(Remove, indexes), Remove(segment.path), SyncDirectory(segment.directory)]
+
+
+def replace_effects(olds: Sequence[Segment], new: Segment) -> list[FileEffect]:
+    """Put a segment whose batches are in its `.cleaned` file into the place of others. `leftovers` knows what a power
+    cut leaves of it: after the first directory sync of these nothing is lost, and after the second the old ones may go.
+    """
+    assert new.offsets is not None
+    assert new.times is not None
+    files = {INDEX: new.offsets.pack(), TIME_INDEX: new.times.pack()}
+    if new.aborted:
+        files[TRANSACTION_INDEX] = pack_transactions(new.aborted)
+    kinds = [*files, LOG]
+    synced = SyncDirectory(new.directory)
+    path = new.path + CLEANED
+    effects: list[FileEffect] = [Sync(path) if new.size else Create(path)]
+    effects += [Replace(new.path_of(kind) + CLEANED, data) for kind, data in files.items()]
+    effects.append(synced)
+    effects += [Rename(new.path_of(kind) + CLEANED, new.path_of(kind) + SWAP) for kind in kinds]
+    effects.append(synced)
+    effects += [Remove(path) for old in olds for path in paths_of(old)]
+    effects.append(synced)
+    effects += [Rename(new.path_of(kind) + SWAP, new.path_of(kind)) for kind in kinds]
+    effects.append(synced)
+    return effects

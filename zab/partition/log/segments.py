@@ -3,24 +3,27 @@
 A look-up is answered from memory at the end of the log. Elsewhere it reads the index file of a closed segment, of which
 the last few are kept, and the headers from the index entry on: some KiB. Only what the storage has confirmed is read.
 
-Errors: OSError of the disk; BatchError if a file is damaged that was sound at the start.
+Errors: SegmentAwaitedError while files are being replaced; OSError of the disk; BatchError if a file is damaged that
+was sound at the start.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from datatree.log.disk import Disk
+from zab.partition.log.errors import SegmentAwaitedError
 from zab.partition.log.headers import PIECE_BYTES, headers_from
 from zab.partition.log.offset_index import IndexDamagedError, OffsetIndex
 from zab.partition.log.paths import INDEX, TIME_INDEX, TRANSACTION_INDEX
 from zab.partition.log.segment import NO_TIMESTAMP, Cut, Place, Segment
 from zab.partition.log.time_index import TimeIndex
 from zab.partition.log.transaction_index import AbortedTransaction, overlapping, parse_transactions
+from zab.partition.records.batch import HEADER_BYTES
 
 LOADED_MAX = 2
 """How many closed segments of a log have their indexes in memory."""
@@ -90,6 +93,14 @@ class Segments:
         self._loaded.pop(segment.base_offset, None)
         return segment
 
+    def replace(self, olds: Sequence[Segment], new: Segment) -> None:
+        """Put a closed segment into the place of these neighbours."""
+        at = self._segments.index(olds[0])
+        assert self._segments[at : at + len(olds)] == list(olds)
+        self._segments[at : at + len(olds)] = [new]
+        for old in olds:
+            self._loaded.pop(old.base_offset, None)
+
     # Look-ups.
 
     def floor(self, offset: int) -> int:
@@ -100,6 +111,8 @@ class Segments:
         """Whole batches from the one with `offset` on that end below `bound`: as many as fit into `max_bytes`, and at
         least one. They are in one file. None if there are none."""
         for segment in self._segments[self.floor(offset) :]:
+            if segment.is_awaited:
+                return None
             place = self.locate(segment, offset)
             if place is not None:
                 return self._slice(segment, place, bound, max_bytes)
@@ -177,15 +190,24 @@ class Segments:
         for segment in self._segments[self.floor(start) :]:
             if segment.max_timestamp < timestamp or segment.next_offset <= start:
                 continue
+            if segment.is_awaited:
+                raise SegmentAwaitedError(f"the segment of {segment.base_offset} is being replaced")
             below = self.times_of(segment).floor(timestamp) + segment.base_offset
             place = self.locate(segment, max(below, start))
             if place is None:
                 continue
             stop = self._stop(segment, bound)
             for at, header in headers_from(self._disk, segment.path, place.position, stop):
-                if header.max_timestamp >= timestamp:
+                if header.max_timestamp >= timestamp and header.record_count:
                     return Slice(segment.path, at, header.size_bytes, header.base_offset)
         return None
+
+    def first_timestamp_of(self, segment: Segment) -> int:
+        """The largest timestamp of its first batch, which is read if it is not known."""
+        if segment.first_timestamp == NO_TIMESTAMP:
+            for _, header in headers_from(self._disk, segment.path, 0, min(segment.size, HEADER_BYTES)):
+                segment.first_timestamp = header.max_timestamp
+        return segment.first_timestamp
 
     def aborted(self, start: int, end: int) -> Iterator[AbortedTransaction]:
         """The aborted transactions with data in [start, end)."""

@@ -1,4 +1,4 @@
-"""Writing record batches: for coordinators, tools and tests. What producers send is never rewritten."""
+"""Writing record batches: for coordinators, compaction, tools and tests. What producers send is stored as it comes."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,7 @@ from attrs import define, field
 
 from zab.partition.records.batch import (
     CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
@@ -23,7 +24,10 @@ __all__ = ["BatchBuilder", "encode_batch"]
 
 @define
 class BatchBuilder:
-    """Builds one batch. `append_time_ms` makes it one with LogAppendTime; -1 stands for no epoch and no producer."""
+    """Builds one batch. `append_time_ms` makes it one with LogAppendTime; -1 stands for no epoch and no producer.
+
+    `delete_horizon_ms` and `last_offset` are for what compaction leaves of a batch: from when on its tombstones may go,
+    and where it ended."""
 
     base_offset: int = 0
     codec: Codec = Codec.NONE
@@ -34,6 +38,8 @@ class BatchBuilder:
     is_transactional: bool = False
     is_control: bool = False
     append_time_ms: int | None = None
+    delete_horizon_ms: int | None = None
+    last_offset: int | None = None
     count: int = field(default=0, init=False)
     _last_offset_delta: int = field(default=-1, init=False)
     _base_timestamp_ms: int = field(default=-1, init=False)
@@ -57,7 +63,7 @@ class BatchBuilder:
         delta = self._last_offset_delta + 1 if offset is None else offset - self.base_offset
         assert self._last_offset_delta < delta < 2**31 - 1, (self._last_offset_delta, delta)
         if not self.count:
-            self._base_timestamp_ms = timestamp_ms
+            self._base_timestamp_ms = timestamp_ms if self.delete_horizon_ms is None else self.delete_horizon_ms
         body = bytearray(b"\0")
         append_varlong(body, timestamp_ms - self._base_timestamp_ms)
         append_varlong(body, delta)
@@ -79,6 +85,7 @@ class BatchBuilder:
         assert self.count, "a batch has at least one record"
         attributes = self.codec | (TRANSACTIONAL_BIT if self.is_transactional else 0)
         attributes |= CONTROL_BIT if self.is_control else 0
+        attributes |= 0 if self.delete_horizon_ms is None else DELETE_HORIZON_BIT
         max_timestamp_ms = self._max_timestamp_ms
         if self.append_time_ms is not None:
             attributes |= LOG_APPEND_TIME_BIT
@@ -90,7 +97,9 @@ class BatchBuilder:
             magic=MAGIC,
             crc=0,
             attributes=attributes,
-            last_offset_delta=self._last_offset_delta,
+            last_offset_delta=self._last_offset_delta
+            if self.last_offset is None
+            else self.last_offset - self.base_offset,
             base_timestamp=self._base_timestamp_ms,
             max_timestamp=max_timestamp_ms,
             producer_id=self.producer_id,

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from datatree.log.disk import Disk
 from zab.kafka.errors import ErrorCode
-from zab.partition.records.batch import BatchError
+from zab.partition.records.batch import BatchError, read_header
 from zab.partition.records.record import decode_records
 from zab.wire.file_slice import FileSlice
 
@@ -20,9 +20,10 @@ NOWHERE: Final = -1
 
 @frozen
 class RecordSearch:
-    """The batch, and the time from which on a record is wanted (ms since 1970)."""
+    """The batch, its first offset, and the time from which on a record is wanted (ms since 1970)."""
 
     batch: FileSlice
+    base_offset: int
     timestamp: int
     log_start: int
     """Records below are deleted."""
@@ -41,6 +42,9 @@ def find_record(search: RecordSearch, disk: Disk) -> Found | ErrorCode:
     batch = search.batch
     try:
         data = disk.read(batch.path, batch.position, batch.length)
+        if read_header(data).base_offset != search.base_offset:
+            # Compaction has replaced the file since.
+            return ErrorCode.LEADER_NOT_AVAILABLE
         for record in decode_records(data):
             if record.timestamp_ms >= search.timestamp and record.offset >= search.log_start:
                 return Found(record.timestamp_ms, record.offset)

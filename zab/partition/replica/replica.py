@@ -308,7 +308,7 @@ class Replica:
         if found is None:
             return None
         batch = FileSlice(found.path, found.position, found.length)
-        return RecordSearch(batch, timestamp, self.log.log_start)
+        return RecordSearch(batch, found.first_offset, timestamp, self.log.log_start)
 
     def _diverging(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where the history of a reader that is at `offset` parts from this log; None: it does not. Raises

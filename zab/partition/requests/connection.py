@@ -141,10 +141,10 @@ class ClientConnection:
                 self.out_bytes += len(piece)
         return len(self.out) > had
 
-    def has_slices_of(self, directory: str) -> bool:
-        """Whether an answer that waits in the line has parts of files in this directory."""
+    def has_slices_of(self, name: str) -> bool:
+        """Whether an answer that waits in the line has parts of this file, or of files in this directory."""
         pieces = (piece for place in self.line for piece in place.pieces or ())
-        return any(isinstance(piece, FileSlice) and piece.path.startswith(f"{directory}/") for piece in pieces)
+        return any(isinstance(piece, FileSlice) and f"{piece.path}/".startswith(f"{name}/") for piece in pieces)
 
     def close(self, how: Closing, reason: str = "") -> None:
         """End it; a second call can only end it sooner."""

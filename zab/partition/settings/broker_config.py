@@ -13,6 +13,7 @@ from zab.configuration.properties import PropertiesError, parse_properties
 from zab.partition.access.logins import PLAIN
 from zab.partition.settings.broker_settings import (
     BrokerSettings,
+    CleanerSettings,
     GroupSettings,
     LogSettings,
     ReplicationSettings,
@@ -39,6 +40,7 @@ class BrokerConfig:
     requests: RequestSettings = block(RequestSettings)
     replication: ReplicationSettings = block(ReplicationSettings)
     logs: LogSettings = block(LogSettings)
+    cleaner: CleanerSettings = block(CleanerSettings)
     groups: GroupSettings = block(GroupSettings)
     transactions: TransactionSettings = block(TransactionSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")

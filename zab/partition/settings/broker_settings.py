@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, integer, setting, text_of
+from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, fraction, integer, setting, text_of
 from zab.partition.settings.listeners import (
     NAMES_ARE_PROTOCOLS,
     PROTOCOLS,
@@ -183,6 +183,34 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         *("producer.id.expiration.ms", 86_400_000, _MS, "ms"),
         "How long after its last write a log forgets a producer.",
+    )
+
+
+@frozen(kw_only=True)
+class CleanerSettings:
+    """The compaction of logs whose `cleanup.policy` has `compact`."""
+
+    is_enabled: bool = setting("log.cleaner.enable", True, BOOLEAN, "true/false", "Whether logs are compacted at all.")
+    thread_count: int = setting(
+        *("log.cleaner.threads", 1, integer(1, 1), "threads"), "One log is compacted at a time, a step after the other."
+    )
+    backoff_ms: int = setting(
+        "log.cleaner.backoff.ms", 15_000, _MS, "ms", "How often it is looked for a log to compact while there is none."
+    )
+    map_bytes: int = setting(
+        *("log.cleaner.dedupe.buffer.size", 128 << 20, BYTES, "bytes"),
+        "The memory for the newest offset of each key, 200 bytes for one. What does not fit waits for the next round.",
+    )
+    map_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor", 0.9, fraction, "part", "How much of that memory is used."
+    )
+    piece_bytes: int = setting(
+        *("log.cleaner.io.buffer.size", 512 << 10, integer(1024, INT_MAX), "bytes"),
+        "How much of a log is read at a time; one batch where that is larger.",
+    )
+    bytes_a_second_max: int = setting(
+        *("log.cleaner.io.max.bytes.per.second", LONG_MAX, integer(1, LONG_MAX), "bytes"),
+        "How much is read and written in a second at most.",
     )
 
 
