@@ -669,3 +669,30 @@ def test_a_partition_has_no_more_replicas_than_there_are_brokers():
         "two": ErrorCode.INVALID_REPLICATION_FACTOR,
         "assigned": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
+
+
+# ------------------------------------------------------------------------------------------------------------- clocks
+
+
+def test_a_wall_clock_that_is_set_back_delays_no_registration(monkeypatch):
+    """The broker waits for the end of its former life, which a clock that an operator corrects does not prolong."""
+    rig = OneBroker()
+    former, rig.session = rig.session, None
+    rig._begin()
+    assert rig.broker.epoch == -1
+    monkeypatch.setattr(OneBroker, "wall", property(lambda rig: WALL_MS + rig.now - 3_600_000))
+    rig.tree.end_session(former)
+    rig.pass_time(500)
+    assert rig.broker.epoch >= 0
+
+
+def test_a_wall_clock_that_is_set_forward_times_no_registration_out(monkeypatch):
+    rig = OneBroker()
+    former, rig.session = rig.session, None
+    rig._begin()
+    monkeypatch.setattr(OneBroker, "wall", property(lambda rig: WALL_MS + rig.now + 3_600_000))
+    rig.pass_time(500)
+    assert rig.failure is None
+    rig.tree.end_session(former)
+    rig.pass_time(500)
+    assert rig.broker.epoch >= 0

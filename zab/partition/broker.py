@@ -276,7 +276,7 @@ class Broker:
         return min(
             NEVER if waiting is None else waiting,
             NEVER if of_logins is None else of_logins,
-            NEVER if of_controller is None else self._now + of_controller - self._wall,
+            NEVER if of_controller is None else of_controller,
             silent,
             self._inputs.next_deadline(),
             self._local.next_deadline(),
@@ -456,7 +456,7 @@ class Broker:
             given, self._to_controller = self._to_controller, []
             if self._is_controller:
                 given += [request for _, request in self._asking.due()]
-            for effect in self._controller.step(self._wall, given):
+            for effect in self._controller.step(self._now, given, self._wall):
                 self._take_from_controller(effect)
             self._settle()
             self._proposals.send(self._now)

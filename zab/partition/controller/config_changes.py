@@ -177,7 +177,7 @@ def _purge(state: ControllerState, children: list[str]) -> Steps[None]:
     found = yield from read(Get(f"{CONFIG_CHANGES}/{each}") for each in children)
     for child, result in zip(children, found, strict=True):
         if not result.is_missing:
-            if state.now_ms - result.must(child).stat.ctime_ms < EXPIRATION_MS:
+            if state.wall_ms - result.must(child).stat.ctime_ms < EXPIRATION_MS:
                 return
             yield from write_until_known(state, Delete(f"{CONFIG_CHANGES}/{child}"))
 

@@ -150,9 +150,11 @@ class Controller:
         times = [*self.state.deadlines.values(), self._driver.deadline_ms, self._balance_at_ms]
         return min((each for each in times if each is not None), default=None)
 
-    def step(self, now_ms: int, inputs: Iterable[Input] = ()) -> list[Effect]:
-        """Take inputs in their order, do what can be done now, and say what follows. now_ms: since 1970."""
+    def step(self, now_ms: int, inputs: Iterable[Input] = (), wall_ms: int | None = None) -> list[Effect]:
+        """Take inputs in their order, do what can be done now, and say what follows. now_ms never falls: all that waits
+        does so by it. wall_ms: since 1970, for what znodes say; None: the same as now_ms."""
         self.state.now_ms = now_ms
+        self.state.wall_ms = now_ms if wall_ms is None else wall_ms
         if not self._has_failed:
             for each in inputs:
                 self._inputs[type(each)](each)

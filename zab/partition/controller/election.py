@@ -79,7 +79,7 @@ def elect(state: ControllerState) -> Steps[Elected]:
         (result,) = yield (
             Multi(
                 (
-                    Create(CONTROLLER, encode_controller(state.broker_id, state.now_ms), ephemeral=True),
+                    Create(CONTROLLER, encode_controller(state.broker_id, state.wall_ms), ephemeral=True),
                     Set(CONTROLLER_EPOCH, str(wanted.value).encode(), epoch.version),
                 )
             ),

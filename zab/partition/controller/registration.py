@@ -114,7 +114,7 @@ def _create(state: ControllerState, broker: Broker, session_timeout_ms: int) -> 
     """The broker epoch."""
     path, until_ms = broker_path(broker.id), state.now_ms + session_timeout_ms * PATIENCE_TIMEOUTS
     while True:
-        (created,) = yield (Create(path, broker.encode(state.now_ms), ephemeral=True),)
+        (created,) = yield (Create(path, broker.encode(state.wall_ms), ephemeral=True),)
         if created.error != ZooKeeperError.NODEEXISTS and not (created.ok or created.is_lost):
             raise CoordinationError(path, created.error)
         (found,) = yield from read((Get(path),))

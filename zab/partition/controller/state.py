@@ -105,6 +105,7 @@ class ControllerState:
     random: Random
     session_id: int = 0
     now_ms: int = 0
+    wall_ms: int = 0
     effects: list[Effect] = field(factory=list)
     is_active: bool = False
     epoch: int = 0
