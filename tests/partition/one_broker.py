@@ -13,7 +13,6 @@ from random import Random
 
 import attrs
 
-from tests.partition.controller.znode_tree import ZnodeTree
 from zab.kafka.apis import api_of
 from zab.kafka.declare import LAYOUTS
 from zab.kafka.frames import decode_response, request_frame
@@ -38,6 +37,7 @@ from zab.partition.records.record import Record
 from zab.partition.replica.record_search import find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import read_config
+from zab.simulator.brokers.znode_tree import ZnodeTree
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 from zab.wire.file_slice import FileSlice

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from itertools import count
 
-from tests.partition.controller.znode_tree import ZnodeTree
 from tests.partition.one_broker import LISTENER, OneBroker, a_batch, produce
 from zab.kafka.messages.topics import (
     CreatableReplicaAssignment,
@@ -32,6 +31,7 @@ from zab.partition.links.messages import (
     decode,
     encode,
 )
+from zab.simulator.brokers.znode_tree import ZnodeTree
 
 ROUNDS_MAX = 20_000
 LINES = "offsets.topic.num.partitions=2\ngroup.initial.rebalance.delay.ms=0\n"

@@ -158,3 +158,30 @@ def test_a_failing_run_is_shrunk_to_a_command_that_repeats_it(run: Run, monkeypa
     assert run(*words) == SAFETY
     assert f"seed {seed}: safety: {sentence}\n" in run.out
     assert run.out.endswith(f"{command.removeprefix('replay that with: ')}\n"), "it is as short as it can be"
+
+
+def test_brokers_are_simulated_in_place_of_an_ensemble(invoke: Callable[..., Result]) -> None:
+    first, second = (invoke("--partitions", "--members", "1", "--seed", "4", "--faults", "kill") for _ in range(2))
+    assert first.exit_code == 0
+    assert "seed 4: good; 1 brokers" in first.output
+    assert "records acknowledged" in first.output
+    assert first.output == second.output
+
+
+def test_a_failed_run_of_brokers_says_how_to_replay_it(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SafetyError("no duplicates", "there are two")
+
+    monkeypatch.setattr(simulate.brokers, "run", fail)
+    done = invoke("--partitions", "--members", "3", "--seed", "9", "--no-shrink")
+    assert done.exit_code == SAFETY
+    assert "zab simulate --seed 9 --partitions --members 3 --trace" in done.output
+
+
+@pytest.mark.parametrize("words", [("--both-judges",), ("--focus", "reshaping"), ("--both-ways",)])
+def test_what_only_ensembles_have_is_refused_for_brokers(invoke: Callable[..., Result], words: tuple[str, ...]) -> None:
+    done = invoke("--partitions", *words)
+    assert done.exit_code == 2
+    assert "is for ensembles" in done.output

@@ -15,7 +15,6 @@ from random import Random
 
 from attrs import define, evolve, field
 
-from tests.partition.controller.znode_tree import ZnodeTree
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import (
@@ -50,6 +49,7 @@ from zab.partition.controller.requests import (
 )
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker, TopicPartition
+from zab.simulator.brokers.znode_tree import ZnodeTree
 
 SETTINGS = ControllerSettings(partition_count=2, replication_factor=2, balance_interval_ms=3000)
 

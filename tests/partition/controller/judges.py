@@ -8,7 +8,6 @@ from __future__ import annotations
 from attrs import define, field
 
 from tests.partition.controller.cluster import Cluster
-from tests.partition.controller.znode_tree import Write
 from zab.partition.controller.coordination import Check, Create, Set
 from zab.partition.controller.state import PartitionPhase, ReplicaPhase
 from zab.partition.controller.znodes import (
@@ -31,6 +30,7 @@ from zab.partition.controller.znodes import (
     decode_config,
     topic_path,
 )
+from zab.simulator.brokers.znode_tree import Write
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

@@ -7,7 +7,6 @@ import pytest
 
 from tests.partition.controller.cluster import Cluster
 from tests.partition.controller.judges import Judges
-from tests.partition.controller.znode_tree import ZnodeTree
 from zab.kafka.errors import ErrorCode
 from zab.partition.controller.coordination import Create, Delete, Multi, Set, WatchFired
 from zab.partition.controller.effects import Became, Follows, Resigned
@@ -22,6 +21,7 @@ from zab.partition.controller.znodes import (
     broker_path,
     encode_controller,
 )
+from zab.simulator.brokers.znode_tree import ZnodeTree
 
 
 def became(cluster):

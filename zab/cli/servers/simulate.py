@@ -10,6 +10,7 @@
     zab simulate --focus reshaping      the voters change all the time
     zab simulate --no-mercy             mends no lasting faults, and judges only safety
     zab simulate --seed N --keep PART   the part of a run that is left after shrinking
+    zab simulate --partitions           brokers of the partitioned log, in place of an ensemble
 
 Exit codes: 0 every run passed, 1 the code under test crashed (with any exception not listed below), 3 safety: a promise
 was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several failures the
@@ -33,7 +34,7 @@ from itertools import count, islice
 from multiprocessing.pool import Pool
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import attrs
 import typer
@@ -44,7 +45,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from datatree.compiled import using
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
+from zab.cli.servers.simulate_brokers import (
+    BrokerReport,
+    BrokerScope,
+    broker_fields,
+    broker_line,
+    broker_words,
+)
 from zab.native import load
+from zab.simulator.brokers import simulation as brokers
 from zab.simulator.ensemble.judges.recorder import Recorder
 from zab.simulator.ensemble.members.profile import FOCUSES
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Scope
@@ -85,7 +94,7 @@ class Attempt(AbstractContextManager["Attempt"]):
     """Catches any exception of a run, except an interrupt, since all of them are results."""
 
     seed: int
-    report: Report | None = None
+    report: Report | BrokerReport | None = None
     failure: Failure | None = None
 
     def __exit__(
@@ -105,9 +114,13 @@ def attempt(
     recorder: Recorder | None = None,
     *,
     both_judges: bool = False,
-    scope: Scope = WHOLE,
+    scope: Scope | BrokerScope = WHOLE,
 ) -> Attempt:
     """Run one seed, and catch its failure."""
+    if isinstance(scope, BrokerScope):
+        with Attempt(seed) as of_brokers:
+            of_brokers.report = brokers.run(seed, sink, scope)
+        return of_brokers
     if both_judges and recorder is None:
         recorder = Recorder()
     with Attempt(seed) as result, using(load("tree"), load("writes")):
@@ -126,7 +139,7 @@ def simulate_command(
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option("--members", metavar="N", help=f"Voters: 3, 5, 7, … {MEMBERS_MAX}, not what seeds say."),
+        typer.Option("--members", metavar="N", help=f"Voters (3, 5, … {MEMBERS_MAX}) or brokers, not what seeds say."),
     ] = None,
     faults: Annotated[
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
@@ -151,17 +164,21 @@ def simulate_command(
     ] = None,
     no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
     both_ways: Annotated[bool, typer.Option("--both-ways", help="With and without its short ways: compare.")] = False,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="Brokers of the partitioned log in place of an ensemble.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
     is_one = hours is None and seeds in (None, 1)
-    for option, is_given in (("--trace", trace), ("--history", history is not None), ("--keep", keep is not None)):
-        if is_given and not is_one:
-            raise typer.BadParameter(f"{option} is for one seed")
+    if not is_one:
+        _refuse("for one seed", trace=trace, history=history, keep=keep is not None)
     _check_hours(hours, seeds)
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
-    scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways)
+    if partitions:
+        _refuse("for ensembles", focus=focus, history=history, both_judges=both_judges, both_ways=both_ways)
+    scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways, has_partitions=partitions)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
@@ -179,14 +196,23 @@ def simulate_command(
             until=None if hours is None else time.monotonic() + hours * _HOUR_SECONDS,
             say=say,
         )
-    if counts:
-        for what, number in sorted(reached.items()):
-            print(f"{number:9} {what}")
+    _print_counts(reached if counts else Counter())
     if found:
         if not json:
             _explain(found[0], with_trace=not trace, both_judges=both_judges, scope=scope, shrinks=shrinks)
-        codes = {failure.code for failure in found}
-        raise typer.Exit(next(code for code in _GRAVITY if code in codes))
+        raise typer.Exit(min((failure.code for failure in found), key=_GRAVITY.index))
+
+
+def _print_counts(reached: Counter[str]) -> None:
+    for what, number in sorted(reached.items()):
+        print(f"{number:9} {what}")
+
+
+def _refuse(reason: str, **options: object) -> None:
+    """Refuse the options that are given, which are for something else."""
+    for name, value in options.items():
+        if value:
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is {reason}")
 
 
 def _check_hours(hours: float | None, seeds: int | None) -> None:
@@ -197,14 +223,23 @@ def _check_hours(hours: float | None, seeds: int | None) -> None:
 
 
 def _scope(
-    members: int | None, faults: str | None, keep: str | None, focus: str, *, mercy: bool, both_ways: bool
-) -> Scope:
+    members: int | None,
+    faults: str | None,
+    keep: str | None,
+    focus: str,
+    *,
+    mercy: bool,
+    both_ways: bool,
+    has_partitions: bool,
+) -> Scope | BrokerScope:
     names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
     try:
         kept = None if keep is None else Kept.parse(keep)
     except ScopeError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
+        if has_partitions:
+            return BrokerScope(members, names, kept, mercy)
         return Scope(members, names, kept, mercy, focus, both_ways)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
@@ -217,7 +252,7 @@ def _one(
     history: Path | None,
     *,
     both_judges: bool,
-    scope: Scope,
+    scope: Scope | BrokerScope,
     say: Callable[[Attempt], None] | None,
 ) -> list[Failure]:
     recorder = None if history is None else Recorder()
@@ -231,9 +266,12 @@ def _one(
     report = result.report
     assert report is not None
     reached.update(report.counts)
-    profile = report.profile
     if say is not None:
         return []
+    if isinstance(report, BrokerReport):
+        print(broker_line(report))
+        return []
+    profile = report.profile
     print(
         f"seed {seed}: good; {profile.voters} voters, {profile.observers} observers, {profile.clients} clients, "
         f"{report.virtual_ms / 1000:.1f} s in {report.events_count} events, "
@@ -249,7 +287,7 @@ def run_block(
     keep_going: bool,
     reached: Counter[str],
     both_judges: bool = False,
-    scope: Scope = WHOLE,
+    scope: Scope | BrokerScope = WHOLE,
     until: float | None = None,
     say: Callable[[Attempt], None] | None = None,
 ) -> list[Failure]:
@@ -297,15 +335,27 @@ def run_block(
     return found
 
 
-def _say_json(scope: Scope, result: Attempt, *, both_judges: bool) -> None:
+def _say_json(scope: Scope | BrokerScope, result: Attempt, *, both_judges: bool) -> None:
     """Print one run as a JSON object. Unknown fields of a failed run are null."""
     report, failure = result.report, result.failure
-    profile = None if report is None else report.profile
     fields = {
         "seed": result.seed,
         "result": "good" if failure is None else _NAMES[failure.code],
         "text": None if failure is None else failure.text,
         "replay": f"{_command(result.seed, scope)}{' --both-judges' * both_judges}",
+    }
+    if isinstance(scope, BrokerScope):
+        assert not isinstance(report, Report)
+        fields |= broker_fields(report)
+    else:
+        assert not isinstance(report, BrokerReport)
+        fields |= _fields(report)
+    print(json_line(fields), flush=True)
+
+
+def _fields(report: Report | None) -> dict[str, Any]:
+    profile = None if report is None else report.profile
+    return {
         "voters": None if profile is None else profile.voters,
         "observers": None if profile is None else profile.observers,
         "clients": None if profile is None else profile.clients,
@@ -314,7 +364,6 @@ def _say_json(scope: Scope, result: Attempt, *, both_judges: bool) -> None:
         "acknowledged_count": None if report is None else report.counts["writes acknowledged"],
         "hash": None if report is None else report.hash,
     }
-    print(json_line(fields), flush=True)
 
 
 def _results(
@@ -334,7 +383,9 @@ def _collect_seldom() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Scope, shrinks: bool) -> None:
+def _explain(
+    failure: Failure, *, with_trace: bool, both_judges: bool, scope: Scope | BrokerScope, shrinks: bool
+) -> None:
     """Print the trace of a failure, and how to repeat it."""
     lines: deque[str] = deque(maxlen=LINES_SHOWN)
     again = attempt(failure.seed, lines.append, both_judges=both_judges, scope=scope)
@@ -358,9 +409,9 @@ def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Sc
         print(f"replay that with: {_command(failure.seed, attrs.evolve(scope, kept=shrunk.kept))}")
 
 
-def _shrunk(seed: int, scope: Scope) -> Shrunk | None:
+def _shrunk(seed: int, scope: Scope | BrokerScope) -> Shrunk | None:
     with Console(stderr=True).status("shrinking"):
-        return shrink(seed, scope)
+        return brokers.shrink(seed, scope) if isinstance(scope, BrokerScope) else shrink(seed, scope)
 
 
 def _described(shrunk: Shrunk) -> str:
@@ -372,18 +423,20 @@ def _described(shrunk: Shrunk) -> str:
     return text if shrunk.is_minimal else f"{text}\n(it may not be the shortest: so much was tried)"
 
 
-def _command(seed: int, scope: Scope) -> str:
+def _command(seed: int, scope: Scope | BrokerScope) -> str:
     """The command that repeats a run."""
     words = ["zab simulate", f"--seed {seed}"]
-    if scope.members is not None:
+    if isinstance(scope, BrokerScope):
+        words += broker_words(scope)
+    elif scope.members is not None:
         words.append(f"--members {scope.members}")
     if scope.faults is not None:
         words.append(f"--faults {','.join(scope.faults) or NOTHING}")
-    if scope.focus:
+    if isinstance(scope, Scope) and scope.focus:
         words.append(f"--focus {scope.focus}")
     if not scope.mercy:
         words.append("--no-mercy")
-    if scope.both_ways:
+    if isinstance(scope, Scope) and scope.both_ways:
         words.append("--both-ways")
     if scope.kept is not None:
         words.append(f"--keep '{scope.kept}'")

@@ -1,18 +1,20 @@
 """The connections of clients with a simulated process (`zab.host.loop.sockets`), on wires.
 
 The connection object belongs to the service; the process sets `unsent_bytes`, and obeys its attributes
-`paused` (nothing is read from it) and `closing`.
+`paused` (nothing is read from it) and `closing`. A part of a file (`FileSlice`) is read when it is flushed; if that
+fails, the connection is closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected, ClientProtocol, Connection
+from zab.wire.file_slice import FileSlice
 
 CLOSED: Final = b""
 """The item on a client's wire that means that nothing follows."""
@@ -55,9 +57,16 @@ class ClientSockets(Generic[ConnectionType]):
 
     has_news = has_unsent = has_knocks = True
 
-    def __init__(self, process: Process, protocol: ClientProtocol[ConnectionType]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        protocol: ClientProtocol[ConnectionType],
+        read: Callable[[FileSlice], bytes] | None = None,
+    ) -> None:
+        """`read` reads what a service sends from files, and raises OSError if that fails."""
         self.process = process
         self._protocol = protocol
+        self._read = read
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
         self._happened: list[tuple[ConnectionType, bool, Any]] = []
         """Connection, whether it is an end, and the event."""
@@ -119,18 +128,33 @@ class ClientSockets(Generic[ConnectionType]):
             link = self._links.get(connection)
             if link is None:
                 continue
+            is_broken = False
             if connection.closing != self._protocol.at_once and connection.out:
-                data = b"".join(connection.take_output())
-                self.process.trace.carried(self.process.sid, data)
-                link.to_client.send(data, len(data))
-                connection.unsent_bytes = link.to_client.queued_bytes
-            if connection.closing:
+                try:
+                    data = b"".join(map(self._bytes_of, connection.take_output()))
+                except OSError as error:
+                    self.process.say(f"cannot read what it sends: {error}")
+                    is_broken = True
+                else:
+                    self.process.trace.carried(self.process.sid, data)
+                    link.to_client.send(data, len(data))
+                    connection.unsent_bytes = link.to_client.queued_bytes
+            if is_broken:
+                self._pass_on(link, CLOSED)
+                link.to_client.send(CLOSED, 1)
+            elif connection.closing:
                 del self._links[connection]
                 link.is_closed = True
                 link.to_client.send(CLOSED, 1)
             elif not connection.paused:
                 while link.inbox and not link.is_closed:
                     self._pass_on(link, link.inbox.popleft())
+
+    def _bytes_of(self, piece: bytes | FileSlice) -> bytes:
+        if isinstance(piece, FileSlice):
+            assert self._read is not None, "the service sends no files"
+            return self._read(piece)
+        return piece
 
     def accept(self, now: int) -> None:
         """Do nothing: connections are accepted at once here."""

@@ -133,8 +133,8 @@ class ZnodeTree:
 
     def _would_succeed(self, multi: Multi) -> bool:
         """Exact for multis whose parts depend on each other only as parent and child."""
-        made = set()
-        gone = set()
+        made: set[str] = set()
+        gone: set[str] = set()
         for part in multi.parts:
             there = (part.path in self.znodes or part.path in made) and part.path not in gone
             if isinstance(part, Create):

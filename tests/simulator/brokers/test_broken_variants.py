@@ -1,0 +1,54 @@
+"""Each promise of a broker, broken on purpose: some seed must notice. A check that cannot fail is none.
+
+A variant is one rule of the code, switched off. It is run on seeds until a run fails: the judge or the observer says
+so, or the code stops at one of its own assertions. The seed that is written down for it is tried first; should a
+change of the code have moved the failure to another seed, the search goes on, and the number is to be corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulator.brokers import broken_variants as broken
+from zab.cli.servers.simulate import CRASH, SAFETY, attempt
+from zab.simulator.brokers.scope import Scope
+
+Patch = pytest.MonkeyPatch
+SEEDS = 200
+
+VARIANTS: dict[Callable[[Patch], None], int] = {
+    broken.acknowledge_what_is_not_stored: 3,
+    broken.serve_above_the_high_watermark: 37,
+    broken.truncate_to_the_high_watermark_at_the_start: 0,
+    broken.take_repeats_for_new_batches: 4,
+    broken.sync_nothing: 3,
+    broken.go_on_after_a_failed_write: 0,
+    broken.forget_to_sync_directories: 0,
+    broken.take_the_files_of_another_topic: 0,
+}
+"""Each with a seed that finds it."""
+
+MISFITS = ("TypeError", "AttributeError", "NameError")
+"""How a variant crashes that calls what has changed since: that would be found whatever the rule is."""
+
+
+def finds(seed: int) -> str | None:
+    """What a seed finds, if it finds anything; no progress is too cheap a find here."""
+    failure = attempt(seed, scope=Scope(brokers=1)).failure
+    if failure is None or failure.code not in (SAFETY, CRASH):
+        return None
+    if failure.text.startswith(MISFITS):
+        pytest.fail(f"the variant does not fit the code any longer: {failure.text}")
+    return failure.text
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    variant(monkeypatch)
+    if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} seeds did not notice")

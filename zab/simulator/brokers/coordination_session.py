@@ -1,0 +1,159 @@
+"""The session of a simulated broker with the coordination service: what `zab.broker.coordination` is in production.
+
+It pings, notices silence after two thirds of the session's timeout, and connects again, with the session or, after it
+has expired, with a new one. The inputs of the broker are those that production tells, in the same order: what was under
+way is answered with CONNECTIONLOSS before `Suspended`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from zab.partition.controller.coordination import (
+    Connected,
+    Expired,
+    Result,
+    Results,
+    Submit,
+    Suspended,
+    WatchFired,
+    ZooKeeperError,
+)
+from zab.partition.events import FromCoordination
+from zab.simulator.brokers.coordination import (
+    ITEM_BYTES,
+    Answered,
+    Ask,
+    Connection,
+    CoordinationService,
+    Fired,
+    Hello,
+    Over,
+    Ping,
+    Welcome,
+)
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+RETRY_US: Final = 200 * MS
+
+
+class CoordinationSession:
+    """See the docstring of the module. It belongs to one process."""
+
+    def __init__(
+        self,
+        process: Process,
+        service: CoordinationService,
+        timeout_ms: int,
+        tell: Callable[[FromCoordination], None],
+    ) -> None:
+        self.number = process.sid
+        self.id = 0
+        """The session; 0: there is none."""
+        self._process = process
+        self._service = service
+        self._timeout_ms = timeout_ms
+        self._timeout_us = timeout_ms * MS
+        self._tell = tell
+        self._connection: Connection | None = None
+        self._is_connected = False
+        self._heard_us = 0
+        self._heard_count = 0
+        self._asked: Submit | None = None
+
+    def start(self) -> None:
+        self._dial()
+        self._process.later(self._timeout_us // 3, self._ping)
+
+    def submit(self, effect: Submit) -> None:
+        """Begin these operations."""
+        self._process.called()
+        assert self._asked is None, "one batch is under way at a time"
+        self._asked = effect
+        if self._connection is None or not self._is_connected:
+            self._process.later(0, self._lose_asked)
+        else:
+            self._send(Ask(effect.batch, effect.operations))
+
+    def process_died(self) -> None:
+        """Break the connection; the session lives on until its timeout."""
+        if self._connection is not None:
+            self._connection.cut()
+
+    # ------------------------------------------------------------------------------------------------------ connection
+
+    def _dial(self) -> None:
+        connection = self._service.connect(self)
+        if connection is None:
+            self._process.later(RETRY_US, self._dial)
+            return
+        self._connection, self._heard_us = connection, self._process.schedule.now
+        self._send(Hello(self.id, self._timeout_us, self._heard_count))
+
+    def _send(self, message: object) -> None:
+        assert self._connection is not None
+        self._connection.to_service.send(message, ITEM_BYTES)
+
+    def _ping(self) -> None:
+        self._process.later(self._timeout_us // 3, self._ping)
+        if self._connection is None:
+            return
+        if self._process.schedule.now - self._heard_us > self._timeout_us * 2 // 3:
+            self._lose()
+        else:
+            self._send(Ping(self._heard_count))
+
+    def _lose(self) -> None:
+        """Give the connection up, and dial again."""
+        assert self._connection is not None
+        self._connection.cut()
+        self._connection = None
+        self._lose_asked()
+        if self._is_connected:
+            self._is_connected = False
+            self._tell(Suspended())
+        self._process.later(RETRY_US, self._dial)
+
+    def _lose_asked(self) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            lost = Result(ZooKeeperError.CONNECTIONLOSS)
+            self._tell(Results(asked.batch, (lost,) * len(asked.operations)))
+
+    # --------------------------------------------------------------------------------------------------- what is heard
+
+    def receive(self, connection: Connection, message: object) -> None:
+        """Take a message of the service, unless the process stands still."""
+        self._process.later(0, self._take, connection, message)
+
+    def _take(self, connection: Connection, message: object) -> None:
+        if connection is not self._connection:
+            return
+        self._heard_us = self._process.schedule.now
+        match message:
+            case Welcome(session):
+                if session != self.id:
+                    self.id, self._heard_count = session, 0
+                self._is_connected = True
+                self._tell(Connected(session, self._timeout_ms))
+            case Over():
+                self._end()
+            case Fired(number, path):
+                self._heard_count = number
+                self._tell(WatchFired(path))
+            case Answered(batch, results) if self._asked is not None and self._asked.batch == batch:
+                self._asked = None
+                self._tell(Results(batch, results))
+
+    def _end(self) -> None:
+        """The session has expired."""
+        assert self._connection is not None
+        self._connection.cut()
+        self._connection = self._asked = None
+        self._is_connected = False
+        if self.id:
+            self.id = 0
+            self._tell(Expired())
+        self._process.later(RETRY_US, self._dial)

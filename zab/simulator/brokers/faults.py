@@ -1,0 +1,79 @@
+"""Faults that happen to brokers, besides those of any service (`world.process_faults`, `world.network_faults`).
+
+partition, one_way, slow_link   also between a broker and the coordination service
+cut_client                      a client and a broker cannot reach each other, in both directions or one
+expire                          a session expires although its broker lives
+lose_answers                    connections with the coordination service break
+service_outage                  the coordination service serves nobody for a while
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from zab.simulator.brokers.cluster import BrokerCluster
+from zab.simulator.brokers.coordination import SERVICE
+from zab.simulator.world.cluster import FaultContext
+from zab.simulator.world.faults import Cause
+from zab.simulator.world.network_faults import NETWORK_FAULTS, block
+from zab.simulator.world.process_faults import PROCESS_FAULTS
+
+
+class BrokerFaultContext(FaultContext):
+    """The context of the faults of one run."""
+
+    cluster: BrokerCluster
+
+    def __init__(self, cluster: BrokerCluster, rng: Random) -> None:
+        super().__init__(cluster, rng)
+        self.mended_at_the_end.append(self.end_outage)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Everything that has links: brokers and the coordination service."""
+        return [SERVICE, *self.cluster.machines]
+
+    def end_outage(self) -> None:
+        if self.cluster.service.is_down:
+            self.cluster.service.end_outage()
+
+
+def cut_client(context: BrokerFaultContext) -> bool:
+    client = context.rng.choice(context.cluster.clients).number
+    broker = context.rng.choice(list(context.cluster.machines))
+    pairs = [(client, broker), (broker, client)]
+    block(context, pairs if context.rng.random() < 0.5 else [context.rng.choice(pairs)])
+    return True
+
+
+def expire(context: BrokerFaultContext) -> bool:
+    sessions = context.cluster.service.session_ids
+    if sessions:
+        context.cluster.service.expire(context.rng.choice(sessions))
+    return bool(sessions)
+
+
+def lose_answers(context: BrokerFaultContext) -> bool:
+    context.cluster.service.lose_connections()
+    return True
+
+
+def service_outage(context: BrokerFaultContext) -> bool:
+    service = context.cluster.service
+    if service.is_down:
+        return False
+    service.begin_outage()
+    context.mend_after(context.ticks(40), context.end_outage)
+    return True
+
+
+CAUSES: Final[Mapping[str, Cause[BrokerFaultContext]]] = {
+    **PROCESS_FAULTS,
+    **NETWORK_FAULTS,
+    "cut_client": cut_client,
+    "expire": expire,
+    "lose_answers": lose_answers,
+    "service_outage": service_outage,
+}

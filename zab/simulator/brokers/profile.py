@@ -1,0 +1,134 @@
+"""What a seed decides before a run begins: brokers, topics and their settings, clients, delays, and faults.
+
+A run has some of the faults, often, and not all of them (swarm testing): so some of them get far without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import attrs
+
+from zab.simulator.brokers.administrator import TopicPlan
+from zab.simulator.world.schedule import MS
+
+TICK_US: Final = 100 * MS
+BROKERS_MAX: Final = 5
+
+FAULTS: Final[Mapping[str, int]] = {
+    "kill": 4,
+    "power": 4,
+    "blackout": 1,
+    "outage": 2,
+    "kill_at_effect": 4,
+    "pause": 3,
+    "wall_jump": 2,
+    "power_at_operation": 4,
+    "disk_error": 3,
+    "slow_disk": 3,
+    "partition": 2,
+    "one_way": 2,
+    "slow_link": 2,
+    "cut_client": 3,
+    "expire": 3,
+    "lose_answers": 4,
+    "service_outage": 1,
+}
+"""All faults, by their weights."""
+
+
+@attrs.frozen(kw_only=True)
+class Profile:
+    """The kind of one run. Times that end in `_us` are microseconds of virtual time."""
+
+    seed: int
+    brokers: int
+    topics: tuple[TopicPlan, ...]
+    producers: int
+    consumers: int
+    fault_ticks: int
+    faults: Mapping[str, int]
+    """The faults of the run, by their weights."""
+    gap_us: int
+    """The average time between two faults."""
+    write_gap_us: int
+    read_gap_us: int
+    delete_gap_us: int
+    latency_us: int
+    jitter_us: int
+    disk_us: int
+    turn_us: int
+    operation_us: int
+    """How long an operation of the coordination service takes."""
+    drift_ppm: int
+    session_timeout_ms: int
+    lines: str
+    """The settings of every broker, as lines of its file."""
+    is_merciless: bool = False
+
+    @property
+    def tick_us(self) -> int:
+        return TICK_US
+
+
+def draw(seed: int, rng: Random) -> Profile:
+    """The profile of a seed."""
+    return _drawn(seed, rng, 1)
+
+
+def with_brokers(profile: Profile, brokers: int) -> Profile:
+    """The profile of the same seed for so many brokers."""
+    return _drawn(profile.seed, Random(f"{profile.seed}/profile/{brokers}"), brokers)
+
+
+def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
+    topics = tuple(_topic(rng, f"t{number}", brokers) for number in range(rng.randint(1, 3)))
+    share = rng.choice((0.2, 0.4, 0.7))
+    faults = {name: weight for name, weight in FAULTS.items() if rng.random() < share}
+    session_timeout_ms = rng.choice((1_500, 3_000, 6_000))
+    lines = {
+        "zookeeper.session.timeout.ms": session_timeout_ms,
+        "log.flush.offset.checkpoint.interval.ms": rng.choice((500, 5_000, 60_000)),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice((200, 5_000)),
+        "log.retention.check.interval.ms": rng.choice((1_000, 300_000)),
+        # By the wall clock, which may jump by years.
+        "producer.id.expiration.ms": 1 << 60,
+        "log.segment.delete.delay.ms": rng.choice((0, 1_000, 60_000)),
+    }
+    return Profile(
+        seed=seed,
+        brokers=brokers,
+        topics=topics,
+        producers=rng.randint(1, 4),
+        consumers=rng.randint(1, 2),
+        fault_ticks=rng.choice((100, 150, 250)),
+        faults=faults or {"kill": 1},
+        gap_us=int(TICK_US * rng.choice((4, 10, 25))),
+        write_gap_us=rng.choice((20, 60, 200)) * MS,
+        read_gap_us=rng.choice((20, 100)) * MS,
+        delete_gap_us=rng.choice((3_000, 10_000, 60_000)) * MS,
+        latency_us=rng.choice((100, 500, 3_000)),
+        jitter_us=rng.choice((50, 500, 5_000)),
+        disk_us=rng.choice((200, 2_000, 10_000)),
+        turn_us=rng.choice((50, 300)),
+        operation_us=rng.choice((100, 1_000, 5_000)),
+        drift_ppm=rng.choice((0, 200)),
+        session_timeout_ms=session_timeout_ms,
+        lines="".join(f"{name}={value}\n" for name, value in lines.items()),
+    )
+
+
+def _topic(rng: Random, name: str, brokers: int) -> TopicPlan:
+    replicas = 1 if brokers == 1 or rng.random() < 0.1 else min(3, brokers)
+    settings = {
+        "retention.ms": "-1",
+        "flush.mode": rng.choice(("batch", "batch", "os")),
+        "segment.bytes": str(rng.choice((8_000, 30_000, 1 << 30))),
+        "index.interval.bytes": str(rng.choice((0, 500, 4096))),
+        "min.insync.replicas": str(min(replicas, rng.choice((1, 2)))),
+    }
+    if rng.random() < 0.3:
+        settings["flush.messages"] = str(rng.choice((1, 10)))
+    return TopicPlan(name, rng.randint(1, 3), replicas, settings)
