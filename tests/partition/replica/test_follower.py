@@ -181,7 +181,7 @@ def test_an_epoch_of_which_it_has_a_longer_part_is_cut_to_the_leaders_end():
 
 
 def test_records_before_its_first_epoch_are_cut_where_that_begins():
-    """It has nothing of the leader's epoch, and all of its own is of later ones."""
+    """All that it has was written in epochs that the leader does not know."""
     a, b = two()
     led_by(a, 1, b)
     a.writes(b"1", b"2", b"3")
@@ -416,3 +416,26 @@ def test_a_former_life_of_a_broker_is_not_noted():
     led_by(a, 0, b)
     a.replica.leader.fetched_by(2, 1, offset=0, log_start=0, leader_end=0, broker_epoch=500)
     assert a.answer(b, b.follower.asks).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_that_was_elected_uncleanly_says_that_it_has_recovered():
+    a, _ = two()
+    assert a.replica.take_state(a_state((1,), replicas=(1, 2), is_recovering=True), 0)
+    leader = a.replica.leader
+    proposal = leader.proposal(1, a.replica.position, looks_for_lag=False)
+    assert proposal is not None
+    assert proposal.isr == (1,)
+    recovered = a_state((1,), replicas=(1, 2), partition_epoch=proposal.partition_epoch + 1)
+    assert a.replica.take_state(recovered, 1)
+    assert leader.proposal(1, a.replica.position, looks_for_lag=False) is None
+
+
+def test_a_leader_takes_the_number_in_sync_that_the_controller_says():
+    a, _ = two(min_insync_replicas=1)
+    assert a.replica.take_state(a_state((1,), replicas=(1, 2), min_isr=2), 0)
+    a.writes(b"1")
+    assert (a.replica.min_in_sync, a.log.high_watermark) == (2, 0)
+    a.replica.take_state(a_state((1,), replicas=(1, 2), min_isr=1), 1)
+    a.store()
+    a.replica.advance(1)
+    assert a.log.high_watermark == 1
