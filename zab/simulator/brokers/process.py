@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from zab.kafka.primitives import Uuid
 from zab.partition.broker import Broker
+from zab.partition.cleaning import clean
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
@@ -200,6 +201,7 @@ class BrokerProcess(Process):
             open_logs=lambda owner: self._run(partial(self._opened, owner)),
             search=lambda token, search: self._run(partial(self._found, token, search)),
             load=lambda part: self._run(partial(self._loaded, part)),
+            clean=lambda job: self._run(partial(clean, job, self.machine.disk)),
         )
 
     # ----------------------------------------------------------------------------------------------------------- ports
