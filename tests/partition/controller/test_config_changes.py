@@ -8,7 +8,7 @@ from zab.kafka.errors import ErrorCode
 from zab.partition.controller.config_changes import EXPIRATION_MS
 from zab.partition.controller.coordination import Create, Set
 from zab.partition.controller.effects import ConfigChanged
-from zab.partition.controller.requests import AlterConfig, CreateTopics, NewTopic
+from zab.partition.controller.requests import AlterConfig, Answer, CreateTopics, NewTopic
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import (
     CONFIG_CHANGES,
@@ -57,12 +57,21 @@ def test_settings_are_changed_and_every_broker_is_told(scene):
     since = len(scene.effects)
     assert alter(scene, {"retention.ms": "5", "segment.ms": "6"}) == ErrorCode.NONE
     assert written(scene) == {"retention.ms": "5", "segment.ms": "6"}
-    assert sorted(each for each, _, _ in told(scene, since)) == [0, 1, 2]
+    assert {each for each, _, _ in told(scene, since)} == {0, 1, 2}
     assert all(path == "topics/t" and config == written(scene) for _, path, config in told(scene, since))
     assert alter(scene, {"retention.ms": None, "segment.bytes": "100"}) == ErrorCode.NONE
     assert written(scene) == {"segment.ms": "6", "segment.bytes": "100"}
     assert alter(scene, {"retention.ms": "7"}, replaces_all=True) == ErrorCode.NONE
     assert written(scene) == {"retention.ms": "7"}
+
+
+def test_new_settings_hold_at_the_controller_before_it_answers(scene):
+    """Who asks it for them afterwards was told the old ones now and then."""
+    since = len(scene.effects)
+    alter(scene, {"retention.ms": "5"})
+    [controller] = scene.controllers
+    kinds = [type(found) for each, found in scene.effects[since:] if each == controller]
+    assert kinds.index(ConfigChanged) < kinds.index(Answer)
 
 
 @pytest.mark.parametrize(

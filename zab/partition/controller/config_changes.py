@@ -142,18 +142,26 @@ class Follower:
                 # A notification may name a path that is none.
                 state.report(str(error))
                 return
-        state.effects.append(ConfigChanged(path, config))
-        kind, _, name = path.partition("/")
-        if kind == _USERS:
+        if path.partition("/")[0] == _USERS:
             (self.users.add if config else self.users.discard)(path)
-        if state.is_active and kind == _TOPICS and name in state.topics:
-            state.topics[name].config = decoded_config(state, name, result)
-            state.forget_settings()
-            yield from _take_effect(state, state.topics[name].partitions)
-        elif state.is_active and path == f"{_BROKERS}/{DEFAULT_NAME}":
-            state.broker_config = config
-            state.forget_settings()
-            yield from _take_effect(state, list(state.all_partitions()))
+        yield from _hold(state, path, config)
+
+
+def _hold(state: ControllerState, path: str, config: Mapping[str, str]) -> Steps[None]:
+    """These settings hold from now on; `path` as in `ConfigChanged`."""
+    state.effects.append(ConfigChanged(path, config))
+    kind, _, name = path.partition("/")
+    if state.is_active and kind == _TOPICS and name in state.topics:
+        problem = settings_problem(state.settings.topic_defaults, config)
+        if problem is not None:
+            state.report(f"/config/{path}: {problem}")
+        state.topics[name].config = dict(config)
+        state.forget_settings()
+        yield from _take_effect(state, state.topics[name].partitions)
+    elif state.is_active and path == f"{_BROKERS}/{DEFAULT_NAME}":
+        state.broker_config = dict(config)
+        state.forget_settings()
+        yield from _take_effect(state, list(state.all_partitions()))
 
 
 def _numbers(children: tuple[str, ...]) -> dict[int, str]:
@@ -208,7 +216,7 @@ def empty_elrs(state: ControllerState, min_isr: Mapping[TopicPartition, int]) ->
 
 
 def alter(state: ControllerState, asked: AlterConfig) -> Steps[None]:
-    """Change settings, then notify all brokers."""
+    """Change settings, notify all brokers, and hold to them at once."""
     path = config_path(asked.kind, asked.name)
     (found,) = yield from read((Get(path),))
     try:
@@ -234,6 +242,8 @@ def alter(state: ControllerState, asked: AlterConfig) -> Steps[None]:
     entity_path = path.removeprefix("/config/")
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity_path), sequential=True)
     (yield from write_until_known(state, change)).must(CONFIG_CHANGES)
+    # Who asks this broker for the settings once the answer is there is told the new ones.
+    yield from _hold(state, entity_path, config)
     state.answer(Answer(asked.token))
 
 
