@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.downloads.kafka import kafka_jars
-from tests.downloads.kafka_brokers import real_brokers
-from tests.rigs.kafka_broker import kafka_broker
 from tests.rigs.quick_java import QUICK
-from tests.rigs.zab_server import zab_servers
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
@@ -39,7 +35,7 @@ topics --alter --topic b --partitions 3
 topics --describe --topic a
 topics --describe --topic b
 topics --describe --under-replicated-partitions
-produce --topic a --max-messages 100 --value-prefix 7 --acks -1 --throughput 100000
+produce --topic a --max-messages 100 --repeating-keys 20 --value-prefix 7 --acks -1 --throughput 100000
 offsets --topic b
 offsets --topic-partitions a --time earliest
 delete-records --offset-json-file FILE
@@ -61,19 +57,6 @@ DELETED = {"partitions": [{"topic": "a", "partition": 0, "offset": 10}], "versio
 VARYING = re.compile(r"127\.0\.0\.1:\d+|TopicId: \S+|^\d{4}-\d\d-\d\d .*")
 MEANWHILE = "{"
 """How the lines begin that the verifiable producer prints, also later."""
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_broker(tmp_path_factory.mktemp("ours")) as broker:
-        yield broker.address
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("theirs")
-    with zab_servers(1, directory=root / "member") as ensemble, real_brokers(root, 1, ensemble.hosts) as [broker]:
-        yield broker.address
 
 
 def commands(address: str, directory: Path) -> list[list[str]]:

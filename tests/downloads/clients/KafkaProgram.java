@@ -44,7 +44,7 @@ public class KafkaProgram {
     }
 
     public static void main(String[] arguments) throws Exception {
-        System.err.println("kafka-clients " + AppInfoParser.getVersion());
+        say("client", AppInfoParser.getVersion());
         KafkaProgram program = new KafkaProgram(arguments[0]);
         try (Admin admin = Admin.create(program.properties(Map.of()))) {
             program.topics(admin);

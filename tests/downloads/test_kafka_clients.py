@@ -1,0 +1,79 @@
+"""Clients of Kafka in other languages, unmodified: a program for each, which prints the same lines on our broker and on
+Kafka's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.downloads.environments import cache
+from tests.downloads.kafka import CLIENT_VERSIONS, client_jars
+from tests.rigs.quick_java import QUICK
+
+pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
+
+PROGRAMS = Path(__file__).parent / "clients"
+NODE_MODULES = Path(sys.prefix, "share", "zab", "clients", "node_modules")
+"""Where `make clients` puts kafkajs."""
+RUN_SECONDS = 300.0
+
+
+def lines_of(command: Sequence[str], address: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    """What the program prints on the broker at this address."""
+    ran = subprocess.run(
+        [*command, address], capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
+def test_java(ours: str, theirs: str, version: str) -> None:
+    program = PROGRAMS / "KafkaProgram.java"
+    command = ["java", "-Xmx256m", *QUICK, "-classpath", f"{client_jars(version)}/*", str(program)]
+    expected = lines_of(command, theirs)
+    assert len(expected) > 30
+    assert f"client: {version}" in expected
+    assert lines_of(command, ours) == expected
+
+
+def test_kafkajs(ours: str, theirs: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not there: apt-get install nodejs npm, then make clients")
+    if not (NODE_MODULES / "kafkajs").is_dir():
+        pytest.skip("kafkajs is not there: make clients")
+    environment = {**os.environ, "NODE_PATH": str(NODE_MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    command = [node, str(PROGRAMS / "kafkajs.js")]
+    expected = lines_of(command, theirs, environment)
+    assert len(expected) >= 17
+    assert lines_of(command, ours, environment) == expected
+
+
+def test_franz_go(ours: str, theirs: str, tmp_path: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not there")
+    program = tmp_path / "franz"
+    environment = {**os.environ, "GOPATH": str(cache() / "go"), "GOFLAGS": "-modcacherw"}
+    built = subprocess.run(
+        [go, "build", "-o", str(program), "."],
+        cwd=PROGRAMS / "franz",
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+        env=environment,
+    )
+    if built.returncode and "dial tcp" in built.stderr:
+        pytest.skip(built.stderr.splitlines()[0])
+    assert built.returncode == 0, built.stderr
+    expected = lines_of([str(program)], theirs)
+    assert len(expected) >= 17
+    assert lines_of([str(program)], ours) == expected
