@@ -66,7 +66,7 @@ def test_settings_are_changed_and_every_broker_is_told(scene):
 
 
 def test_new_settings_hold_at_the_controller_before_it_answers(scene):
-    """Who asks it for them afterwards was told the old ones now and then."""
+    """Clients that ask it for them afterwards were told the old ones now and then."""
     since = len(scene.effects)
     alter(scene, {"retention.ms": "5"})
     [controller] = scene.controllers
