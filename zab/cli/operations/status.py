@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import trio
 import typer
 
+from zab.cli.columns import cell, columns
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.operations.options import AdminOption, admin_ports
@@ -134,10 +135,7 @@ def lines_of(status: Status) -> Iterator[dict[str, Any]]:
 
 
 def text_of(status: Status) -> Iterator[str]:
-    rows = [_HEAD, *map(_row, status.members)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from columns([_HEAD, *map(_row, status.members)])
     if status.quorum is not None:
         yield f"quorum: {status.quorum[0]} voters take part, {status.quorum[1]} are needed"
     for alarm in status.alarms:
@@ -148,21 +146,17 @@ def text_of(status: Status) -> Iterator[str]:
 
 def _row(member: MemberStatus) -> tuple[str, ...]:
     return (
-        _cell(member.member),
+        cell(member.member),
         member.server,
         in_line(member.state),
-        _cell(member.role),
+        cell(member.role),
         "-" if member.zxid is None else hexadecimal(member.zxid),
-        _cell(member.lag),
-        _cell(member.connections),
-        _cell(member.sessions),
-        _cell(member.watches),
+        cell(member.lag),
+        cell(member.connections),
+        cell(member.sessions),
+        cell(member.watches),
         "-" if member.latency_ms is None else f"{member.latency_ms:.1f}",
     )
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
 
 
 def _alarm(alarm: Alarm) -> str:
