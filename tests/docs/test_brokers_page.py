@@ -38,6 +38,7 @@ class Reader:
             "HOME": str(directory),
             "LC_ALL": "C.UTF-8",
             "ZAB_HOSTS": f"127.0.0.1:{self._ports['2181']}",
+            "ZAB_BOOTSTRAP_SERVER": f"127.0.0.1:{self._ports['9092']}",
         }
         self._said = directory / "said"
         with self._said.open("wb") as said:
@@ -102,7 +103,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     one.end()
 
 
-@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (3, 4, 2)), ("secure-brokers.md", (3, 3, 1))])
+@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (5, 4, 2)), ("secure-brokers.md", (3, 3, 1))])
 def test_the_commands_and_programs_print_what_the_page_says(reader: Reader, page: str, counts: tuple[int, ...]) -> None:
     done = []
     for kind, text, expected in BLOCK.findall((PAGES / page).read_text(encoding="utf-8")):

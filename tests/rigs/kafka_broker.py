@@ -62,6 +62,11 @@ class KafkaBroker(GuardedProcess):
         return self._local.logs_directory
 
     @property
+    def settings(self) -> Path:
+        """Its server.properties."""
+        return self._local.config_path
+
+    @property
     def address(self) -> str:
         """Where clients connect."""
         return f"{HOST}:{self._local.port}"

@@ -11,6 +11,8 @@ the command it always names servers. After it, it names servers if
 Then it is moved to the front. `--server` is moved to the front from anywhere. So `zab get /a -s localhost:2181` means
 the server, and `zab create /a -s localhost:2181` a sequential znode with data.
 
+`--bootstrap-server` and `--client-config`, as Kafka's tools have them, are moved to the front as well.
+
 ZooKeeper's names of commands work as well as zab's.
 """
 
@@ -21,17 +23,23 @@ from attrs import field, frozen
 
 from zab.cli.commands import ALIASES, TAKES_DATA
 
-__all__ = ["DEFAULT_HOSTS", "JUTE_MAXBUFFER", "ConnectionOptions", "arrange", "expand_alias"]
+__all__ = ["DEFAULT_BOOTSTRAP", "DEFAULT_HOSTS", "JUTE_MAXBUFFER", "ConnectionOptions", "arrange", "expand_alias"]
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+"""Where a broker of `zab ensemble` listens."""
 
 JUTE_MAXBUFFER: Final = 0xFFFFF
 """The largest request in bytes: the default of ZooKeeper's clients and servers."""
 
+_MOVED: Final = ("--server", "--bootstrap-server", "--client-config")
+"""Options of `zab` itself that may follow the command."""
 # Options of `zab` itself that are followed by a value.
 _VALUED: Final = frozenset(
     {
-        *("-s", "--server", "--session-timeout", "--wait", "--auth", "--jute-maxbuffer", "--config", "--profile"),
+        *_MOVED,
+        *("-s", "--session-timeout", "--wait", "--auth", "--jute-maxbuffer", "--config", "--profile"),
         *("--ca", "--key-store", "--cert", "--password-file", "--sasl-user", "--sasl-password-file"),
     }
 )
@@ -46,7 +54,8 @@ class ConnectionOptions:
     """How a command reaches its servers. `auth` holds "scheme:credentials"; its text form shows no password.
 
     tls: None if not set; a CA or a key store then implies TLS. sasl_password: None if it is in a file, or was not
-    entered yet.
+    entered yet. bootstrap, client_config: where brokers are, and the file with what else Kafka's clients are told; the
+    others are for the members.
     """
 
     hosts: str = DEFAULT_HOSTS
@@ -63,6 +72,8 @@ class ConnectionOptions:
     sasl_user: str | None = None
     sasl_password_file: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    bootstrap: str = DEFAULT_BOOTSTRAP
+    client_config: str | None = None
 
     @property
     def wants_tls(self) -> bool:
@@ -110,21 +121,23 @@ def arrange(words: list[str]) -> tuple[str | None, list[str]]:
     if at >= len(words):
         return None, words
     front, (command, *rest) = words[:at], words[at:]
-    hosts, rest = _take_hosts(command, rest)
+    moved: list[str] = []
+    while (taken := _take_option(command, rest))[0]:
+        moved, rest = moved + taken[0], taken[1]
     expanded = expand_alias([command, *rest])
-    return expanded[0], [*front, *hosts, *expanded]
+    return expanded[0], [*front, *moved, *expanded]
 
 
-def _take_hosts(command: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """The `-s HOSTS` after the command, and the words without it."""
+def _take_option(command: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The first option of `zab` itself after the command, with its value, and the words without it."""
     is_path_seen = False
     for at, word in enumerate(words):
         if word == "--":
             break
         following = words[at + 1 : at + 2]
-        if word == "--server" and following:
+        if word in _MOVED and following:
             return words[at : at + 2], words[:at] + words[at + 2 :]
-        if word.startswith("--server="):
+        if word.partition("=")[0] in _MOVED and "=" in word:
             return [word], words[:at] + words[at + 1 :]
         names_hosts = word == "-s" and following and _HOSTS.fullmatch(following[0])
         if names_hosts and not (is_path_seen and command in TAKES_DATA):

@@ -24,6 +24,7 @@ __all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "TAKES_DATA", "Command"]
 _FILES: Final = "Servers and files"
 _PANELS: Final = {
     "znodes": "Znodes",
+    "brokers": "Brokers and topics",
     **dict.fromkeys(("servers", "files", "pipeline", "operations", ""), _FILES),
 }
 """The panel of `zab --help` for the commands of each package."""
@@ -52,8 +53,8 @@ class Command:
     def add_to(self, app: typer.Typer, name: str) -> None:
         """Load it, and make it a command of `app`."""
         loaded = self.load()
-        # The shell has no time of its own; its lines have.
-        is_timed = self.room == "znodes" and name != "shell"
+        # The shell has no time of its own; its lines have. A broker runs until it is told to end.
+        is_timed = self.room in ("znodes", "brokers") and name not in ("shell", "broker")
         if isinstance(loaded, typer.Typer):
             for each in loaded.registered_commands if is_timed else ():
                 assert each.callback is not None
@@ -117,7 +118,13 @@ COMMANDS: Final = {
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
     ),
-    "broker": Command("servers.broker:broker_app", "Run a broker, which Kafka's clients produce to and consume from."),
+    "broker": Command(
+        "brokers.broker:broker_app", "Run a broker, which Kafka's clients produce to and consume from, and list them."
+    ),
+    "topic": Command("brokers.topics:topic_app", "Create, list, describe, alter and delete topics."),
+    "produce": Command("brokers.produce:produce_command", "Append lines to a topic."),
+    "consume": Command("brokers.consume:consume_command", "Print the records of a topic."),
+    "group": Command("brokers.groups:group_app", "List, describe, reset and delete groups of consumers."),
     "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(

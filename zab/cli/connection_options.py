@@ -27,8 +27,10 @@ __all__ = [
     "AUTH_VARIABLE",
     "PASSWORD_VARIABLE",
     "AuthOption",
+    "BootstrapOption",
     "CaOption",
     "CheckHostOption",
+    "ClientConfigOption",
     "ConfigOption",
     "HostsOption",
     "JuteMaxbufferOption",
@@ -52,13 +54,16 @@ _IDENTITIES_BYTES_MAX: Final = 64 * 1024
 _NAMED: Final = "zab.named"
 _PROFILE: Final = "zab.profile"
 _SECURITY: Final = "TLS and login"
+_BROKERS: Final = "Brokers"
+_ROOMS: Final = ("znodes", "operations", "brokers")
+"""The packages of the commands that talk to servers."""
 
 
 def _name(context: typer.Context, parameter: typer.CallbackParam, text: str | None) -> str | None:
     """Note the file or the profile that is named. Once both are known, before any other option, that is read."""
     named = context.meta.setdefault(_NAMED, {})
     named[parameter.name] = text or None
-    if len(named) == 2 and context.obj in COMMANDS and COMMANDS[context.obj].room in ("znodes", "operations"):
+    if len(named) == 2 and context.obj in COMMANDS and COMMANDS[context.obj].room in _ROOMS:
         _configure(context, named["_config"], named["_profile"])
     return text
 
@@ -157,6 +162,8 @@ def connection_of(context: typer.Context) -> ConnectionOptions:
         sasl_user=user,
         sasl_password_file=password_file,
         sasl_password=password,
+        bootstrap=values["bootstrap"],
+        client_config=values["client_config"],
     )
 
 
@@ -281,5 +288,25 @@ SaslPasswordFileOption: TypeAlias = Annotated[
         envvar="ZAB_SASL_PASSWORD_FILE",
         rich_help_panel=_SECURITY,
         help="The password of that user, one line.",
+    ),
+]
+BootstrapOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        envvar="ZAB_BOOTSTRAP_SERVER",
+        rich_help_panel=_BROKERS,
+        help="Brokers, of which one has to answer.",
+    ),
+]
+ClientConfigOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--client-config",
+        metavar="FILE",
+        envvar="ZAB_CLIENT_CONFIG",
+        rich_help_panel=_BROKERS,
+        help="Properties of Kafka's clients: TLS, login, sizes.",
     ),
 ]

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from zab.cli import connection_options as options
-from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, arrange
+from zab.cli.arguments import DEFAULT_BOOTSTRAP, DEFAULT_HOSTS, JUTE_MAXBUFFER, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
 from zab.cli.flags import show_flags_without_type
@@ -64,12 +64,14 @@ def _root(
     check_host: options.CheckHostOption = True,
     sasl_user: options.SaslUserOption = None,
     sasl_password_file: options.SaslPasswordFileOption = None,
+    bootstrap: options.BootstrapOption = DEFAULT_BOOTSTRAP,
+    client_config: options.ClientConfigOption = None,
     _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """A ZooKeeper-compatible coordination service: its servers, its tools, and a client for the command line.
 
-    Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable, 124 the time
-    of --timeout is over, 130 interrupted.
+    Exit codes of the commands for znodes and topics: 0 done, 1 refused or not found, 2 wrong usage, 3 no server
+    reachable, 124 the time of --timeout is over, 130 interrupted.
     """
     context.obj = options.connection_of(context)
 

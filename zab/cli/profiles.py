@@ -70,10 +70,12 @@ KEYS: Final = {
     "sasl-user": _Key("sasl_user", *_TEXT),
     "sasl-password-file": _Key("sasl_password_file", *_TEXT, is_path=True),
     "sasl-password": _Key("sasl_password", *_TEXT),
+    "bootstrap-server": _Key("bootstrap", *_TEXT),
+    "client-config": _Key("client_config", *_TEXT, is_path=True),
 }
 """The keys that a profile may have."""
 
-SECRET_KEYS: Final = frozenset({"auth", "password-file", "sasl-password", "sasl-password-file"})
+SECRET_KEYS: Final = frozenset({"auth", "client-config", "password-file", "sasl-password", "sasl-password-file"})
 """The keys of secrets, or of files with secrets."""
 
 

@@ -13,17 +13,9 @@ import typer
 
 from zab.cli.terminal import say
 
-__all__ = ["broker_app"]
-
-broker_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+__all__ = ["run_command"]
 
 
-@broker_app.callback()
-def _broker() -> None:
-    """A broker of the partitioned log, which Kafka's clients use."""
-
-
-@broker_app.command("run")
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A broker's server.properties.", show_default=False)],
     check: Annotated[

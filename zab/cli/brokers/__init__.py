@@ -1,0 +1,1 @@
+"""Commands for brokers: topics, records, groups of consumers."""

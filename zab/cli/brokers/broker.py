@@ -1,0 +1,98 @@
+"""`zab broker`: `run`, one broker in this process (`zab.cli.servers.broker`), and `list`, what is registered.
+
+`list` asks the members at `-s`, and looks below the chroot there: it also tells of brokers that do not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+
+from zab.cli.brokers.registered import Registered, read_registered
+from zab.cli.columns import cell, columns
+from zab.cli.exits import REFUSED, fail
+from zab.cli.json_form import JsonOption, json_line
+from zab.cli.servers.broker import run_command
+from zab.cli.terminal import count_of, in_line, say
+from zab.cli.time_limit import timed
+from zab.cli.znodes.caller import Caller, options_of, perform
+from zab.client import Client, NoNodeError
+from zab.partition.controller.znodes import BROKERS, MalformedError
+
+__all__ = ["broker_app"]
+
+broker_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_HEAD: Final = ("broker", "epoch", "endpoints", "rack", "controller", "leads", "replicas", "lagging")
+
+
+@broker_app.callback()
+def _broker() -> None:
+    """Brokers of the partitioned log, which Kafka's clients use."""
+
+
+broker_app.command("run")(run_command)
+
+
+@timed
+def list_command(context: typer.Context, json: JsonOption = False) -> None:
+    """Print the brokers that are registered below the chroot of zab -s.
+
+    leads: partitions that the broker leads. replicas: partitions of which it has a replica. lagging: of these, how many
+    replicas are not in sync.
+    """
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        try:
+            found = await read_registered(zk)
+        except NoNodeError as error:
+            if error.path != BROKERS:
+                raise
+            fail(f"no broker has registered at {options_of(context).hosts}")
+        except MalformedError as error:
+            fail(error, REFUSED)
+        for text in map(json_line, _lines(found)) if json else _text(found):
+            say(text)
+
+    perform(context, work)
+
+
+broker_app.command("list")(list_command)
+
+
+def _lines(found: Registered) -> Iterator[dict[str, Any]]:
+    """The lines of JSON: one for each broker, one for all."""
+    for broker in found.brokers:
+        yield {
+            "type": "broker",
+            "broker": broker.id,
+            "epoch": broker.epoch,
+            "endpoints": list(broker.endpoints),
+            "rack": broker.rack,
+            "is_controller": broker.id == found.controller,
+            "leads": found.leads[broker.id],
+            "replicas": found.replicas[broker.id],
+            "lagging": found.lagging[broker.id],
+        }
+    yield {
+        "type": "brokers",
+        "count": len(found.brokers),
+        "controller": found.controller,
+        "under_replicated": found.under_replicated_count,
+        "offline": found.offline_count,
+    }
+
+
+def _text(found: Registered) -> Iterator[str]:
+    if found.brokers:
+        yield from columns([_HEAD, *(_row(line) for line in _lines(found) if line["type"] == "broker")])
+    counts = (f"{found.under_replicated_count} under-replicated", f"{found.offline_count} offline")
+    yield f"{count_of(len(found.brokers), 'broker')}; of the partitions {', '.join(counts)}"
+
+
+def _row(line: dict[str, Any]) -> tuple[str, ...]:
+    controller = "yes" if line["is_controller"] else "no"
+    values = (line["broker"], line["epoch"], ",".join(line["endpoints"]), line["rack"], controller)
+    return tuple(in_line(cell(each)) for each in (*values, line["leads"], line["replicas"], line["lagging"]))
