@@ -42,18 +42,20 @@ def test_a_topic_is_compacted_while_it_is_written_and_read(tmp_path: Path) -> No
     with kafka_broker(tmp_path, settings=["log.cleaner.backoff.ms=50"]) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address})
         admin.create_topics([NewTopic("t", 1, 1, config=CONFIG)])["t"].result(PATIENCE_SECONDS)
-        producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 1})
+        # A batch has to fit into a segment.
+        options = {"enable.idempotence": True, "linger.ms": 1, "batch.size": 5000}
+        producer = Producer({"bootstrap.servers": broker.address, **options})
         newest: dict[bytes, bytes] = {}
         for number in range(3000):
             key, value = b"%d" % (number % KEYS), b"%d" % number
             producer.produce("t", value, key, partition=0)
             newest[key] = value
             if not number % 1500:
-                producer.flush(PATIENCE_SECONDS)
+                assert not producer.flush(PATIENCE_SECONDS)
                 found = consumed(broker, "t")
                 assert [each[0] for each in found] == sorted({each[0] for each in found})
                 assert {key: value for _, key, value in found} == newest
-        producer.flush(PATIENCE_SECONDS)
+        assert not producer.flush(PATIENCE_SECONDS)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(consumed(broker, "t")) > 1500:
             assert time.monotonic() < deadline
