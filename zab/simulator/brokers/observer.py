@@ -3,8 +3,8 @@
     ValidReplicaState           log start, high watermark and ends of a log are in their order
     one leader for each epoch   of every partition
     the high watermark rises    at a leader, within its epoch
-    LeaderCompletenessProperty  a leader has everything below the true high watermark, which is the highest that any
-                                leader had
+    LeaderCompletenessProperty  the leader of the newest epoch has everything below the true high watermark, which is
+                                the highest that such a leader had
     what was synced survives    a power cut; and what was written survives the end of a process
     LogMatchingProperty         two replicas have the same bytes below both their high watermarks (`compare`)
 
@@ -56,6 +56,7 @@ class Observer:
         """The id of the newest topic of each name that a broker had a replica of."""
         self._ids: set[bytes] = set()
         self._replicas = replicas
+        self._newest_epochs: dict[Key, int] = {}
         self._left: dict[tuple[int, Key], _Left] = {}
         self._seen: dict[tuple[int, Key], tuple[object, int, int]] = {}
         """The log, the epoch and the high watermark of each replica after the last step."""
@@ -95,6 +96,10 @@ class Observer:
         if known != process.sid:
             text = f"{_name(process, replica)} leads epoch {epoch}, as broker {known} did"
             raise SafetyError("one leader for each epoch", text)
+        newest = self._newest_epochs[key] = max(epoch, self._newest_epochs.get(key, epoch))
+        if epoch < newest:
+            # It does not know yet that it has been deposed.
+            return
         log, mark = replica.log, self.true_marks.get(key, 0)
         if log.log_end < mark and log.failure is None:
             text = f"{_name(process, replica)} leads epoch {epoch} and ends at {log.log_end}, below {mark}"
@@ -150,7 +155,9 @@ class Observer:
                 other, other_replica, other_data = first[key]
                 names = f"{_name(process, replica)} and broker {other.sid}"
                 if whole:
-                    demand(data == other_data, "replicas are equal", f"{names}: {len(data)}, {len(other_data)} bytes")
+                    ends = (replica.log.log_end, other_replica.log.log_end)
+                    sizes = f"{names}: {len(data)}, {len(other_data)} bytes, ends {ends}"
+                    demand(data == other_data, "replicas are equal", sizes)
                     continue
                 mark = min(replica.log.high_watermark, other_replica.log.high_watermark)
                 one, two = prefix(data, mark), prefix(other_data, mark)
