@@ -83,7 +83,8 @@ $(VENV)/clients.stamp: $(CLIENTS) $(VENV)/run.stamp
 # The reference of what programs and tests use, out of its docstrings, as pages in docs/api.
 API := zab.client zab.client.aio zab.client.sync zab.client.recipes zab.client.sync.recipes \
 	zab.testing.ensemble zab.testing.member zab.testing.simulated zab.testing.simulated_member \
-	zab.testing.simulated_settings zab.testing.plugin zab.testing.kit.ports
+	zab.testing.simulated_settings zab.testing.brokers zab.testing.broker zab.testing.topic_contents \
+	zab.testing.plugin zab.testing.kit.ports
 api: $(VENV)/test.stamp
 	$(BIN)/python -m pdoc --no-show-source --output-directory docs/api $(API)
 

@@ -285,3 +285,57 @@ def test_assertions_of_members_are_those_of_production() -> None:
 
 def test_in_this_run_a_trio_test_has_it(zab_server) -> None:
     assert zab_server.leader is zab_server.members[1]
+
+
+@pytest.mark.process
+def test_tests_have_brokers(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    import pytest
+    from confluent_kafka import Producer
+
+    def write(servers):
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        producer.produce("a", b"1")
+        assert producer.flush(30) == 0
+
+    def test_one(zab_broker, bootstrap_servers):
+        assert bootstrap_servers == zab_broker.bootstrap_servers
+        assert "," not in bootstrap_servers
+        write(bootstrap_servers)
+        assert [record.value for record in zab_broker.records("a")] == [b"1"]
+
+    @pytest.mark.zab_brokers(count=2, members=3)
+    def test_marked(bootstrap_servers, zab_brokers):
+        assert (len(zab_brokers.members), len(zab_brokers.ensemble.members)) == (2, 3)
+        assert len(bootstrap_servers.split(",")) == 2
+
+    ports = set()
+
+    @pytest.mark.zab_brokers(scope="module", configuration={"num.partitions": 3})
+    @pytest.mark.parametrize("number", range(3))
+    def test_shared(zab_broker, number):
+        ports.add(zab_broker.members[1].port)
+        assert len(ports) == 1
+        assert zab_broker.topics == {}
+        write(zab_broker.bootstrap_servers)
+        assert zab_broker.topics == {"a": 3}
+        zab_broker.pause()
+        zab_broker.ensemble.members[1].pause()
+    """
+    )
+    run(pytester).assert_outcomes(passed=5)
+
+
+@pytest.mark.process
+def test_the_report_of_a_failed_test_shows_what_brokers_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    def test_it(zab_broker):
+        raise RuntimeError
+    """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*zab member 1 (call)*", "*zab broker 1 (call)*", "*zab.broker listens*"])
+    assert result.stdout.str().count("zab member 1 (call)") == 1

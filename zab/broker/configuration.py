@@ -1,6 +1,7 @@
 """What a start of a broker finds out before it opens anything: `python -m zab.broker` and `zab broker run --check`.
 
     load(path) -> BrokerConfig      the settings, if this machine can run a broker with them
+    why_not() -> str | None         why this interpreter cannot run any broker
 
 Not here: the directory of the logs and the ports, which a start uses.
 """
@@ -16,28 +17,37 @@ from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c
 from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
 from zab.tls.stores import StoreError
 
-__all__ = ["StartRefusedError", "hints", "load"]
+__all__ = ["StartRefusedError", "hints", "load", "why_not"]
 
 
 class StartRefusedError(Exception):
     """A broker does not start; the text says why."""
 
 
-def load(path: str) -> BrokerConfig:
-    """The settings that this file has. Raises StartRefusedError for the first thing that is wrong with it, with this
-    interpreter, or with the libraries of the extra `zab[broker]`."""
+def why_not() -> str | None:
+    """Why there can be no broker in this interpreter, with the libraries that it has; None: there can."""
     reason = refusal()
     if reason is not None:
-        raise StartRefusedError(reason)
+        return reason
     try:
         crc32c()
         cramjam()
+    except MissingLibraryError as error:
+        return str(error)
+    return None
+
+
+def load(path: str) -> BrokerConfig:
+    """The settings that this file has. Raises StartRefusedError for the first thing that is wrong with it, with this
+    interpreter, or with the libraries of the extra `zab[broker]`."""
+    reason = why_not()
+    if reason is not None:
+        raise StartRefusedError(reason)
+    try:
         config = read_config(Path(path).read_text(encoding="utf-8"))
         if config.plain_users:
             demand_private(path)
         ListenerTls.of(config)
-    except MissingLibraryError as error:
-        raise StartRefusedError(str(error)) from error
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
     except (BrokerConfigError, PrivateFileError, StoreError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from zab.client.core import operations as client_operations
 from zab.client.core.exceptions import RequestError, SessionExpiredError, ZabError
 from zab.client.core.records import EventType, WatchEvent
 from zab.client.core.records import Stat as ClientStat
+from zab.client.on_trio import Dialler
 from zab.host.journal.journal import Journal
 from zab.partition.controller.coordination import (
     Check,
@@ -53,8 +54,18 @@ journal = Journal("broker")
 class Coordination:
     """See the docstring of the module. Everything belongs to the task of the loop."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, tell: Callable[[FromCoordination], None]) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        tell: Callable[[FromCoordination], None],
+        dial: Dialler | None = None,
+    ) -> None:
+        """`dial` opens the connections, instead of TCP."""
+        self.session_id = 0
+        """The newest session; 0: there was none yet."""
         self._hosts = hosts
+        self._dial = dial
         self._session_timeout_ms = session_timeout_ms
         self._tell = tell
         self._submitted, self._taken = trio.open_memory_channel[Submit](1000)
@@ -69,7 +80,10 @@ class Coordination:
             try:
                 settings = Settings(connect_wait_ms=CONNECT_WAIT_MS)
                 async with connect(
-                    self._hosts, session_timeout_ms=self._session_timeout_ms, settings=settings
+                    self._hosts,
+                    dial=self._dial,
+                    session_timeout_ms=self._session_timeout_ms,
+                    settings=settings,
                 ) as client:
                     await client.ensure_path("/")
                     await self._live(client)
@@ -86,6 +100,7 @@ class Coordination:
             nursery.start_soon(self._carry_out, client, nursery)
             async for state in client.states():
                 if state.is_connected:
+                    self.session_id = client.session_id
                     self._tell(Connected(client.session_id, client.session_timeout_ms))
                 elif not state.is_over:
                     self._tell(Suspended())

@@ -1,6 +1,6 @@
 """A broker as a process on the real host.
 
-    serve(config, supervised)       until it is cancelled; then it stops cleanly
+    serve(config, supervised, surroundings)     until it is cancelled; then it stops cleanly, unless that drops
 
 Starting: the directory is locked, the ports are bound, and the session with the coordination service begins. The broker
 registers when it has one; then its logs are opened and recovered in a thread, which may take a while.
@@ -24,6 +24,7 @@ from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
 from zab.broker.links import BrokerLinks
 from zab.broker.tls import ListenerTls
+from zab.client.on_trio import Dialler
 from zab.host.files.open_files import OpenFiles
 from zab.host.journal.audit_log import AuditLog, open_audit_log
 from zab.host.journal.journal import Journal
@@ -71,7 +72,40 @@ BETWEEN_BROKERS: Final = "ZAB"
 journal = Journal("broker")
 
 
-async def serve(config: BrokerConfig, supervised: Supervised) -> None:
+@attrs.frozen
+class Running:
+    """A broker that runs: what may be asked between two of its turns."""
+
+    broker: Broker
+    disk: RealDisk
+    coordination: Coordination
+
+
+def _nothing(_running: Running) -> None:
+    pass
+
+
+def _no() -> bool:
+    return False
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What a process of its own does not need, and the test kit does."""
+
+    opened: Callable[[Running], None] = _nothing
+    """Gets the broker before its first turn, when its ports listen."""
+    drops: Callable[[], bool] = _no
+    """Whether it ends as when its process is killed: no other broker leads first, and what the disk has not begun to
+    write is lost."""
+    dial: Dialler | None = None
+    """Opens the connections with the coordination service, instead of TCP."""
+
+
+IN_A_PROCESS: Final = Surroundings()
+
+
+async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surroundings = IN_A_PROCESS) -> None:
     """Run the broker. Raises ServerFailedError."""
     for hint in hints(config):
         journal.warning(hint)
@@ -94,15 +128,19 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
         endpoints = (*await host.listen(loop), await links.listen())
         controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
         broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes)
-        coordination = Coordination(config.broker.servers, config.broker.session_timeout_ms, mailbox.put)
+        coordination = Coordination(
+            config.broker.servers, config.broker.session_timeout_ms, mailbox.put, surroundings.dial
+        )
         turn = BrokerTurn(broker, host.ports(coordination, links, audit))
         host.log_thread.start()
         host.job_thread.start()
         supervised.opened(loop)
+        surroundings.opened(Running(broker, disk, coordination))
         if audit is not None:
             audit.started()
         journal.info("listens", listeners=", ".join(map(str, endpoints)))
         failures: list[ServerFailedError] = []
+        drops = surroundings.drops
         try:
             async with trio.open_nursery() as outside:
                 is_asked_to_stop = trio.Event()
@@ -114,14 +152,16 @@ async def serve(config: BrokerConfig, supervised: Supervised) -> None:
                         if tls is not None:
                             nursery.start_soon(tls.reread().run)
                         nursery.start_soon(links.run)
-                        nursery.start_soon(_give_leaders_away, is_asked_to_stop, broker, loop, nursery.cancel_scope)
+                        nursery.start_soon(
+                            _give_leaders_away, is_asked_to_stop, broker, loop, nursery.cancel_scope, drops
+                        )
                         supervised.ready()
                         await loop.run(turn)
         except* ServerFailedError as group:
             failures += [each for each in group.exceptions if isinstance(each, ServerFailedError)]
         finally:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(host.stop, broker)
+                await trio.to_thread.run_sync(host.drop if drops() else partial(host.stop, broker))
         if failures:
             raise failures[0]
 
@@ -133,9 +173,14 @@ async def _until_cancelled(is_asked_to_stop: trio.Event) -> None:
         is_asked_to_stop.set()
 
 
-async def _give_leaders_away(asked: trio.Event, broker: Broker, loop: Loop, everything: trio.CancelScope) -> None:
+async def _give_leaders_away(
+    asked: trio.Event, broker: Broker, loop: Loop, everything: trio.CancelScope, drops: Callable[[], bool]
+) -> None:
     """Once it is asked to stop: have others lead, then end everything. It waits no longer than all tries take."""
     await asked.wait()
+    if drops():
+        everything.cancel()
+        return
     is_done = trio.Event()
     broker.give_leaders_away(is_done.set)
     loop.wake()
@@ -313,6 +358,12 @@ class _Host:
         answers: list[Input] = list(self._mailbox.items)
         answers += self.files.perform(broker.close())
         self.files.perform(broker.clean_shutdown(answers))
+        self._open_files.close()
+
+    def drop(self) -> None:
+        """Leave the files as the death of the process would."""
+        self.job_thread.close(STOP_SECONDS)
+        self.log_thread.close(STOP_SECONDS, drops=True)
         self._open_files.close()
 
 

@@ -1,6 +1,7 @@
 """The test kit: ensembles for the tests of applications; docs/how-to/test-applications.md shows it.
 
     Ensemble        real members in this process, in threads of their own, on free loopback ports
+    Brokers         real brokers beside an ensemble, for unmodified clients of Kafka
     simulate        a program on trio against a simulated ensemble: one seed, one run, with a clock of its own
     free_ports      loopback ports that nobody listens on
     plugin          the same as fixtures of pytest
@@ -13,16 +14,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zab.testing.broker import Broker
+    from zab.testing.brokers import Brokers
     from zab.testing.ensemble import Ensemble
-    from zab.testing.errors import EnsembleError, MemberFailedError
+    from zab.testing.errors import BrokerFailedError, EnsembleError, MemberFailedError
     from zab.testing.kit.ports import free_ports
     from zab.testing.member import Member
     from zab.testing.simulated import Run, SimulatedEnsemble, simulate
     from zab.testing.simulated_member import SimulatedMember
     from zab.testing.simulated_settings import FAULTS
+    from zab.testing.topic_contents import TopicRecord
 
 __all__ = [
     "FAULTS",
+    "Broker",
+    "BrokerFailedError",
+    "Brokers",
     "Ensemble",
     "EnsembleError",
     "Member",
@@ -30,11 +37,16 @@ __all__ = [
     "Run",
     "SimulatedEnsemble",
     "SimulatedMember",
+    "TopicRecord",
     "free_ports",
     "simulate",
 ]
 
 _HOMES = {
+    "Broker": "zab.testing.broker",
+    "BrokerFailedError": "zab.testing.errors",
+    "Brokers": "zab.testing.brokers",
+    "TopicRecord": "zab.testing.topic_contents",
     "Ensemble": "zab.testing.ensemble",
     "EnsembleError": "zab.testing.errors",
     "Member": "zab.testing.member",

@@ -13,3 +13,11 @@ class MemberFailedError(EnsembleError):
     def __init__(self, sid: int, reason: str) -> None:
         super().__init__(f"member {sid} ended: {reason}")
         self.sid = sid
+
+
+class BrokerFailedError(EnsembleError):
+    """A broker ended by itself. `__cause__` is the exception that ended it."""
+
+    def __init__(self, broker_id: int, reason: str) -> None:
+        super().__init__(f"broker {broker_id} ended: {reason}")
+        self.broker_id = broker_id

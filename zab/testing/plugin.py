@@ -4,10 +4,14 @@
     zab_ensemble    an `Ensemble`, of three members unless `@pytest.mark.zab(size=…)` says otherwise
     zab_client      makes clients of it: `with zab_client() as zk` in plain tests, `async with` in trio and asyncio; of
                     the ensemble if the test asks for that or for a size, else of the one member
+    zab_broker      `Brokers` with one broker, for clients of Kafka
+    zab_brokers     `Brokers`: three unless `@pytest.mark.zab_brokers(count=…)` says otherwise
+    bootstrap_servers   the addresses of the brokers, of `zab_brokers` if the test asks for that or for a count
 
-`@pytest.mark.zab` takes the arguments of `Ensemble`, and a `scope`: `function`, `class`, `module` or `session`. Tests
-of one class, module or run that say the same share an ensemble, and each finds it as new: everybody runs and reaches
-everybody, the tree is empty, and no session is open.
+`@pytest.mark.zab` takes the arguments of `Ensemble`, `@pytest.mark.zab_brokers` those of `Brokers`, and both a `scope`:
+`function`, `class`, `module` or `session`. Tests of one class, module or run that say the same share an ensemble, or
+brokers, and each finds them as new: everybody runs and reaches everybody, the tree is empty, there are no topics, and
+no session is open.
 
 Whatever happens in a test that fails, its report shows what the members said: also those of ensembles that the test
 opened itself.
@@ -24,15 +28,26 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from zab.testing.kit.fixtures import shared
-from zab.testing.kit.reports import pytest_runtest_makereport, pytest_runtest_protocol
+from zab.testing.kit.reports import note, pytest_runtest_makereport, pytest_runtest_protocol
 
 if TYPE_CHECKING:
+    from zab.testing.brokers import Brokers
     from zab.testing.connecting import Connecting
     from zab.testing.ensemble import Ensemble
 
-__all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "zab_client", "zab_ensemble", "zab_server"]
+__all__ = [
+    "bootstrap_servers",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "zab_broker",
+    "zab_brokers",
+    "zab_client",
+    "zab_ensemble",
+    "zab_server",
+]
 
 MARK: Final = "zab"
+BROKERS_MARK: Final = "zab_brokers"
 DEFAULT_SIZE: Final = 3
 
 
@@ -51,6 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "zab(size=3, scope='function', observers=0, configuration={}, **keys): the members of the fixtures zab_server, "
         "zab_ensemble and zab_client, and who shares them",
+    )
+    config.addinivalue_line(
+        "markers",
+        "zab_brokers(count=3, scope='function', members=1, configuration={}): the brokers of the fixtures zab_broker, "
+        "zab_brokers and bootstrap_servers, and who shares them",
     )
 
 
@@ -79,13 +99,38 @@ def zab_client(request: pytest.FixtureRequest) -> Callable[..., Connecting]:
     return ensemble.connect
 
 
-def _marked(item: pytest.Item) -> dict[str, Any]:
+@pytest.fixture
+def zab_broker(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    """One broker, whatever the mark says of their count."""
+    with _brokers(request, {**_marked(request.node, BROKERS_MARK), "count": 1}) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def zab_brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    """As many brokers as the mark says."""
+    with _brokers(request, {"count": DEFAULT_SIZE, **_marked(request.node, BROKERS_MARK)}) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """What clients of Kafka are given."""
+    is_several = "zab_brokers" in request.fixturenames or "count" in _marked(request.node, BROKERS_MARK)
+    brokers: Brokers = request.getfixturevalue("zab_brokers" if is_several else "zab_broker")
+    return brokers.bootstrap_servers
+
+
+def _marked(item: pytest.Item, name: str = MARK) -> dict[str, Any]:
     """What the mark of a test says; that of a function goes before those of its class and its module."""
-    mark = item.get_closest_marker(MARK)
+    mark = item.get_closest_marker(name)
     if mark is None:
         return {}
     if mark.args:
-        raise pytest.UsageError(f"{item.nodeid}: the mark `{MARK}` takes names, such as size=5, not {mark.args[0]!r}")
+        example = "size=5" if name == MARK else "count=3"
+        raise pytest.UsageError(
+            f"{item.nodeid}: the mark `{name}` takes names, such as {example}, not {mark.args[0]!r}"
+        )
     return dict(mark.kwargs)
 
 
@@ -96,3 +141,14 @@ def _ensemble(request: pytest.FixtureRequest, options: dict[str, Any]) -> Iterat
     scope = options.pop("scope", "function")
     with shared(request, scope, lambda: Ensemble(**options), repr(sorted(options.items(), key=str))) as ensemble:
         yield ensemble
+
+
+@contextlib.contextmanager
+def _brokers(request: pytest.FixtureRequest, options: dict[str, Any]) -> Iterator[Brokers]:
+    from zab.testing.brokers import Brokers
+
+    scope = options.pop("scope", "function")
+    name = f"brokers {sorted(options.items(), key=str)!r}"
+    with shared(request, scope, lambda: Brokers(**options), name) as brokers:
+        note(request.node, brokers.ensemble)
+        yield brokers

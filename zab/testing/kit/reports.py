@@ -1,7 +1,8 @@
 """The report of a test that fails shows the journals of the members that it used.
 
 These are hooks of pytest: a plugin imports them. They look at each group that is opened while a test runs, no matter
-who opens it, and at those that it shares with other tests (`note`). A group has `members`, each with a `journal`.
+who opens it, and at those that it shares with other tests (`note`). A group has `members`, each with a `journal`, and
+may have a `noun` for them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ _GROUPS: Final = pytest.StashKey[list[Any]]()
 
 
 def note(item: pytest.Item, group: Any) -> None:
-    """This test uses a group that was opened before."""
-    item.stash.setdefault(_GROUPS, []).append(group)
+    """This test uses a group, which may have been opened before."""
+    groups = item.stash.setdefault(_GROUPS, [])
+    if group not in groups:
+        groups.append(group)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,5 +46,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         for group in item.stash.get(_GROUPS, []):
             for sid, member in group.members.items():
                 lines = member.journal.splitlines()[-REPORT_LINES:]
-                report.sections.append((f"zab member {sid} ({report.when})", "\n".join(lines)))
+                noun = getattr(group, "noun", "member")
+                report.sections.append((f"zab {noun} {sid} ({report.when})", "\n".join(lines)))
     return report
