@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zab.testing import FAULTS, Ensemble, Member, Run, SimulatedEnsemble, SimulatedMember, simulate
+from zab.testing import FAULTS, Broker, Brokers, Ensemble, Member, Run, SimulatedEnsemble, SimulatedMember, simulate
+from zab.testing.broker_settings import COUNT_MAX
 from zab.testing.ensemble import PATIENCE_SECONDS
 from zab.testing.kit.journals import LINES_MAX
 from zab.testing.kit.reports import REPORT_LINES
@@ -30,7 +31,7 @@ def test_the_programs_of_the_page_pass(pytester: pytest.Pytester) -> None:
         pytester.makepyfile(**{f"test_{number}": program})
     arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", "error")
     count = sum(len(re.findall(r"^(?:async )?def test_", program, re.M)) for program in programs)
-    assert count == 9
+    assert count == 10
     # One of them has three parameters.
     pytester.runpytest_subprocess(*arguments, timeout=300).assert_outcomes(passed=count + 2)
 
@@ -49,6 +50,14 @@ def test_the_names_of_the_page_are_there() -> None:
     assert {"value", "hash", "seconds"} <= {field.name for field in Run.__attrs_attrs__}
 
 
+def test_the_names_of_brokers_are_there() -> None:
+    found = set(re.findall(r"`(?:await )?b\.(\w+)", PAGE))
+    assert found >= {name for name in vars(Brokers) if not name.startswith("_")} - {"noun", "journal"}
+    assert found <= set(dir(Brokers)) | _set_by(Brokers)
+    [row] = re.findall(r"^\| `b\.members\[1\]` \|.*: (.*) \|$", PAGE, re.M)
+    assert set(re.findall(r"`(\w+)`", row)) <= set(dir(Broker)) | _set_by(Broker)
+
+
 def _set_by(kind: type) -> set[str]:
     return set(re.findall(r"self\.(\w+) =", inspect.getsource(kind.__init__)))
 
@@ -64,6 +73,7 @@ def test_what_is_done_to_members_has_the_same_names_in_both_kits() -> None:
 def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     for limit, value in (
         ("members of an ensemble", SIZE_MAX),
+        ("brokers", COUNT_MAX),
         ("waiting for an ensemble", f"{PATIENCE_SECONDS:.0f} s"),
         ("lines kept", f"{LINES_MAX:,}"),
         ("lines of a member", f"the newest {REPORT_LINES}"),
@@ -74,7 +84,7 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_the_signatures_of_the_page_are_those_of_the_code() -> None:
-    for kind, name in ((Ensemble.__init__, "Ensemble"), (simulate, "simulate")):
+    for kind, name in ((Ensemble.__init__, "Ensemble"), (Brokers.__init__, "Brokers"), (simulate, "simulate")):
         [shown] = re.findall(rf"^`{name}\((.*?)\)`", PAGE, re.M)
         names = re.findall(r"(?:^|[ *])([a-z_]+)(?:=|,|$)", shown)
         assert names == [name for name in inspect.signature(kind).parameters if name != "self"]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 pytest_plugins = ["pytester"]
 
-ENSEMBLE, CLIENT, TEST, REPORT = [
+ENSEMBLE, CLIENT, TEST, KAFKA_TEST, REPORT = [
     (ROOT / "docs" / "tutorial" / f"first-{name}.md").read_text(encoding="utf-8")
-    for name in ("ensemble", "client", "test", "report")
+    for name in ("ensemble", "client", "test", "kafka-test", "report")
 ]
 HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 SETS_UP = ("make ", ". ", "pip ", "pytest ")
@@ -82,17 +82,22 @@ def test_the_programs_of_the_first_client(hosts: str, tmp_path: Path) -> None:
         assert run([sys.executable, "-c", program.replace(HOSTS, hosts)], hosts, tmp_path) == expected
 
 
-def test_the_first_test_is_outside_of_the_clone_whose_settings_pytest_would_read() -> None:
-    [moved] = re.findall(r"^\$ cd (.*)$", TEST, re.M)
-    assert f"$ mkdir {moved}\n" in TEST
+@pytest.mark.parametrize("page", [TEST, KAFKA_TEST], ids=["test", "kafka-test"])
+def test_the_first_tests_are_outside_of_the_clone_whose_settings_pytest_would_read(page: str) -> None:
+    [moved] = re.findall(r"^\$ cd (.*)$", page, re.M)
+    assert f"$ mkdir {moved}\n" in page
     assert ROOT not in (ROOT / moved).resolve().parents
-    assert TEST.index(f"$ cd {moved}") < TEST.index("$ pytest ")
+    assert page.index(f"$ cd {moved}") < page.index("$ pytest ")
 
 
-def test_the_tests_of_the_first_test_pass(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_first="\n\n".join(re.findall(r"```python\n(.*?)```", TEST, re.S)))
-    arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", "error")
-    pytester.runpytest_subprocess(*arguments, timeout=SECONDS).assert_outcomes(passed=3)
+@pytest.mark.parametrize(
+    ("page", "count", "warnings"), [(TEST, 3, "error"), (KAFKA_TEST, 6, "default")], ids=["test", "kafka-test"]
+)
+def test_the_tests_of_the_first_tests_pass(pytester: pytest.Pytester, page: str, count: int, warnings: str) -> None:
+    # kafka-python uses what is deprecated.
+    pytester.makepyfile(test_first="\n\n".join(re.findall(r"```python\n(.*?)```", page, re.S)))
+    arguments = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", "-W", warnings)
+    pytester.runpytest_subprocess(*arguments, timeout=SECONDS).assert_outcomes(passed=count)
 
 
 @pytest.mark.spark

@@ -25,15 +25,16 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from zab.broker.configuration import why_not
+from zab.broker.service import Running
 from zab.host.files.secret_file import make_secret_file
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.replica.replica import Isolation
-from zab.partition.requests.replicas import Replicas
 from zab.testing.broker import Broker, agree
 from zab.testing.broker_settings import BrokerPlace, Value, broker_configuration, check_count, refuse_own_keys
 from zab.testing.ensemble import PATIENCE_SECONDS, Ensemble
@@ -186,7 +187,7 @@ class Brokers:
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal}
 
     def leader(self, topic: str, partition: int = 0) -> Broker | None:
-        """Who leads this partition; None while nobody does, or if there is no such partition."""
+        """The broker that leads this partition; None while none does, or if there is no such partition."""
         image = self._image()
         found = None if image is None else image.topics.get(topic)
         state = None if found is None else found.partitions.get(partition)
@@ -244,7 +245,7 @@ class Brokers:
     def _is_led(self, topic: str, partitions: int) -> bool:
         for index in range(partitions):
             leader = self.leader(topic, index)
-            if leader is None or not leader.ask(lambda running, at=index: _leads(running.broker.replicas, topic, at)):
+            if leader is None or not leader.ask(partial(_leads, topic, index)):
                 return False
         return True
 
@@ -342,6 +343,6 @@ def _nothing() -> None:
     pass
 
 
-def _leads(replicas: Replicas, topic: str, index: int) -> bool:
-    replica = replicas.get(topic, index)
+def _leads(topic: str, index: int, running: Running) -> bool:
+    replica = running.broker.replicas.get(topic, index)
     return replica is not None and replica.leader is not None

@@ -37,7 +37,7 @@ class Contents:
     """The batches of a partition, and which of its transactions were aborted. Records below `start` are deleted."""
 
     start: int
-    batches: Sequence[bytes] = field(repr=len)
+    batches: Sequence[bytes] = field(repr=False)
     aborted: Sequence[AbortedTransaction]
 
 
