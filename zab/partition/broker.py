@@ -12,16 +12,14 @@ out, and requests are looked at that wait for it.
 Other brokers are met over links (`neighbours`): followers fetch here, this broker fetches from leaders, and controllers
 tell what they have decided, wherever they are.
 
-Limits: `max.connections` and `max.connections.per.ip`: further connections are closed at once. A connection that is
-silent for `connections.max.idle.ms` is closed. What all of them have sent is limited by `queued.max.request.bytes`.
+Not here: the connections of clients and their limits (`clients`), what waits (`waiting_requests`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import unquote
 
 import attrs
@@ -30,6 +28,7 @@ from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.access.users import Users
 from zab.partition.cleaning import Cleaned, Cleaning
+from zab.partition.clients import Clients
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.coordination import Submit
@@ -50,23 +49,20 @@ from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
 from zab.partition.neighbours import Neighbours, RemoteToken, Taking
 from zab.partition.proposals import Proposals
-from zab.partition.purgatory.purgatory import Purgatory, Waiting
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.audit import ADMINISTRATIVE, record_of
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
-from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.dispatch import AuditedBy, Dispatch, Handler
-from zab.partition.requests.fetch import Fetching, FetchRequests
+from zab.partition.requests.fetch import FetchRequests
 from zab.partition.requests.follower_connection import FollowerConnection
-from zab.partition.requests.input_limits import NOTED_BYTES_MIN, InputLimits
 from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.metadata import MetadataRequests
-from zab.partition.requests.offsets import Deleting, OffsetRequests
+from zab.partition.requests.offsets import OffsetRequests
 from zab.partition.requests.placement import PlacementRequests
-from zab.partition.requests.produce import Produced, ProduceRequests
+from zab.partition.requests.produce import ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
 from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready, Request
@@ -75,13 +71,13 @@ from zab.partition.requests.topics import TopicRequests
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.partition.transactions.marker import Marker, MarkerDone
+from zab.partition.waiting_requests import Operation, WaitingRequests
 from zab.service.audit import Record
 from zab.wire.client_protocol import ClientBytes, ClientClosed, ClientConnected
 
 NEVER: Final = 1 << 62
 FOLLOWERS_ASK: Final = (ApiKey.FETCH, ApiKey.LIST_OFFSETS)
 NOT_REGISTERED: Final = -1
-Operation: TypeAlias = Produced | Fetching | Deleting
 
 
 class Broker:
@@ -107,13 +103,7 @@ class Broker:
         self._now = now
         self._wall = wall
         self._effects = Effects()
-        self._clients: dict[ClientConnection, None] = {}
-        """The connections, longest silence first."""
-        self._waits: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
-        """What waits of each connection, of a client or of a follower."""
-        self._of_address: Counter[str] = Counter()
-        self._purgatory: Purgatory[Operation] = Purgatory(now)
-        self._owners: dict[Operation, Waiting[Operation]] = {}
+        self._waiting = WaitingRequests(now)
         self._searches: dict[int, Callable[[Found | ErrorCode], None]] = {}
         self._search_count = 0
         self._touched: dict[Replica, None] = {}
@@ -133,10 +123,10 @@ class Broker:
         self._logins = LoginRequests(config, self._users, rng, now, self._audit)
         is_read = self._coordinators.is_reading
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
-        self._inputs = InputLimits(config.requests.queued_bytes_max, self._touch_client, self._close_client)
         handlers = self._handlers(free_bytes)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
-        self._dispatch = Dispatch(handlers, self._ready, audits)
+        dispatch = Dispatch(handlers, self._ready, audits)
+        self._clients = Clients(config.requests, self._logins, dispatch, self._waiting)
         self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready)
         replication = config.replication
         self._fetchers = Fetchers(replication, self._who, self._touch)
@@ -208,11 +198,11 @@ class Broker:
         for given in inputs:
             match given:
                 case ClientBytes(connection, data):
-                    self._heard(connection, data)
+                    self._clients.heard(connection, data, now)
                 case ClientConnected(connection):
-                    self._connected(connection)
+                    self._clients.connected(connection, now)
                 case ClientClosed(connection):
-                    self._forget(connection)
+                    self._clients.forget(connection)
                 case Confirmed(token):
                     self._local.stored(token, None)
                 case Failed(token, reason):
@@ -231,9 +221,7 @@ class Broker:
                     self._neighbours.take(given, now, wall)
                 case _:
                     self._to_controller.append(given)
-        self._close_silent()
-        self._inputs.tick(now)
-        self._close_unknown()
+        self._clients.keep_up(now)
         self._local.keep_up(now, wall)
         self._clean(now, wall)
         self._asking.end_late()
@@ -260,6 +248,9 @@ class Broker:
         effects.reports += [*neighbours.notes, *self._fetchers.notes]
         neighbours.sends, neighbours.notes = [], []
         self._fetchers.notes.clear()
+        effects.dirty, self._clients.dirty = self._clients.dirty, {}
+        effects.reports += self._clients.notes
+        self._clients.notes = []
         effects.files += self._local.effects
         effects.reports += [*self._local.notes, *self._coordinators.take_notes()]
         effects.loads += self._coordinators.take_loads()
@@ -270,15 +261,11 @@ class Broker:
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
-        waiting, of_controller = self._purgatory.next_deadline(), self._controller.deadline_ms
-        of_logins = self._logins.next_deadline()
-        silent = next((each.heard_at + self.config.requests.idle_ms for each in self._clients), NEVER)
+        of_controller = self._controller.deadline_ms
         return min(
-            NEVER if waiting is None else waiting,
-            NEVER if of_logins is None else of_logins,
             NEVER if of_controller is None else of_controller,
-            silent,
-            self._inputs.next_deadline(),
+            self._waiting.next_deadline(),
+            self._clients.next_deadline(),
             self._local.next_deadline(),
             self._proposals.next_deadline(),
             self._giving_away.next_deadline(),
@@ -295,69 +282,7 @@ class Broker:
             self._cleaning.has_cleaned = False
             self._local.save_cleaned_ends()
 
-    # ---------------------------------------------------------------------------------------------------------- clients
-
-    def _connected(self, connection: ClientConnection) -> None:
-        limits, host = self.config.requests, connection.host
-        if len(self._clients) >= limits.connections_max or self._of_address[host] >= limits.connections_of_address_max:
-            connection.close(Closing.AT_ONCE, "there are too many connections")
-            self._effects.dirty[connection] = None
-            return
-        connection.heard_at = self._now
-        self._clients[connection] = None
-        self._waits[connection] = {}
-        self._of_address[host] += 1
-        self._logins.connected(connection)
-
-    def _heard(self, connection: ClientConnection, data: bytes) -> None:
-        if connection in self._clients:
-            del self._clients[connection]
-            self._clients[connection] = None
-            connection.heard_at = self._now
-            before_bytes, had_held = connection.frames.kept_bytes, bool(connection.held)
-            self._dispatch.take(connection, data)
-            kept_bytes = connection.frames.kept_bytes
-            if kept_bytes > NOTED_BYTES_MIN or had_held or connection.held or connection.large_frame_bytes:
-                self._inputs.note(connection, self._now, has_completed=kept_bytes != before_bytes + len(data))
-            if connection.paused:
-                # The socket asks only about connections that it is told to flush.
-                self._effects.dirty[connection] = None
-
-    def _forget(self, connection: ClientConnection) -> None:
-        """Nothing of this connection is answered any longer."""
-        waits = self._waits.pop(connection, None)
-        if waits is None:
-            return
-        self._inputs.forget(connection)
-        if connection in self._clients:
-            self._logins.forget(connection)
-            del self._clients[connection]
-            self._of_address[connection.host] -= 1
-            if not self._of_address[connection.host]:
-                del self._of_address[connection.host]
-        for waiting in waits:
-            self._purgatory.withdraw(waiting)
-            del self._owners[waiting.operation]
-        if connection.reason:
-            self._effects.reports.append(f"a connection of {connection.host} is closed: {connection.reason}")
-
-    def _touch_client(self, connection: ClientConnection) -> None:
-        """Its socket is to look at it."""
-        self._effects.dirty[connection] = None
-
-    def _close_client(self, connection: ClientConnection, reason: str = "") -> None:
-        connection.close(Closing.AT_ONCE, reason)
-        self._effects.dirty[connection] = None
-        self._forget(connection)
-
-    def _close_silent(self) -> None:
-        until = self._now - self.config.requests.idle_ms
-        while self._clients and (connection := next(iter(self._clients))).heard_at <= until:
-            self._close_client(connection)
-
-    def _close_unknown(self) -> None:
-        for connection in self._logins.advance(self._now):
-            self._close_client(connection, "it has not logged in in time")
+    # ---------------------------------------------------------------------------------------------- clients, followers
 
     def _let_out(self) -> bool:
         """Send what is ready, and go on with requests that waited for it. True: there were any."""
@@ -367,58 +292,42 @@ class Broker:
         for connection in ready:
             if isinstance(connection, FollowerConnection):
                 goes_on = self._answer_follower(connection) or goes_on
-                continue
-            if connection.let_out() or connection.closing:
-                self._effects.dirty[connection] = None
-            if connection.closing:
-                self._forget(connection)
-            elif connection.held and not connection.is_held_up:
-                goes_on = True
-                self._dispatch.go_on(connection)
-                self._inputs.note(connection, self._now, has_completed=False)
+            else:
+                goes_on = self._clients.let_out(connection, self._now) or goes_on
         return goes_on or bool(self._ready)
-
-    # -------------------------------------------------------------------------------------------------------- followers
 
     def from_follower(self, connection: FollowerConnection, payload: bytes) -> None:
         """A request has come over a link."""
-        self._waits.setdefault(connection, {})
+        self._waiting.add(connection)
         connection.hold([payload])
         self._of_followers.go_on(connection)
 
     def follower_gone(self, connection: FollowerConnection) -> None:
         """The link is gone."""
-        self._forget(connection)
+        self._waiting.forget(connection)
 
     def _answer_follower(self, connection: FollowerConnection) -> bool:
         self._effects.sends += [(connection.link, answer) for answer in connection.take_answers()]
         if connection.closing:
             self._effects.breaks.append((connection.link, connection.reason))
-            self._forget(connection)
+            self._waiting.forget(connection)
         elif connection.held and not connection.is_held_up:
             self._of_followers.go_on(connection)
             return True
         return False
 
     def _break_lines(self) -> None:
-        """Close the connections whose answers have parts of logs that are deleted, or files that compaction replaces,
-        and could not leave in this turn: other files may soon have their names."""
+        """Close the connections whose answers have parts of logs that are deleted, or of files that compaction
+        replaces."""
         gone = [*self._local.gone, *self._cleaning.gone]
         self._local.gone, self._cleaning.gone = [], []
-        if gone:
-            for connection in [each for each in self._clients if any(map(each.has_slices_of, gone))]:
-                self._close_client(connection, "what it reads is deleted or compacted")
+        self._clients.break_lines(gone)
 
     # ------------------------------------------------------------------------------------------------- what has to wait
 
     def _wait(self, operation: Operation, timeout_ms: int) -> None:
         """Let a request wait for the replicas that it names."""
-        waiting = self._purgatory.watch(operation, operation.keys(), self._now + max(0, timeout_ms))
-        if waiting is None:
-            operation.complete()
-            return
-        self._owners[operation] = waiting
-        self._waits[operation.request.connection][waiting] = None
+        self._waiting.wait(operation, self._now + max(0, timeout_ms))
 
     def _touch(self, replica: Replica) -> None:
         self._touched[replica] = None
@@ -431,15 +340,10 @@ class Broker:
                 replica.advance(self._now)
                 self._proposals.look(replica, self._now)
                 self._effects.files += self._local.effects_of(replica, self._now)
-                self._purgatory.touch(replica.key)
+                self._waiting.touch(replica)
             self._coordinators.settle()
-            settled = self._purgatory.settle(self._now)
-            for each in settled:
-                operation = each.operation
-                waiting = self._owners.pop(operation)
-                del self._waits[operation.request.connection][waiting]
-                operation.complete()
-            if not (settled or self._touched or self._purgatory.has_touched):
+            has_settled = self._waiting.settle(self._now)
+            if not (has_settled or self._touched or self._waiting.has_touched):
                 return
 
     def _search(self, search: RecordSearch, found: Callable[[Found | ErrorCode], None]) -> None:
