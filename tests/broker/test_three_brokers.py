@@ -181,3 +181,10 @@ def test_a_transaction_reaches_partitions_on_all_brokers(brokers: list[KafkaBrok
             found.append((message.partition(), value if isinstance(value, bytes) else None))
     reader.close()
     assert sorted(found, key=str) == [(partition, b"committed") for partition in range(6)]
+
+
+def test_brokers_of_one_machine_need_no_secret(tmp_path: Path) -> None:
+    with kafka_brokers(tmp_path, 2, settings=SETTINGS, has_secret=False) as found:
+        cluster = Cluster(found)
+        cluster.admin.create_topics([NewTopic("t", 1, 2)])["t"].result(PATIENCE_SECONDS)
+        cluster.until("t", lambda _, isr: isr == {1, 2})

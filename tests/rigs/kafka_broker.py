@@ -99,11 +99,14 @@ def kafka_broker(
 
 
 @contextlib.contextmanager
-def kafka_brokers(directory: Path, count: int = 3, *, settings: Sequence[str] = ()) -> Iterator[list[KafkaBroker]]:
-    """One member and so many brokers, which have a secret of their own; all serve, and are killed when the block is
+def kafka_brokers(
+    directory: Path, count: int = 3, *, settings: Sequence[str] = (), has_secret: bool = True
+) -> Iterator[list[KafkaBroker]]:
+    """One member and so many brokers, with a secret of their own or none; all serve, and are killed when the block is
     left."""
-    secret_path = directory / "secret"
-    make_secret_file(str(secret_path))
+    secret_path = directory / "secret" if has_secret else None
+    if secret_path is not None:
+        make_secret_file(str(secret_path))
     with zab_servers(1, directory=directory / "member") as ensemble:
         brokers = [
             KafkaBroker(

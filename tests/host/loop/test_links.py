@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.host.loop.before_a_turn import next_timer
+from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.loop.far_server import SECRET
 from tests.host.loop.link_server import Server, socket_pair
 from tests.host.loop.service import running
@@ -93,6 +93,23 @@ def test_outbound_link_is_up_once_the_dialled_server_has_proven_itself(server):
     assert server.turns() == [QuorumLinkUp(1, 3, False)]
     other.take_proof()
     assert (other.agreed.sid, other.agreed.purpose) == (1, Purpose.QUORUM)
+
+
+@pytest.mark.parametrize("open_side", [{}, {"secrets": (), "is_open": True}], ids=["with a secret", "in clear"])
+def test_no_message_overtakes_the_proof(server, open_side):
+    """In clear, an urgent message of the turn in which the link came up went first: the listener refused the link."""
+    server.party = party(1, [SECRET], is_open=True)
+    other = server.dials(3, **open_side)
+    other.answer()
+    inputs = []
+    while not inputs:
+        tell_what_is_ready(server.loop)
+        server.links.receive(inputs)
+    [up] = inputs
+    server.links.send((up.link,), Ack(1, 1))
+    server.turns(0)
+    other.take_proof()
+    assert other.hear() == Ack(1, 1)
 
 
 @pytest.mark.parametrize("is_dialled", [True, False])

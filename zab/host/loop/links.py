@@ -392,8 +392,8 @@ class Links(Generic[Message, Input]):
         return 0 if found is None else found.queue.unsent_bytes
 
     def _say(self, link: Link, payload: bytes) -> None:
-        """Queue a part of the handshake."""
-        link.queue.push(frame(payload))
+        """Queue a part of the handshake: nothing overtakes it."""
+        link.queue.push(frame(payload), is_urgent=True)
         self.unflushed[link] = None
         self.has_unsent = True
 
