@@ -63,6 +63,8 @@ class LocalReplicas:
         self._unknown: frozenset[TopicPartition] = frozenset()
         """Partitions with files that do not say which topic they are of: nobody touches them."""
         self._by_directory: dict[str, Replica] = {}
+        self._last_tokens: dict[str, int] = {}
+        """The last token of a deleted log, by its directory: its storage may still answer."""
         self._removals: list[tuple[int, FileEffect]] = []
         """When which directory is removed for good, the earliest first."""
         self._clean_at = NEVER
@@ -137,6 +139,7 @@ class LocalReplicas:
             log = None
         if log is None:
             log = self._directory.create(where, topic.id, settings, wall)
+            log.begin_tokens_after(self._last_tokens.pop(log.directory, 0))
         replica = Replica(
             self._broker_id, topic.name, topic.id, index, log, lag_max_ms=self._config.replication.lag_max_ms
         )
@@ -168,6 +171,8 @@ class LocalReplicas:
         self._touched(replica)
         self._replicas.remove(*replica.key)
         del self._by_directory[replica.log.directory]
+        self.effects += replica.log.take_effects()
+        self._last_tokens[replica.log.directory] = replica.log.last_token
         self._delete_files(TopicPartition(*replica.key), now)
 
     def _delete_files(self, where: TopicPartition, now: int) -> None:
@@ -192,9 +197,11 @@ class LocalReplicas:
         self._touched(replica)
 
     def effects_of(self, replica: Replica, now: int) -> list[FileEffect]:
-        """What the log of this replica asks of the storage; with `flush.ms`, note by when it is to be synced."""
+        """What the log of this replica asks of the storage; with `flush.ms`, note by when it is to be synced.
+
+        What was asked for before goes first: the files of another topic of the name are out of the way."""
         log = replica.log
-        effects = log.take_effects()
+        effects, self.effects = [*self.effects, *log.take_effects()], []
         if log.settings.flush_ms < LONG_MAX and log.is_dirty and replica not in self._to_flush:
             self._to_flush.add(replica)
             heappush(self._flushes, (now + log.settings.flush_ms, next(self._flush_numbers), replica))

@@ -189,6 +189,15 @@ class Log:
             self.flush_all()
         return self._outbox.take(self.log_end)
 
+    @property
+    def last_token(self) -> int:
+        """The number of the last token that it was given."""
+        return self._outbox.number
+
+    def begin_tokens_after(self, number: int) -> None:
+        """Take the place of a log of this directory whose last token had this number."""
+        self._outbox.begin_after(number)
+
     def confirmed(self, token: Token) -> None:
         """The storage has done everything up to this token."""
         for segment in self._outbox.confirmed(token):

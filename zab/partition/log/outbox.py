@@ -43,6 +43,16 @@ class Outbox:
         self._awaited: list[Segment] = []
 
     @property
+    def number(self) -> int:
+        """The number of the last token."""
+        return self._number
+
+    def begin_after(self, number: int) -> None:
+        """Have all tokens higher numbers than this: an answer to another log of this directory confirms nothing."""
+        assert not self._requests
+        self._number = max(self._number, number)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was asked for since the last `take`."""
         return not self._effects
