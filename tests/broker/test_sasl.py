@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from tests.rigs.asyncio_program import run_asyncio
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
 from zab.testing.kit.ports import HOST
@@ -115,7 +116,7 @@ def test_clients_with_the_password_produce_and_consume(secured: Secured, mechani
             return [(await reader.getone()).value for _ in range(3)]
 
     expected = [large, b"librdkafka", b"aiokafka"]
-    assert asyncio.run(asyncio.wait_for(both(), PATIENCE_SECONDS)) == expected
+    assert run_asyncio(asyncio.wait_for(both(), PATIENCE_SECONDS)) == expected
     reader = KafkaConsumer(
         topic, **secured.options(mechanism), auto_offset_reset="earliest", consumer_timeout_ms=30_000
     )
@@ -139,7 +140,7 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike(
             await producer.stop()
 
     with pytest.raises(AioKafkaError):
-        asyncio.run(start())
+        run_asyncio(start())
     told: list[str] = []
     client = AdminClient(
         {**secured.librdkafka(mechanism, name, password), "error_cb": lambda error: told.append(error.str())}

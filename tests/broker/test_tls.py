@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shutil
 import socket
@@ -18,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
+from tests.rigs.asyncio_program import run_asyncio
 from tests.rigs.certificates import Certificates
 from tests.rigs.kafka_broker import KafkaBroker, kafka_broker
 from zab.testing.kit.ports import HOST
@@ -102,7 +102,7 @@ def test_clients_with_certificates_produce_and_consume(secured: Secured, broker:
         async with AIOKafkaProducer(**options) as one:
             await one.send_and_wait(topic, b"aiokafka")
 
-    asyncio.run(once_more())
+    run_asyncio(once_more())
     librdkafka = secured.librdkafka(address, shows=secured.alice)
     last = Producer(librdkafka)
     last.produce(topic, b"librdkafka")

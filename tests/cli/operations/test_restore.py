@@ -256,8 +256,11 @@ def installed_by(extra: str) -> set[str]:
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"][extra]
     found: set[str] = set()
     for line in lines:
-        inner = re.fullmatch(r"zab\[(\w+)\]", line)
-        found |= installed_by(inner[1]) if inner is not None else {re.split(r"[^\w-]", line)[0]}
+        inner = re.fullmatch(r"zab\[([\w,]+)\]", line)
+        if inner is None:
+            found.add(re.split(r"[^\w-]", line)[0])
+        else:
+            found.update(*map(installed_by, inner[1].split(",")))
     return found
 
 

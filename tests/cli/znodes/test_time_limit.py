@@ -82,8 +82,8 @@ def commands(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_that_talk_to_servers_have_it_once(name: str) -> None:
-    is_asking = COMMANDS[name].room == "znodes" and name != "shell"
     for command in [*commands(name), *commands(name)]:
+        is_asking = COMMANDS[name].room in ("znodes", "brokers") and command.name not in ("shell", "run")
         assert [option for each in command.params for option in each.opts].count("--timeout") == is_asking
 
 

@@ -84,7 +84,7 @@ def test_who_leaves_gives_its_room_back():
     assert third.connection.paused
     first.leave()
     assert not third.connection.paused
-    assert rig.broker._inputs._large.bytes == 200_004
+    assert rig.broker._clients._inputs._large.bytes == 200_004
 
 
 def test_the_largest_request_has_room_alone():
@@ -103,7 +103,7 @@ def test_above_the_limit_the_address_with_most_loses_its_connections():
         many.append(begun(rig, size=size)[0])
     assert any(each.is_cut_off() for each in many)
     assert not other.is_cut_off()
-    assert rig.broker._inputs.bytes <= LIMIT
+    assert rig.broker._clients._inputs.bytes <= LIMIT
     assert "there is too much that clients have sent" in rig.reports[0]
 
 
@@ -118,7 +118,7 @@ def test_requests_that_are_held_count_until_they_are_answered():
     rig.client().ask(produce("t", a_batch(b"1")), 9)
     assert len(holding.answers()) == 2
     assert not large.connection.paused
-    assert rig.broker._inputs._held_bytes == 0
+    assert rig.broker._clients._inputs._held_bytes == 0
 
 
 def test_many_requests_that_are_held_are_closed_above_the_limit():
@@ -128,7 +128,7 @@ def test_many_requests_that_are_held_are_closed_above_the_limit():
         client.send(waiting_fetch("t"), 12)
         client.send(produce("t", BATCH), 9)
     assert [client.is_cut_off() for client in clients].count(True) >= 1
-    assert rig.broker._inputs.bytes <= LIMIT
+    assert rig.broker._clients._inputs.bytes <= LIMIT
 
 
 @pytest.mark.parametrize("lines", ["queued.max.request.bytes=209715199", "socket.request.max.bytes=134217729"])

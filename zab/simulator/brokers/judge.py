@@ -79,11 +79,12 @@ class Judge:
         self.sent[value] = sent
 
     def acknowledged(self, key: Key, base_offset: int, values: list[bytes], *, is_promise: bool) -> None:
-        """A batch was acknowledged: it begins at this offset."""
+        """A batch was acknowledged: it begins at this offset. Without `is_promise`, by its leader alone: the next one
+        may have other records there."""
         partition = self.of(key)
         for offset, value in enumerate(values, base_offset):
-            self._note(partition, offset, value, "is acknowledged")
             if is_promise:
+                self._note(partition, offset, value, "is acknowledged")
                 partition.promised[offset] = value
         self.counts["records acknowledged"] += len(values)
 
