@@ -138,14 +138,15 @@ class Judge:
         for line in partition.lines.values():
             line[:] = [each for each in line if each[1] < end]
 
-    def whole(self, key: Key, found: dict[int, bytes]) -> None:
-        """At the end the whole partition was read: it has these records, by their offsets."""
+    def whole(self, key: Key, found: dict[int, bytes], end: int) -> None:
+        """At the end the whole partition was read, up to `end`: it has these records, by their offsets. Others may have
+        read further since."""
         partition = self.of(key)
         missing = [offset for offset in partition.promised if offset not in found]
         if missing:
             text = f"{_short(partition.promised[missing[0]])} at {missing[0]} of {partition.name} is gone"
             raise SafetyError("LeaderCompletenessProperty", text)
-        unseen = [offset for offset in partition.records if offset not in found]
+        unseen = [offset for offset in partition.records if offset < end and offset not in found]
         if unseen:
             text = f"{_short(partition.records[unseen[0]])} was at {unseen[0]} of {partition.name}, and is gone"
             raise SafetyError("ConsistentReadProperty", text)

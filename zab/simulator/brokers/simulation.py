@@ -188,7 +188,7 @@ class Simulation(simulation.Simulation):
 
         self.until(has_read, RECOVERY_TICKS, lambda: f"{reader.name} has read {reader.readings}; {self._state()}")
         for key, reading in reader.readings.items():
-            self.judge.whole(key, reading.found)
+            self.judge.whole(key, reading.found, reading.position)
         for client in [*brokers.clients, reader]:
             client.is_stopped = True
         self.until(self._is_whole, RECOVERY_TICKS, self._state)
