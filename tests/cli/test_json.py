@@ -132,7 +132,19 @@ def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run, tmp
 
 
 def test_every_row_is_run() -> None:
-    elsewhere = {"watch", "snapshot", "log", "log --to", "restore", "recover", "fsck", "certs", "ensemble", "simulate"}
+    elsewhere = {
+        "watch",
+        "snapshot",
+        "log",
+        "log --to",
+        "segment",
+        "restore",
+        "recover",
+        "fsck",
+        "certs",
+        "ensemble",
+        "simulate",
+    }
     elsewhere |= {"explore", "lead", "reconfig show"}
     elsewhere |= {f"reconfig {each}{plan}" for each in ("add", "remove", "set") for plan in ("", " --plan")}
     elsewhere |= {"status", "server --check", "doctor", "backup take", "backup list"}

@@ -20,6 +20,7 @@ from tests.rigs.kazoo_client import kazoo_client
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from zab.cli.files.segment_files import rows
 
 pytestmark = [pytest.mark.downloads, pytest.mark.java, pytest.mark.process, pytest.mark.slow]
 
@@ -200,3 +201,12 @@ def test_settings_and_partitions_are_changed_and_topics_deleted(kafka: Kafka) ->
         lambda: not [each for broker in kafka.brokers for each in broker.logs.glob("short-lived-*")],
         "that its files are gone",
     )
+
+
+def test_what_its_brokers_have_written_can_be_read(kafka: Kafka) -> None:
+    kafka.brokers[0].stop()
+    files = [each for each in kafka.brokers[0].logs.rglob("*") if each.is_file() and not each.name.startswith(".")]
+    found = [row for each in files for row in rows(each, with_records=True)]
+    values = [row["value"] for row in found if row["type"] == "record" and row["value_encoding"] == "utf-8"]
+    assert set(map(bytes.decode, kafka.written)) <= set(values)
+    assert {"batch", "record", "producer", "epoch", "offset", "topic", "directory"} <= {row["type"] for row in found}

@@ -52,7 +52,7 @@ def test_in_one_turn(rig):
 
 
 def test_while_the_broker_was_away(rig):
-    """Its files are of another topic than the one that it is told to have."""
+    """Its files belong to a different topic of the name."""
     rig.disk.replace(f"t-0/{PARTITION_METADATA}", format_partition_metadata(bytes(OTHER_ID)))
     rig.restart()
     check_is_new(rig)

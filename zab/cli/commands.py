@@ -133,6 +133,9 @@ COMMANDS: Final = {
     "user": Command("servers.user:user_command", "Say who may log in to the servers by SASL."),
     "snapshot": Command("files.inspect:snapshot_command", "Print what is in a snapshot, native or ZooKeeper's."),
     "log": Command("files.inspect:log_command", "Print the transactions of a log, native or ZooKeeper's."),
+    "segment": Command(
+        "files.segment:segment_command", "Print what is in the files of a broker's log directory, ours or Kafka's."
+    ),
     "fsck": Command(
         "files.fsck:fsck_command", "Say what is wrong with the files of a stopped member, and what will happen."
     ),
