@@ -71,7 +71,8 @@ def test_franz_go(ours: str, theirs: str, tmp_path: Path) -> None:
         check=False,
         env=environment,
     )
-    if built.returncode and "dial tcp" in built.stderr:
+    if built.returncode and "main.go:" not in built.stderr:
+        # Nothing that the compiler says: modules that cannot be had, or this Go is older than they ask for.
         pytest.skip(built.stderr.splitlines()[0])
     assert built.returncode == 0, built.stderr
     expected = lines_of([str(program)], theirs)
