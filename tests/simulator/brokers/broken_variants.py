@@ -10,7 +10,6 @@ import pytest
 
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.directory import LogDirectory
-from zab.partition.log.file_effects import FileEffect, SyncDirectory
 from zab.partition.log.files import Files
 from zab.partition.log.log import Log
 from zab.partition.replica.replica import Replica
@@ -56,17 +55,6 @@ def go_on_after_a_failed_write(patch: Patch) -> None:
             do(what)
 
     patch.setattr(Files, "_attempt", attempt_it)
-
-
-def forget_to_sync_directories(patch: Patch) -> None:
-    """A new file is synced, and its name is not."""
-    perform_one = Files._perform_one
-
-    def forgetful(files: Files, effect: FileEffect) -> None:
-        if not isinstance(effect, SyncDirectory):
-            perform_one(files, effect)
-
-    patch.setattr(Files, "_perform_one", forgetful)
 
 
 def take_the_files_of_another_topic(patch: Patch) -> None:

@@ -24,8 +24,7 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     broken.truncate_to_the_high_watermark_at_the_start: 0,
     broken.take_repeats_for_new_batches: 4,
     broken.sync_nothing: 3,
-    broken.go_on_after_a_failed_write: 0,
-    broken.forget_to_sync_directories: 0,
+    broken.go_on_after_a_failed_write: 32,
     broken.take_the_files_of_another_topic: 0,
 }
 """Each with a seed that finds it."""
