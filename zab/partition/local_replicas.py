@@ -63,8 +63,8 @@ class LocalReplicas:
         self._unknown: frozenset[TopicPartition] = frozenset()
         """Partitions with files that do not say which topic they are of: nobody touches them."""
         self._by_directory: dict[str, Replica] = {}
-        self._last_tokens: dict[str, int] = {}
-        """The last token of a deleted log, by its directory: its storage may still answer."""
+        self._last_token = 0
+        """The highest token of a log that was deleted: its storage may still answer."""
         self._removals: list[tuple[int, FileEffect]] = []
         """When which directory is removed for good, the earliest first."""
         self._clean_at = NEVER
@@ -139,7 +139,7 @@ class LocalReplicas:
             log = None
         if log is None:
             log = self._directory.create(where, topic.id, settings, wall)
-            log.begin_tokens_after(self._last_tokens.pop(log.directory, 0))
+            log.begin_tokens_after(self._last_token)
         replica = Replica(
             self._broker_id, topic.name, topic.id, index, log, lag_max_ms=self._config.replication.lag_max_ms
         )
@@ -172,7 +172,7 @@ class LocalReplicas:
         self._replicas.remove(*replica.key)
         del self._by_directory[replica.log.directory]
         self.effects += replica.log.take_effects()
-        self._last_tokens[replica.log.directory] = replica.log.last_token
+        self._last_token = max(self._last_token, replica.log.last_token)
         self._delete_files(TopicPartition(*replica.key), now)
 
     def _delete_files(self, where: TopicPartition, now: int) -> None:

@@ -49,6 +49,20 @@ EPOCHS_SINCE: Final = 5
 """The version of OffsetFetch from which on an offset has its leader epoch."""
 
 
+def _to_commit(body: OffsetCommitRequest | TxnOffsetCommitRequest) -> tuple[asking.OffsetToCommit, ...]:
+    return tuple(
+        asking.OffsetToCommit(
+            topic=topic.name,
+            partition=each.partition_index,
+            offset=each.committed_offset,
+            leader_epoch=each.committed_leader_epoch,
+            metadata=each.committed_metadata or "",
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    )
+
+
 def commit_asked(request: Request) -> asking.OffsetCommit:
     body: OffsetCommitRequest = request.body
     return asking.OffsetCommit(
@@ -56,17 +70,7 @@ def commit_asked(request: Request) -> asking.OffsetCommit:
         generation=body.generation_id_or_member_epoch,
         member_id=body.member_id,
         group_instance_id=body.group_instance_id,
-        offsets=tuple(
-            asking.OffsetToCommit(
-                topic=topic.name,
-                partition=each.partition_index,
-                offset=each.committed_offset,
-                leader_epoch=each.committed_leader_epoch,
-                metadata=each.committed_metadata or "",
-            )
-            for topic in body.topics
-            for each in topic.partitions
-        ),
+        offsets=_to_commit(body),
     )
 
 
@@ -95,17 +99,7 @@ def txn_commit_asked(request: Request) -> asking.TxnOffsetCommit:
         generation=body.generation_id,
         member_id=body.member_id,
         group_instance_id=body.group_instance_id,
-        offsets=tuple(
-            asking.OffsetToCommit(
-                topic=topic.name,
-                partition=each.partition_index,
-                offset=each.committed_offset,
-                leader_epoch=each.committed_leader_epoch,
-                metadata=each.committed_metadata or "",
-            )
-            for topic in body.topics
-            for each in topic.partitions
-        ),
+        offsets=_to_commit(body),
     )
 
 
