@@ -19,6 +19,9 @@ def image_after(image: ClusterImage, message: PartitionStates, controller: int) 
     """The image after this message of this controller. A full message has everything that there is."""
     brokers = {each.id: _broker(each) for each in message.live_brokers}
     known = {} if message.is_full else image.topics
+    has_new_lives = lives_of(brokers) != lives_of(image.brokers)
+    if has_new_lives:
+        known = {name: _with_lives(topic, brokers) for name, topic in known.items()}
     topics, gone = [], []
     for update in message.topics:
         if any(each.state.leader == LEADER_DURING_DELETION for each in update.partitions):
@@ -27,9 +30,8 @@ def image_after(image: ClusterImage, message: PartitionStates, controller: int) 
         topics.append(_topic(known.get(update.topic), update, brokers))
     gone += [name for topic_id in message.removed if (name := image.names.get(_uuid(topic_id))) is not None]
     replaced = [topic.name for topic in topics]
-    if lives_of(brokers) != lives_of(image.brokers):
-        unsaid = [topic for name, topic in known.items() if name not in (*replaced, *gone)]
-        topics += [_with_lives(topic, brokers) for topic in unsaid]
+    if has_new_lives:
+        topics += [topic for name, topic in known.items() if name not in (*replaced, *gone)]
     if message.is_full:
         gone += [name for name in image.topics if name not in replaced]
     return image.changed(
