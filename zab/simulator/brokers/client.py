@@ -1,6 +1,7 @@
 """A client of Kafka's protocol in the simulated world: connections with brokers, and requests on them.
 
     ask(broker, body, version, then)    `then` is called once: with the answer, or with None if there will be none
+    tell(broker, body, version)         a request without an answer
     metadata(topics, then)              who leads what, from any broker
 
 A connection is opened when it is needed. A request that is not answered in time ends its connection, since answers are
@@ -117,14 +118,25 @@ class Client:
         if talk is None:
             self.later(int(50 * MS * (1 + self.rng.random())), then, None)
             return
+        key, correlation_id = self._put(talk, body, version)
+        asked = _Asked(key, version, correlation_id, then)
+        talk.asked.append(asked)
+        self.later(timeout_us, self._overdue, talk, asked)
+
+    def tell(self, broker: int, body: object, version: int) -> None:
+        """Send this broker a request that has no answer; nobody knows whether it arrives."""
+        talk = self._talks.get(broker) or self._connect(broker)
+        if talk is not None:
+            self._put(talk, body, version)
+
+    def _put(self, talk: _Talk, body: object, version: int) -> tuple[int, int]:
+        """The key of the request, and its correlation id."""
         self._correlation_id += 1
         key = LAYOUTS[type(body)].key
         assert key is not None
-        asked = _Asked(key, version, self._correlation_id, then)
-        talk.asked.append(asked)
-        data = request_frame(RequestHeader(key, version, asked.correlation_id, self.name), body)
+        data = request_frame(RequestHeader(key, version, self._correlation_id, self.name), body)
         talk.link.to_server.send(data, len(data))
-        self.later(timeout_us, self._overdue, talk, asked)
+        return key, self._correlation_id
 
     def _connect(self, broker: int) -> _Talk | None:
         process = self.cluster.process(broker)

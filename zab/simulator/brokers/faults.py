@@ -1,5 +1,6 @@
 """Faults that happen to brokers, besides those of any service (`world.process_faults`, `world.network_faults`).
 
+pause_leader                    a broker that leads, or the controller, stands still for longer than its session lasts
 partition, one_way, slow_link   also between a broker and the coordination service
 cut_client                      a client and a broker cannot reach each other, in both directions or one
 expire                          a session expires although its broker lives
@@ -19,6 +20,7 @@ from zab.simulator.world.cluster import FaultContext
 from zab.simulator.world.faults import Cause
 from zab.simulator.world.network_faults import NETWORK_FAULTS, block
 from zab.simulator.world.process_faults import PROCESS_FAULTS
+from zab.simulator.world.schedule import MS
 
 
 class BrokerFaultContext(FaultContext):
@@ -38,6 +40,19 @@ class BrokerFaultContext(FaultContext):
     def end_outage(self) -> None:
         if self.cluster.service.is_down:
             self.cluster.service.end_outage()
+
+
+def pause_leader(context: BrokerFaultContext) -> bool:
+    """Stop a broker that leads, or that is the controller, until others have taken over."""
+    processes = context.cluster.processes
+    leading = [each for each in processes if any(replica.leader is not None for replica in each.broker.replicas)]
+    controllers = [each for each in processes if each.broker.image.controller == each.sid]
+    candidates = leading if leading and context.rng.random() < 0.7 else controllers
+    if not candidates:
+        return False
+    timeout_us = context.cluster.profile.session_timeout_ms * MS
+    context.rng.choice(candidates).pause(int(timeout_us * (1 + 1.5 * context.rng.random())))
+    return True
 
 
 def cut_client(context: BrokerFaultContext) -> bool:
@@ -72,6 +87,7 @@ def service_outage(context: BrokerFaultContext) -> bool:
 CAUSES: Final[Mapping[str, Cause[BrokerFaultContext]]] = {
     **PROCESS_FAULTS,
     **NETWORK_FAULTS,
+    "pause_leader": pause_leader,
     "cut_client": cut_client,
     "expire": expire,
     "lose_answers": lose_answers,

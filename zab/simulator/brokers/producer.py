@@ -4,8 +4,8 @@ Each partition has a lane: its batches in order. After an error, or without an a
 come to an end, asks who leads the partition, and sends everything that is not acknowledged again, in order, with the
 same sequence numbers. So an idempotent producer loses and repeats nothing, whatever happens; the judge sees to it.
 
-A producer with acks=1 has no sequence numbers and one batch of a partition under way; what it sends again may be there
-twice.
+A producer that is not idempotent has no sequence numbers and one batch of a partition under way; what it sends again
+may be there twice. With acks=0 it sends nothing again, since it is told nothing.
 
 When the topic is another one of the same name, the lane forgets what was not acknowledged, and begins with a new
 producer id. Requests name topics by their names, so a batch may get into the newer topic of the name; the judge hears
@@ -42,6 +42,7 @@ WAITING_MAX: Final = 8
 BACKOFF_US: Final = 100 * MS
 PRODUCE_TIMEOUT_MS: Final = 2_000
 ALL: Final = -1
+"""The `acks` of a producer that waits for every replica in sync."""
 
 _GAPS: Final = frozenset(
     {
@@ -110,6 +111,7 @@ class Producer(Client):
         *,
         topic: str,
         is_idempotent: bool,
+        acks: int,
         is_promised: bool,
         in_flight_max: int,
         gap_us: int,
@@ -120,6 +122,7 @@ class Producer(Client):
         self.topic = topic
         self.acknowledged_count = 0
         self._is_idempotent = is_idempotent
+        self._acks = acks
         self._is_promised = is_promised
         self._gap_us = gap_us
         self._in_flight_max = in_flight_max
@@ -253,11 +256,24 @@ class Producer(Client):
         batch.hits = self.cluster.has_topic(lane.leader, self.topic, lane.index, lane.topic_id)
         partition = PartitionProduceData(index=lane.index, records=data)
         body = ProduceRequest(
-            acks=ALL if self._is_idempotent else 1,
+            acks=self._acks,
             timeout_ms=PRODUCE_TIMEOUT_MS,
             topic_data=(TopicProduceData(name=self.topic, partition_data=(partition,)),),
         )
-        self.ask(lane.leader, body, PRODUCE_VERSION, partial(self._answered, lane, batch))
+        if self._acks == 0:
+            self.tell(lane.leader, body, PRODUCE_VERSION)
+            self.later(0, self._told, lane, batch)
+        else:
+            self.ask(lane.leader, body, PRODUCE_VERSION, partial(self._answered, lane, batch))
+
+    def _told(self, lane: Lane, batch: Batch) -> None:
+        """A batch was sent for which there is no answer."""
+        lane.under_way -= 1
+        self.acknowledged_count += 1
+        lane.batches.remove(batch)
+        if self.rng.random() < 0.1:
+            lane.leader = -1
+        self._pump(lane)
 
     def _answered(self, lane: Lane, batch: Batch, answer: Any) -> None:
         batch.is_under_way = False

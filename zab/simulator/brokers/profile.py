@@ -16,6 +16,8 @@ from zab.simulator.world.schedule import MS
 
 TICK_US: Final = 100 * MS
 BROKERS_MAX: Final = 5
+BROKERS: Final[Mapping[int, int]] = {1: 5, 3: 12, 5: 3}
+"""How many brokers runs have, by their weights."""
 
 FAULTS: Final[Mapping[str, int]] = {
     "kill": 4,
@@ -24,6 +26,7 @@ FAULTS: Final[Mapping[str, int]] = {
     "outage": 2,
     "kill_at_effect": 4,
     "pause": 3,
+    "pause_leader": 2,
     "wall_jump": 2,
     "power_at_operation": 4,
     "disk_error": 3,
@@ -78,8 +81,9 @@ class Profile:
 
 
 def draw(seed: int, rng: Random) -> Profile:
-    """The profile of a seed."""
-    return _drawn(seed, rng, 1)
+    """The profile of a seed: one broker, three, or now and then five."""
+    (brokers,) = rng.choices(list(BROKERS), list(BROKERS.values()))
+    return _drawn(seed, rng, brokers)
 
 
 def with_brokers(profile: Profile, brokers: int) -> Profile:
@@ -94,7 +98,7 @@ def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
     if LOSES_POWER & faults.keys():
         topics = tuple(map(_synced, topics))
     session_timeout_ms = rng.choice((1_500, 3_000, 6_000))
-    lines = {
+    lines: dict[str, int | str] = {
         "zookeeper.session.timeout.ms": session_timeout_ms,
         "log.flush.offset.checkpoint.interval.ms": rng.choice((500, 5_000, 60_000)),
         "replica.high.watermark.checkpoint.interval.ms": rng.choice((200, 5_000)),
@@ -103,17 +107,20 @@ def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
         "producer.id.expiration.ms": 1 << 60,
         "log.segment.delete.delay.ms": rng.choice((0, 1_000, 60_000)),
     }
+    if brokers > 1:
+        lines |= _of_replication(rng)
+    is_small = brokers == 1
     return Profile(
         seed=seed,
         brokers=brokers,
         topics=topics,
         producers=rng.randint(1, 4),
         consumers=rng.randint(1, 2),
-        fault_ticks=rng.choice((100, 150, 250)),
+        fault_ticks=rng.choice((100, 150, 250) if is_small else (60, 100, 150)),
         faults=faults or {"kill": 1},
         gap_us=int(TICK_US * rng.choice((4, 10, 25))),
-        write_gap_us=rng.choice((20, 60, 200)) * MS,
-        read_gap_us=rng.choice((20, 100)) * MS,
+        write_gap_us=rng.choice((20, 60, 200) if is_small else (60, 200)) * MS,
+        read_gap_us=rng.choice((20, 100) if is_small else (100, 200)) * MS,
         delete_gap_us=rng.choice((3_000, 10_000, 60_000)) * MS,
         latency_us=rng.choice((100, 500, 3_000)),
         jitter_us=rng.choice((50, 500, 5_000)),
@@ -126,14 +133,26 @@ def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
     )
 
 
+def _of_replication(rng: Random) -> dict[str, int | str]:
+    """The settings that decide how quickly followers copy, and leave the set of those in sync."""
+    return {
+        "replica.lag.time.max.ms": rng.choice((1_000, 3_000, 10_000)),
+        "replica.fetch.wait.max.ms": rng.choice((100, 500)),
+        "replica.fetch.backoff.ms": rng.choice((100, 1_000)),
+        "replica.socket.timeout.ms": rng.choice((2_000, 10_000)),
+        "replica.fetch.max.bytes": rng.choice((1_000, 10_000, 1 << 20)),
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def _topic(rng: Random, name: str, brokers: int) -> TopicPlan:
-    replicas = 1 if brokers == 1 or rng.random() < 0.1 else min(3, brokers)
+    replicas = min(brokers, rng.choice((1, 2, 3, 3, 3, 3, 3, 3, 3, 5)))
     settings = {
         "retention.ms": "-1",
         "flush.mode": rng.choice(("batch", "batch", "os")),
         "segment.bytes": str(rng.choice((8_000, 30_000, 1 << 30))),
         "index.interval.bytes": str(rng.choice((0, 500, 4096))),
-        "min.insync.replicas": str(min(replicas, rng.choice((1, 2)))),
+        "min.insync.replicas": str(min(replicas, rng.choice((1, 2, 2)))),
     }
     if rng.random() < 0.3:
         settings["flush.messages"] = str(rng.choice((1, 10)))

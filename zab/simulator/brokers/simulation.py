@@ -31,7 +31,7 @@ from zab.simulator.brokers.cluster import BrokerCluster
 from zab.simulator.brokers.consumer import Consumer
 from zab.simulator.brokers.faults import CAUSES, BrokerFaultContext
 from zab.simulator.brokers.process import BrokerProcess
-from zab.simulator.brokers.producer import IN_FLIGHT_MAX, Producer
+from zab.simulator.brokers.producer import ALL, IN_FLIGHT_MAX, Producer
 from zab.simulator.brokers.profile import Profile, draw
 from zab.simulator.brokers.scope import WHOLE, Scope
 from zab.simulator.world import shrinking, simulation
@@ -99,13 +99,15 @@ class Simulation(simulation.Simulation):
         for _ in range(profile.producers):
             each = next(numbers)
             topic = each[2].choice(profile.topics)
-            is_idempotent = each[2].random() < 0.8
-            is_promised = is_idempotent or topic.replicas == 1
+            is_idempotent = each[2].random() < 0.75
+            acks = ALL if is_idempotent else each[2].choice((ALL, 1, 1, 0))
+            is_promised = acks == ALL or (acks == 1 and topic.replicas == 1)
             found.append(
                 Producer(
                     *each,
                     topic=topic.name,
                     is_idempotent=is_idempotent,
+                    acks=acks,
                     is_promised=is_promised,
                     in_flight_max=IN_FLIGHT_MAX if is_idempotent and not topic.rolls else 1,
                     gap_us=profile.write_gap_us,
