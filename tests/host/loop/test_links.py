@@ -9,6 +9,7 @@ from tests.host.loop.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.loop.far_server import SECRET
 from tests.host.loop.link_server import Server, socket_pair
 from tests.host.loop.service import running
+from tests.rigs.waiting import until
 from zab.host.loop import links as links_module
 from zab.host.loop.conversation import Greeted
 from zab.host.loop.link import SHAKE_BYTES
@@ -698,13 +699,11 @@ def test_who_hangs_up_was_not_refused_and_who_proves_nothing_was(server):
             other.begin()
             server.turns(0)
         other.socket.close()
-        server.turns(0)
-        server.turns(0)
-    assert not server.links._links
+        until(lambda: server.turns(0) == [] and not server.links._links)
     assert refused == []
     other = server.dialled_by(2)
     other.begin()
     server.turns(0)
     other.prove(change=b"\1")
-    server.turns(0)
+    until(lambda: server.turns(0) == [] and refused)
     assert [reason for _, reason in refused] == ["the proof of server 2 is wrong"]
