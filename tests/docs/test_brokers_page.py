@@ -14,12 +14,12 @@ import pytest
 
 from tests.docs.page_steps import steps
 from tests.tidy.sources import ROOT
-from zab.cli.servers.local_ensemble import OFFSETS
+from zab.cli.servers.local_ensemble import BROKER_HTTP_OFFSET, OFFSETS
 from zab.testing.kit.ports import free_ports, free_ports_in_a_row
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-PAGES = ROOT / "docs" / "how-to"
+PAGES = ROOT / "docs"
 SECONDS = 120
 END = "the command has ended with "
 BLOCK = re.compile(r"```(console|properties|python)\n(.*?)```\n(?:```\n(.*?)```\n)?", re.S)
@@ -31,7 +31,10 @@ class Reader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         shown = "2181", "9092", "9093"
-        self._ports = dict(zip(shown, map(str, (free_ports_in_a_row(1, OFFSETS), *free_ports(2))), strict=True))
+        offsets = (0, BROKER_HTTP_OFFSET)
+        ports = (free_ports_in_a_row(1, OFFSETS), free_ports_in_a_row(1, offsets), *free_ports(1))
+        self._ports = dict(zip(shown, map(str, ports), strict=True))
+        self._ports["10092"] = str(ports[1] + BROKER_HTTP_OFFSET)
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -52,7 +55,7 @@ class Reader:
             )
 
     def here(self, text: str) -> str:
-        return re.sub(r"\b(2181|909[23])\b", lambda found: self._ports[found[1]], text)
+        return re.sub(r"\b(2181|909[23]|10092)\b", lambda found: self._ports[found[1]], text)
 
     def do(self, command: str) -> str:
         """What it prints."""
@@ -103,7 +106,14 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     one.end()
 
 
-@pytest.mark.parametrize(("page", "counts"), [("run-brokers.md", (5, 4, 2)), ("secure-brokers.md", (3, 3, 1))])
+@pytest.mark.parametrize(
+    ("page", "counts"),
+    [
+        ("how-to/run-brokers.md", (5, 4, 2)),
+        ("how-to/secure-brokers.md", (3, 3, 1)),
+        ("reference/broker-metrics.md", (1, 0, 0)),
+    ],
+)
 def test_the_commands_and_programs_print_what_the_page_says(reader: Reader, page: str, counts: tuple[int, ...]) -> None:
     done = []
     for kind, text, expected in BLOCK.findall((PAGES / page).read_text(encoding="utf-8")):

@@ -12,10 +12,11 @@ take over at once; then the logs are closed and a mark says so, and the next sta
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -48,6 +49,7 @@ from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.coordinator_log import load_part
 from zab.partition.events import Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.figures import Surroundings as FigureSurroundings
 from zab.partition.log.checkpoints import META_PROPERTIES, CheckpointError, MetaProperties, parse_meta_properties
 from zab.partition.log.directory import LOCK_FILE, ForeignDirectoryError, LogDirectory, epoch_of_clean_stop
 from zab.partition.log.file_effects import FileEffect
@@ -58,9 +60,13 @@ from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.listeners import WITH_TLS, Endpoint
 from zab.partition.turn import BrokerTurn, Ports
 from zab.service.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.service.summary import Summary
 from zab.tls.stores import StoreError
 from zab.wire.client_protocol import ClientProtocol
 from zab.wire.frames import FrameReader
+
+if TYPE_CHECKING:
+    from zab.broker.http_services import HttpServices
 
 STOP_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 5.0
@@ -132,6 +138,9 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
             config.broker.servers, config.broker.session_timeout_ms, mailbox.put, surroundings.dial
         )
         turn = BrokerTurn(broker, host.ports(coordination, links, audit))
+        http = await _open_http(config, broker, lambda: host.around(turn.longest_ns))
+        if http is not None:
+            closing.callback(http.close)
         host.log_thread.start()
         host.job_thread.start()
         supervised.opened(loop)
@@ -152,6 +161,8 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
                         if tls is not None:
                             nursery.start_soon(tls.reread().run)
                         nursery.start_soon(links.run)
+                        if http is not None:
+                            nursery.start_soon(http.run)
                         nursery.start_soon(
                             _give_leaders_away, is_asked_to_stop, broker, loop, nursery.cancel_scope, drops
                         )
@@ -164,6 +175,20 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
                 await trio.to_thread.run_sync(host.drop if drops() else partial(host.stop, broker))
         if failures:
             raise failures[0]
+
+
+async def _open_http(
+    config: BrokerConfig, broker: Broker, look: Callable[[], FigureSurroundings]
+) -> HttpServices | None:
+    """The port of metrics and health; None: the settings name none."""
+    if not config.http.port:
+        return None
+    # The HTTP libraries take a fifth of a second to import.
+    from zab.broker.http_services import HttpServices
+
+    http = HttpServices(config.http, broker.view, look, wall_ms)
+    await http.open()
+    return http
 
 
 async def _until_cancelled(is_asked_to_stop: trio.Event) -> None:
@@ -258,9 +283,10 @@ class _Host:
         self._numbers = iter(range(1, 1 << 62))
         self._clients: list[ClientSockets[ClientConnection]] = []
         self._open_files = OpenFiles(disk.directory)
-        self.files = Files(disk)
+        self.files = Files(disk, clock_ns=time.monotonic_ns)
+        self._writes_ms = Summary()
         self.log_thread: LogThread[FileEffect, Input] = LogThread(
-            self.files, mailbox, SLOW_MS, say_slow=_say_slow, timed=lambda _ms: None, failed=LogsRefused
+            self.files, mailbox, SLOW_MS, say_slow=_say_slow, timed=self._writes_ms.add, failed=LogsRefused
         )
         self.job_thread = JobThread("jobs")
 
@@ -291,6 +317,15 @@ class _Host:
     def _connection(self, listener: str, host: str, port: int, subject: str) -> ClientConnection:
         frames = FrameReader(self._config.requests.request_bytes_max)
         return ClientConnection(next(self._numbers), host, port, listener, frames, of_subject(subject))
+
+    def around(self, longest_turn_ns: int) -> FigureSurroundings:
+        """What figures say of this machine."""
+        return FigureSurroundings(
+            flushes_ms=self.files.flushes_ms,
+            writes_ms=self._writes_ms,
+            longest_turn_us=longest_turn_ns // 1000,
+            free_bytes=self._disk.free_bytes(),
+        )
 
     def ports(self, coordination: Coordination, links: BrokerLinks, audit: AuditLog | None) -> Ports:
         return Ports(

@@ -39,6 +39,7 @@ from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.figures import BrokerView
 from zab.partition.giving_away import GivingAway
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
@@ -47,6 +48,7 @@ from zab.partition.links.messages import DialFailed, LinkDown, LinkReceived, Lin
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import Confirmed, Failed, FileEffect
+from zab.partition.meters.meters import Meters
 from zab.partition.neighbours import Neighbours, RemoteToken, Taking
 from zab.partition.proposals import Proposals
 from zab.partition.replica.fetcher import Fetchers
@@ -103,6 +105,7 @@ class Broker:
         self._now = now
         self._wall = wall
         self._effects = Effects()
+        self.meters = Meters()
         self._waiting = WaitingRequests(now)
         self._searches: dict[int, Callable[[Found | ErrorCode], None]] = {}
         self._search_count = 0
@@ -125,9 +128,9 @@ class Broker:
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
         handlers = self._handlers(free_bytes)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
-        dispatch = Dispatch(handlers, self._ready, audits)
+        dispatch = Dispatch(handlers, self._ready, self.meters, audits)
         self._clients = Clients(config.requests, self._logins, dispatch, self._waiting)
-        self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready)
+        self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
         replication = config.replication
         self._fetchers = Fetchers(replication, self._who, self._touch)
         self._arrivals = Arrivals()
@@ -184,12 +187,32 @@ class Broker:
             **ScramUserRequests(self._users, self._asking).handlers(),
         }
 
+    def view(self) -> BrokerView:
+        """What others may look at, between two turns."""
+        return BrokerView(
+            id=self.id,
+            epoch=self.epoch,
+            is_open=self._local.is_open,
+            is_stopping=self._giving_away.has_begun,
+            image=self.image,
+            replicas=self.replicas,
+            controller=self._controller,
+            meters=self.meters,
+            waiting=self._waiting,
+            proposals=self._proposals,
+            fetchers=self._fetchers,
+            clients=self._clients,
+            logins=self._logins,
+            coordinators=self._coordinators,
+            cleaning=self._cleaning,
+        )
+
     # ----------------------------------------------------------------------------------------------------------- a turn
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> Effects:
         """Take one turn."""
         self._now, self._wall = now, wall
-        self._logins.now = now
+        self._logins.now = self.meters.now = now
         effects = self._effects = Effects()
         self._asking.now = now
         self._coordinators.advance(now, wall)
@@ -463,6 +486,7 @@ class Broker:
         self._follow(changed)
         gone = [name for name, topic in before.topics.items() if self.image.topic_of(topic.id) is None]
         self._coordinators.topics_deleted(gone)
+        self.meters.topics_deleted(gone)
 
     def _stop_replicas(self, message: StopReplica, controller_epoch: int) -> StopReplicaAnswered | None:
         done: dict[TopicPartition, ErrorCode] = {}

@@ -108,6 +108,13 @@ class Cleaning:
         self._round: _Round | None = None
         self._check_at = now + settings.backoff_ms if settings.is_enabled else NEVER
         self._given_up: set[Replica] = set()
+        self.rounds_count = 0
+        """Logs that were compacted."""
+
+    @property
+    def given_up_count(self) -> int:
+        """Logs here that are not compacted any longer, since something is wrong with them."""
+        return sum(map(self._is_of_here, self._given_up))
 
     def next_deadline(self) -> int:
         """When `settle` or `keep_up` has something to do."""
@@ -228,6 +235,7 @@ class Cleaning:
         elif running.is_over and not log.awaits_files:
             log.cleaned_end = max(log.cleaned_end, min(running.cleaner.cleaned_end, log.log_end))
             self.has_cleaned = True
+            self.rounds_count += 1
             self._round = None
             # Another one may be due, or a part for which the map had no room.
             self._check_at = now
@@ -247,7 +255,10 @@ class Cleaning:
             self._ask(running)
 
     def _is_here(self, replica: Replica) -> bool:
-        return self._replicas.get(*replica.key) is replica and replica.log.failure is None
+        return self._is_of_here(replica) and replica.log.failure is None
+
+    def _is_of_here(self, replica: Replica) -> bool:
+        return self._replicas.get(*replica.key) is replica
 
     def _end(self, running: _Round) -> None:
         """Leave the round without its result."""

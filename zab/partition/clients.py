@@ -39,11 +39,19 @@ class Clients:
         """Connections to be flushed or closed; the broker takes them."""
         self.notes: list[str] = []
         """Sentences for the journal; the broker takes them."""
+        self.refused_count = 0
+        """Connections that were closed at once, since there were too many."""
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many connections each listener has."""
+        return Counter(each.listener for each in self._heard_at)
 
     def connected(self, connection: ClientConnection, now: int) -> None:
         """A client has connected."""
         config, host = self._config, connection.host
         if len(self._heard_at) >= config.connections_max or self._of_address[host] >= config.connections_of_address_max:
+            self.refused_count += 1
             connection.close(Closing.AT_ONCE, "there are too many connections")
             self._touch(connection)
             return

@@ -131,6 +131,11 @@ class CoordinatorLog(Generic[CoordinatorType]):
         self._epochs: dict[int, int] = {}
         """The leader epoch in which each partition was loaded last, or is being loaded."""
 
+    @property
+    def loading_count(self) -> int:
+        """How many partitions are being loaded."""
+        return len(self._loading)
+
     def create(self) -> None:
         """Have the topic created, unless that is under way."""
         if self._is_creating:

@@ -7,6 +7,7 @@ they meet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from random import Random
 
@@ -48,6 +49,21 @@ class Coordinators:
             *(transactions.coordinator, image, replicas, groups.partition_for, groups.create, producer_ids.init),
             self.markers.write_here,
         )
+
+    @property
+    def group_counts(self) -> Counter[str]:
+        """How many groups are in each state."""
+        return self._group_log.coordinator.state_counts()
+
+    @property
+    def transaction_counts(self) -> Counter[str]:
+        """How many transactional ids are in each state."""
+        return self._transaction_log.coordinator.state_counts()
+
+    @property
+    def loading_count(self) -> int:
+        """How many partitions of the internal topics are being loaded."""
+        return sum(log.loading_count for log in self._logs)
 
     def _write_marker(self, marker: Marker, done: MarkerDone) -> None:
         self.markers.write(marker, done)

@@ -41,9 +41,12 @@ class GivingAway:
         self._done: Callable[[], None] | None = None
         self._tries_left = settings.shutdown_tries
         self._ask_at = NEVER
+        self.has_begun = False
+        """Whether the broker is asked to stop."""
 
     def begin(self, done: Callable[[], None]) -> None:
         """Have others lead."""
+        self.has_begun = True
         self._done = done
         self._ask_at = 0
 

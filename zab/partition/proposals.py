@@ -66,6 +66,9 @@ class Proposals:
         self._pauses: dict[Replica, int] = {}
         """Until when nothing is proposed for a partition whose last proposal was refused."""
         self._is_asking = False
+        self.shrink_count = 0
+        self.expand_count = 0
+        self.failed_count = 0
 
     # ------------------------------------------------------------------------------------------------------ proposing
 
@@ -134,6 +137,7 @@ class Proposals:
         replica, leader, state = proposed.replica, proposed.leader, outcome.state
         if outcome.error is ErrorCode.NONE and state is not None:
             if state.leader_epoch == leader.epoch:
+                self._count(len(leader.state.isr), len(state.isr))
                 known = attrs.evolve(
                     leader.state,
                     isr=state.isr,
@@ -144,9 +148,15 @@ class Proposals:
                 replica.take_state(known, now)
                 self._touched(replica)
             return
+        self.failed_count += 1
         fate = leader.refused(proposed.proposal, outcome.error)
         if fate is Fate.UNDONE:
             self._pauses[replica] = now + AGAIN_MS
             self._touched(replica)
         elif fate is Fate.SEND_AGAIN:
             proposed.again_at = now + AGAIN_MS
+
+    def _count(self, before: int, after: int) -> None:
+        """The controller has written another in-sync set, of so many replicas."""
+        self.shrink_count += after < before
+        self.expand_count += after > before

@@ -92,6 +92,8 @@ class BrokerTurn:
 
     broker: Broker
     _ports: Ports
+    longest_ns: int = 0
+    """The longest turn so far."""
 
     def take(self) -> bool:
         """One turn. True: there is more to do at once."""
@@ -128,11 +130,14 @@ class BrokerTurn:
         ports.links.flush()
         ports.links.accept(now)
         has_more = ports.links.has_news
+        took_ns = 0
         for clients in ports.clients:
             clients.flush(effects.dirty, now)
             clients.accept(now)
-            clients.adapt_budget(ports.clock.monotonic_ns() - started_ns)
+            took_ns = ports.clock.monotonic_ns() - started_ns
+            clients.adapt_budget(took_ns)
             has_more = has_more or clients.has_news
+        self.longest_ns = max(self.longest_ns, took_ns)
         for effect in effects.files:
             self._forget(effect)
         if effects.failure is not None:

@@ -5,6 +5,7 @@ What waits of each connection is known, of a client or of a follower, so that it
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, TypeAlias
 
 from zab.partition.purgatory.purgatory import Purgatory, Waiting
@@ -25,6 +26,10 @@ class WaitingRequests:
         self._purgatory: Purgatory[Operation] = Purgatory(now)
         self._of_connections: dict[ClientConnection, dict[Waiting[Operation], None]] = {}
         self._owners: dict[Operation, Waiting[Operation]] = {}
+        self.counts: Counter[type] = Counter()
+        """How many wait, by their class."""
+        self.expired_counts: Counter[type] = Counter()
+        """How many waited until their time was up, by their class."""
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -49,6 +54,7 @@ class WaitingRequests:
         for waiting in waits or ():
             self._purgatory.withdraw(waiting)
             del self._owners[waiting.operation]
+            self.counts[type(waiting.operation)] -= 1
         return waits is not None
 
     def wait(self, operation: Operation, deadline: int) -> None:
@@ -58,6 +64,7 @@ class WaitingRequests:
             operation.complete()
             return
         self._owners[operation] = waiting
+        self.counts[type(operation)] += 1
         self._of_connections[operation.request.connection][waiting] = None
 
     def touch(self, replica: Replica) -> None:
@@ -70,6 +77,8 @@ class WaitingRequests:
         for each in settled:
             operation = each.operation
             waiting = self._owners.pop(operation)
+            self.counts[type(operation)] -= 1
+            self.expired_counts[type(operation)] += each.has_expired
             del self._of_connections[operation.request.connection][waiting]
             operation.complete()
         return bool(settled)

@@ -37,3 +37,5 @@ class Figure:
     value: Value
     key: str = ""
     """The label within a family of figures; empty if it is in none."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Its labels and their values, where a family has others than one `key`."""

@@ -28,9 +28,17 @@ class LocalBroker(LocalProcess):
     """One broker: its id, port, directory and process."""
 
     def __init__(
-        self, broker_id: int, directory: Path, port: int, broker_count: int = 1, secret_path: Path | None = None
+        self,
+        broker_id: int,
+        directory: Path,
+        port: int,
+        broker_count: int = 1,
+        secret_path: Path | None = None,
+        http_port: int = 0,
     ) -> None:
-        """`broker_count`: how many there are; `secret_path`: the secret that all of them have, if any."""
+        """`broker_count`: how many there are; `secret_path`: the secret that all of them have, if any; `http_port`: of
+        metrics and health, 0 for none."""
+        self._http_port = http_port
         self._replica_count = min(REPLICAS_MAX, broker_count)
         self._secret_path = secret_path
         super().__init__(f"broker {broker_id}", "zab.broker", directory, "server.properties", "broker.log")
@@ -59,6 +67,7 @@ class LocalBroker(LocalProcess):
             f"zookeeper.connect={hosts}",
             f"offsets.topic.num.partitions={OFFSETS_PARTITION_COUNT}",
             *([] if self._secret_path is None else [f"broker.secretFile={escaped(str(self._secret_path))}"]),
+            f"http.port={self._http_port}",
             f"default.replication.factor={self._replica_count}",
             f"offsets.topic.replication.factor={self._replica_count}",
             "# The first member of a group does not wait for others.",

@@ -60,6 +60,8 @@ ELECTION_OFFSET = 1700
 ADMIN_OFFSET = 5900
 OFFSETS = (0, QUORUM_OFFSET, ELECTION_OFFSET, ADMIN_OFFSET)
 """The ports of a member, from its client port."""
+BROKER_HTTP_OFFSET = 1000
+"""The port of a broker's metrics, from that of its clients."""
 OTHER_PORTS = range(11_000, 32_000)
 SERVING_SECONDS_MAX = 60.0
 PROBE_SECONDS = 0.02
@@ -147,7 +149,10 @@ class LocalEnsemble:
             for number in range(1, size + 1)
         ]
         self.brokers = [
-            LocalBroker(number, self._directory / f"broker-{number}", port, broker_count, self._secret_path)
+            LocalBroker(
+                *(number, self._directory / f"broker-{number}", port, broker_count, self._secret_path),
+                http_port=_free_port(port + BROKER_HTTP_OFFSET, taken),
+            )
             for number, port in enumerate(broker_ports, 1)
         ]
 

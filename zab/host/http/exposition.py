@@ -4,7 +4,7 @@
 
 Names are those of the figures. A counter has no suffix, as in ZooKeeper 3.9, although the client library adds one to
 counters; so it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a figure in a family has
-the label `key`.
+the label `key`, or labels of its own.
 
 A task beside the loop makes the answer from figures of the same moment.
 
@@ -68,7 +68,7 @@ class FigureCollector:
     def __init__(self, figures: Callable[[], Iterable[Figure]], clock: Callable[[], float] = time.monotonic) -> None:
         self.figures = figures
         self._clock = clock
-        self._recent: defaultdict[tuple[str, str], Recent] = defaultdict(Recent)
+        self._recent: defaultdict[tuple[object, ...], Recent] = defaultdict(Recent)
 
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
@@ -76,13 +76,13 @@ class FigureCollector:
         for figure in self.figures():
             if figure.kind is Kind.TEXT:
                 continue
-            labels = {"key": figure.key} if figure.key else {}
+            labels = {"key": figure.key} if figure.key else dict(figure.labels)
             metric = found.get(figure.name)
             if metric is None:
                 metric = found[figure.name] = Metric(figure.name, figure.name, _TYPES[figure.kind])
             if isinstance(figure.value, Summary):
                 shares = QUANTILES[figure.kind]
-                counts = self._recent[figure.name, figure.key].counts(figure.value, now)
+                counts = self._recent[figure.name, figure.key, figure.labels].counts(figure.value, now)
                 for share, value in zip(shares, quantiles_of(counts, *shares), strict=True):
                     shown = value if counts else math.nan
                     metric.add_sample(figure.name, {**labels, "quantile": str(share)}, shown)
@@ -110,6 +110,11 @@ def registry_of(collector: FigureCollector, *, exports_process: bool) -> Collect
 
 def application(look: Callable[[], Awaitable[Callable[[], Iterable[Figure]]]], *, exports_process: bool) -> Starlette:
     """The ASGI application of the port. `look` waits for figures of the same moment."""
+    return Starlette(routes=[metrics_route(look, exports_process=exports_process)])
+
+
+def metrics_route(look: Callable[[], Awaitable[Callable[[], Iterable[Figure]]]], *, exports_process: bool) -> Route:
+    """The route of an application that has others, too."""
     collector = FigureCollector(tuple)
     registry = registry_of(collector, exports_process=exports_process)
 
@@ -117,4 +122,4 @@ def application(look: Callable[[], Awaitable[Callable[[], Iterable[Figure]]]], *
         collector.figures = await look()
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
-    return Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])
+    return Route("/metrics", metrics, methods=["GET"])

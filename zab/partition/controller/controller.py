@@ -127,9 +127,11 @@ class Controller:
         self._follows: int | None = None
         self._balance_at_ms: int | None = None
         self._has_failed = False
+        self.expired_count = self.suspended_count = 0
+        """Sessions that expired, and connections that were lost."""
         self._inputs: dict[type, Callable[[Any], None]] = {
             Connected: self._on_connected,
-            Suspended: lambda _: self._driver.on_suspended(),
+            Suspended: self._on_suspended,
             Expired: self._on_expired,
             Results: self._driver.on_results,
             WatchFired: self._on_watch,
@@ -143,6 +145,16 @@ class Controller:
     def is_idle(self) -> bool:
         """Whether no event waits or runs."""
         return self._driver.is_idle
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the coordination service can be reached."""
+        return self._driver.is_connected
+
+    @property
+    def queue_size(self) -> int:
+        """How many events wait or run."""
+        return self._driver.size
 
     @property
     def deadline_ms(self) -> int | None:
@@ -189,10 +201,15 @@ class Controller:
             self._offer("read settings", self._changes.on_session)
             self._offer("elect", self._elect)
 
+    def _on_suspended(self, _: Suspended) -> None:
+        self._driver.on_suspended()
+        self.suspended_count += 1
+
     def _on_expired(self, _: Expired) -> None:
         self._driver.on_suspended()
         self._end_session()
         self.state.session_id = 0
+        self.expired_count += 1
 
     def _end_session(self) -> None:
         self._driver.clear()

@@ -305,6 +305,11 @@ class Driver:
         return self._running is None and not self._queue
 
     @property
+    def size(self) -> int:
+        """How many events wait or run."""
+        return len(self._queue) + (self._running is not None)
+
+    @property
     def deadline_ms(self) -> int | None:
         return self._paused_until_ms
 

@@ -134,6 +134,9 @@ class ControllerState:
     deadlines: dict[Token, int] = field(factory=dict)
     """When callers that wait are answered REQUEST_TIMED_OUT."""
     waiting: set[Token] = field(factory=set)
+    elections_count: int = 0
+    unclean_elections_count: int = 0
+    """Elections of leaders by this controller, in all its terms; of these, those of replicas that were not in sync."""
     deletion_waits: dict[Token, set[str]] = field(factory=dict)
     """The topics that a caller waits for to be gone."""
     deletion_outcomes: dict[Token, Mapping[str, TopicOutcome]] = field(factory=dict)
@@ -233,6 +236,10 @@ class ControllerState:
 
     def put(self, partition: TopicPartition, state: PartitionState) -> None:
         """The state of a partition, as it is in its znode."""
+        before = self.partitions.get(partition)
+        if before is not None and state.leader_epoch > before.leader_epoch:
+            self.elections_count += 1
+            self.unclean_elections_count += state.recovering and not before.recovering
         self.partitions[partition] = state
         self.pushes.changed.add(partition)
 

@@ -24,6 +24,7 @@ appends of a partition wait as `APPENDS_MAX` says; offset.metadata.max.bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -104,6 +105,11 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
         """When `advance` has something to do, in ms of the monotonic clock."""
         due = self._context.deadlines.next_due()
         return self._expiry.due if due is None else min(due, self._expiry.due)
+
+    def state_counts(self) -> Counter[str]:
+        """How many groups are in each state."""
+        partitions = self._context.partitions.values()
+        return Counter(group.state.value for each in partitions for group in each.groups.values())
 
     # ------------------------------------------------------------------------------------------------------ requests
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -36,6 +37,7 @@ from zab.partition.log.file_effects import (
     SyncDirectory,
     Truncate,
 )
+from zab.service.summary import Summary
 
 T = TypeVar("T")
 
@@ -61,7 +63,13 @@ class _Waiting:
 class Files:
     """The files of all logs of one broker, for writing."""
 
-    def __init__(self, disk: Disk, open_files_max: int = OPEN_FILES_MAX) -> None:
+    def __init__(
+        self, disk: Disk, open_files_max: int = OPEN_FILES_MAX, clock_ns: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`clock_ns` is what `flushes_ms` is measured with."""
+        self.flushes_ms = Summary()
+        """How long each sync of a file took, with the write that it was one call with."""
+        self._clock_ns = clock_ns
         self.failures: dict[str, str] = {}
         """Directories whose storage failed, and why."""
         self._disk = disk
@@ -126,7 +134,7 @@ class Files:
                 position += len(append.data)
             data = b"".join([append.data for append in appends])
             if opened.is_synced and path in waiting.syncs:
-                opened.file.write_durable(data)
+                self._time(partial(opened.file.write_durable, data))
                 del waiting.syncs[path]
             else:
                 opened.is_synced = False
@@ -136,8 +144,13 @@ class Files:
         for path in waiting.syncs:
             opened = self._opened(path)
             if not opened.is_synced:
-                opened.file.sync()
+                self._time(opened.file.sync)
                 opened.is_synced = True
+
+    def _time(self, sync: Callable[[], object]) -> None:
+        started_ns = self._clock_ns()
+        sync()
+        self.flushes_ms.add((self._clock_ns() - started_ns) // 1_000_000)
 
     def _opened(self, path: str) -> _OpenFile:
         opened = self._open.get(path)

@@ -57,6 +57,8 @@ class _Copied:
     again_at: int = 0
     waits_for_state: bool = False
     wants_offsets: bool = False
+    lag: int = 0
+    """By how many records its end was below the leader's high watermark, after the last answer."""
 
 
 @attrs.define
@@ -92,6 +94,13 @@ class Fetcher:
         self._goes_at = 0
         """When it no longer waits for a replica that is being stored; 0: none is."""
         self._deadline = NEVER
+        self.copied_bytes = 0
+        """Bytes of records that answers had."""
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a replica behind its leader's high watermark, as the last answers say."""
+        return max((each.lag for each in self._copied.values()), default=0)
 
     def __len__(self) -> int:
         return len(self._copied)
@@ -232,7 +241,10 @@ class Fetcher:
                 if found is not None and self._is_here(found[0]):
                     copied, question = found
                     self._go_on(copied, copied.follower.take(question, data, wall_ms), now)
+                    if not data.error_code:
+                        copied.lag = max(0, data.high_watermark - copied.follower.replica.log.log_end)
                     if data.records:
+                        self.copied_bytes += len(data.records)
                         key = copied.follower.replica.key
                         self._copied[key] = self._copied.pop(key)
                     self._touched(copied.follower.replica)
@@ -288,6 +300,16 @@ class Fetchers:
     def sources(self) -> Iterator[int]:
         """The brokers from which something is copied."""
         return (source for source, fetcher in self._fetchers.items() if len(fetcher))
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a replica behind its leader's high watermark."""
+        return max((each.max_lag for each in self._fetchers.values()), default=0)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of records that answers of leaders had."""
+        return sum(each.copied_bytes for each in self._fetchers.values())
 
     def follow(self, replica: Replica) -> None:
         """Copy this replica from where its state says, or from nowhere."""

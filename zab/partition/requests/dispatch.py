@@ -18,6 +18,7 @@ from zab.kafka.frames import decode_request, response_frame
 from zab.kafka.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from zab.kafka.primitives import ProtocolError
 from zab.kafka.versions import api_versions_response
+from zab.partition.meters.meters import Meters
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.requests.request import Ready, Request
 from zab.wire.frames import FrameError
@@ -40,12 +41,14 @@ class Dispatch:
         self,
         handlers: Mapping[int, Handler],
         ready: Ready,
+        meters: Meters,
         audits: Mapping[int, AuditedBy] | None = None,
     ) -> None:
         """`handlers` by API key; those and ApiVersions are what is served. `audits`: those that are told of answers."""
         self._audits = audits or {}
         self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
         self._ready = ready
+        self._meters = meters
 
     def take(self, connection: ClientConnection, data: bytes) -> None:
         """Handle the requests that these bytes complete."""
@@ -80,7 +83,10 @@ class Dispatch:
         if handler is None:
             raise ProtocolError(f"{ApiKey(header.api_key).name} is not served here")
         place = connection.take_place()
-        handler(Request(connection, header, body, place, self._ready, self._audits.get(header.api_key)))
+        meters, is_of_broker = self._meters, connection.broker_id is not None
+        meter = meters.came(ApiKey(header.api_key), header.api_version, len(payload), is_of_broker=is_of_broker)
+        audit = self._audits.get(header.api_key)
+        handler(Request(connection, header, body, place, self._ready, meters, meter, meters.now, audit))
         if header.api_key != ApiKey.PRODUCE:
             connection.waits_for = place
 

@@ -17,7 +17,7 @@ Fetch sessions (KIP-227) are not kept: each answer says so (session id 0), and c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -177,6 +177,7 @@ class Fetching:
         header = self.request.header
         response = FetchResponse(session_id=NO_SESSION, responses=tuple(self._answers))
         sizes = [0 if each is None else each.length for each in self._slices]
+        self._count(sizes)
         heads = fetch_response_pieces(header.correlation_id, header.api_version, response, sizes)
         pieces: list[Piece] = []
         for head, found in zip(heads, [*self._slices, None], strict=True):
@@ -184,6 +185,22 @@ class Fetching:
             if found is not None:
                 pieces.append(found)
         self.request.answer_with(pieces)
+
+    def _count(self, sizes: Sequence[int]) -> None:
+        """Note what the answer has of each partition."""
+        meters = self.request.meters
+        if self.follower is not None:
+            meters.replication_bytes_out += sum(sizes)
+            return
+        left = iter(sizes)
+        for (topic, asked), answer in zip(self.topics, self._answers, strict=True):
+            for each, data in zip(asked, answer.partitions, strict=True):
+                size_bytes = next(left)
+                name = topic.topic if each.replica is None else each.replica.topic
+                if data.error_code:
+                    meters.fetch_failed(name, is_here=each.replica is not None)
+                else:
+                    meters.fetched(name, size_bytes)
 
     def _note_marks(self, broker_id: int) -> None:
         for (_, asked), answer in zip(self.topics, self._answers, strict=True):

@@ -58,6 +58,7 @@ class LoginRequests:
         """When the connections that have not logged in are closed; the next one first."""
         self._failed: deque[tuple[int, Request, str]] = deque()
         """Failed logins and when they are answered; the next one first."""
+        self.done_count = self.failed_count = 0
 
     def handlers(self) -> dict[int, Handler]:
         return {ApiKey.SASL_HANDSHAKE: self.handshake, ApiKey.SASL_AUTHENTICATE: self.authenticate}
@@ -122,10 +123,12 @@ class LoginRequests:
         except LoginError as error:
             mechanism = (login.mechanism or "").encode()
             self._audit(Refusal("login", connection.host, scheme=mechanism, reason=str(error)))
+            self.failed_count += 1
             delay_ms = self._config.logins.failure_delay_ms
             self._failed.append((self.now + delay_ms, request, f"a login by {login.mechanism} failed: {error}"))
             return
         if login.is_done:
+            self.done_count += 1
             connection.principal = f"{USER}{login.name}"
             connection.frames.frame_bytes_max = self._config.requests.request_bytes_max
             self._due.pop(connection, None)

@@ -164,8 +164,10 @@ class ProduceRequests:
             is_verified = self._is_verified(request.body.transactional_id, replica, data)
             appended = replica.append(data, request.version, acks, self._wall_ms(), is_verified=is_verified)
         except (ReplicaError, BatchError, LogError) as error:
+            request.meters.produce_failed(topic, is_here=self._replicas.get(topic, index) is not None)
             return self._refusal(topic, index, error)
         if not appended.is_duplicate:
+            request.meters.produced(topic, len(data), appended.last_offset - appended.base_offset + 1)
             self._touched(replica)
         return Written(topic, replica, leader.epoch, appended, acks == ALL_IN_SYNC)
 

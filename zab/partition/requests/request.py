@@ -9,6 +9,7 @@ import attrs
 
 from zab.kafka.frames import response_frame
 from zab.kafka.headers import RequestHeader
+from zab.partition.meters.meters import Meters, RequestMeter
 from zab.partition.requests.connection import ClientConnection, Closing, Piece, Place
 
 Ready: TypeAlias = dict[ClientConnection, None]
@@ -25,6 +26,10 @@ class Request:
     """The message; its class is that of the key."""
     _place: Place
     _ready: Ready
+    meters: Meters
+    _meter: RequestMeter
+    _came_at: int
+    """Monotonic ms."""
     _audit: Callable[[Request, Any], None] | None = None
     """Told of the answer; None: nobody is."""
 
@@ -58,6 +63,7 @@ class Request:
         """Answer with a whole frame, in pieces. No pieces: there is no answer."""
         assert self._place.pieces is None, "a request is answered once"
         self._place.pieces = pieces
+        self._meter.total_ms.add(self.meters.now - self._came_at)
         self._ready[self.connection] = None
 
     def close(self, reason: str) -> None:

@@ -15,6 +15,7 @@ from zab.partition.settings.broker_settings import (
     BrokerSettings,
     CleanerSettings,
     GroupSettings,
+    HttpSettings,
     LogSettings,
     ReplicationSettings,
     RequestSettings,
@@ -39,6 +40,7 @@ class BrokerConfig:
     broker: BrokerSettings = block(BrokerSettings)
     requests: RequestSettings = block(RequestSettings)
     replication: ReplicationSettings = block(ReplicationSettings)
+    http: HttpSettings = block(HttpSettings)
     logs: LogSettings = block(LogSettings)
     cleaner: CleanerSettings = block(CleanerSettings)
     groups: GroupSettings = block(GroupSettings)

@@ -10,7 +10,18 @@ from typing import Final
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, BYTES, COUNT, INT_MAX, LONG_MAX, fraction, integer, setting, text_of
+from zab.configuration.fields import (
+    BOOLEAN,
+    BYTES,
+    COUNT,
+    INT_MAX,
+    LONG_MAX,
+    fraction,
+    host_name,
+    integer,
+    setting,
+    text_of,
+)
 from zab.partition.settings.listeners import (
     NAMES_ARE_PROTOCOLS,
     PROTOCOLS,
@@ -87,6 +98,20 @@ class BrokerSettings:
     )
     deletes_topics: bool = setting(
         "delete.topic.enable", True, BOOLEAN, "true/false", "Whether clients may delete topics."
+    )
+
+
+@frozen(kw_only=True)
+class HttpSettings:
+    """The port of metrics and health."""
+
+    port: int = setting(
+        *("http.port", 0, integer(0, 65535), "port"),
+        "zab only. Where /metrics, /health/live, /health/ready and /status are. 0: there is no such port.",
+    )
+    host: str = setting(
+        *("http.host", "127.0.0.1", host_name, "host"),
+        "zab only. The address of that port: by default this machine alone, since it asks nobody for a login.",
     )
 
 

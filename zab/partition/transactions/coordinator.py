@@ -26,6 +26,7 @@ transaction; an id that is unused for transactional.id.expiration.ms is forgotte
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +35,7 @@ from zab.partition.coordinator.coordinator import Coordinator
 from zab.partition.coordinator.effects import Token
 from zab.partition.transactions.adding import add_partitions, verify
 from zab.partition.transactions.context import Context, StatePartition, Surroundings, Timer
-from zab.partition.transactions.describing import described, listed
+from zab.partition.transactions.describing import NAMES, described, listed
 from zab.partition.transactions.ending import complete, end, marked, retry_markers
 from zab.partition.transactions.expiry import Expiry
 from zab.partition.transactions.initializing import initialize
@@ -71,6 +72,11 @@ class TransactionCoordinator(Coordinator[LoadingPartition, StatePartition]):
     def next_deadline(self) -> int:
         due = self._context.deadlines.next_due()
         return self._expiry.due if due is None else min(due, self._expiry.due)
+
+    def state_counts(self) -> Counter[str]:
+        """How many transactional ids are in each state."""
+        partitions = self._context.partitions.values()
+        return Counter(NAMES[each.state.status] for partition in partitions for each in partition.transactions.values())
 
     # ------------------------------------------------------------------------------------------------------ requests
 

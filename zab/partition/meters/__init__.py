@@ -1,0 +1,1 @@
+"""What a broker counts of what is asked of it."""
