@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api docs wheels clean
+.PHONY: run test test-rest test-all quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client bench-brokers clients api docs wheels clean
 .DEFAULT_GOAL := test
 
 # The environment is made again if its Python is gone, is too old, or is not the PYTHON that was asked for.
@@ -160,8 +160,9 @@ spark-versions: $(SPARK_VERSIONS:%=$(VENV)/spark-%/test.stamp)
 
 # The load generator speaks TLS where the compiler finds OpenSSL (libssl-dev on Debian).
 bench/build/load: TLS = $(shell echo '#include <openssl/ssl.h>' | $(CC) -E - >/dev/null 2>&1 && echo -DWITH_TLS -lssl -lcrypto)
-bench/build/load: bench/load_tls.h bench/frames.h
-bench/build/crowd: bench/frames.h
+bench/build/load: bench/load_tls.h bench/sessions.h bench/frames.h
+bench/build/crowd: bench/sessions.h bench/frames.h
+bench/build/records: bench/frames.h
 
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)
@@ -197,6 +198,9 @@ bench-sizing: $(VENV)/test.stamp
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline
+
+bench-brokers: $(VENV)/test.stamp bench/build/records
+	$(BIN)/python -m bench.brokers
 
 bench-python-client: $(VENV)/test.stamp
 	$(BIN)/python -m bench.python_client

@@ -17,7 +17,7 @@
    where the times are those of operations. Exit code 1: a connection or a request failed, 2: usage. */
 
 #define _GNU_SOURCE
-#include "frames.h"
+#include "sessions.h"
 #include <sys/epoll.h>
 
 enum { HEADER = 20, RECEIVE = 64 * 1024, REQUEST_MAX = 128, XID_EVENT = -1, XID = 1 };

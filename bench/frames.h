@@ -1,5 +1,5 @@
-/* What the generators of load share: servers and how to reach them, a clock, latencies, and ZooKeeper's integers and
-   buffers in frames. Each is one program of one file, so all of it is static. */
+/* What the generators of load share: servers and how to reach them, a clock, latencies, and integers in frames. Each is
+   one program of one file, so all of it is static. */
 
 #ifndef FRAMES_H
 #define FRAMES_H
@@ -22,9 +22,7 @@
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
 
-enum { OP_CREATE = 1, OP_DELETE = 2, OP_GET = 4, OP_SET = 5, OP_CHILDREN = 8, OP_SYNC = 9, OP_PING = 11, OP_MULTI = 14 };
-enum { OP_ADD_WATCH = 106, OP_CLOSE = -11, ERR_NODEEXISTS = -110, XID_PING = -2 };
-enum { SERVERS_MAX = 64, SOURCES_MAX = 250, CONNECT_REQUEST = 49 };
+enum { SERVERS_MAX = 64, SOURCES_MAX = 250 };
 
 struct server {
     struct sockaddr_storage address;
@@ -108,28 +106,6 @@ static uint8_t *put_int(uint8_t *at, int32_t value)
     uint32_t big = htonl((uint32_t)value);
     memcpy(at, &big, 4);
     return at + 4;
-}
-
-static uint8_t *put_bytes(uint8_t *at, const void *bytes, int length)
-{
-    at = put_int(at, length);
-    memcpy(at, bytes, (size_t)length);
-    return at + length;
-}
-
-static uint8_t *put_open_acl(uint8_t *at)
-{
-    at = put_int(put_int(at, 1), 31); /* one ACL: all permissions */
-    return put_bytes(put_bytes(at, "world", 5), "anyone", 6);
-}
-
-/* The handshake of a new session, with its length prefix. */
-static void put_connect_request(uint8_t request[CONNECT_REQUEST], int timeout_ms)
-{
-    memset(request, 0, CONNECT_REQUEST);
-    put_int(request, CONNECT_REQUEST - 4);
-    put_int(request + 16, timeout_ms);
-    put_int(request + 28, 16); /* an empty password of 16 bytes, then readOnly = false */
 }
 
 static int32_t get_int(const uint8_t *at)

@@ -29,7 +29,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 
-#include "frames.h"
+#include "sessions.h"
 #include "load_tls.h"
 
 enum { HEADER = 20, SEQUENCE_DIGITS = 8, MIX_CYCLE = 10, DELETE_FLIGHT = 100, RECEIVE = 256 * 1024 };

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from tests.downloads.kafka import kafka_jars
 from tests.rigs.processes import GuardedProcess, ended
@@ -39,8 +40,18 @@ log4j.logger.kafka.server.KafkaServer=INFO
 class RealBroker(GuardedProcess):
     """One broker; its files stay when it is started again."""
 
-    def __init__(self, broker_id: int, directory: Path, zookeeper: str, replica_count: int) -> None:
-        """`replica_count`: of the topics with offsets and transactions, and of those that say nothing."""
+    def __init__(
+        self,
+        broker_id: int,
+        directory: Path,
+        zookeeper: str,
+        replica_count: int,
+        *,
+        java: Sequence[str] = ("-Xms64m", "-Xmx256m", *QUICK),
+        settings: Sequence[str] = _LINES,
+    ) -> None:
+        """`replica_count`: of the topics with offsets and transactions, and of those that say nothing. `settings`:
+        further lines of its file."""
         directory.mkdir(parents=True)
         self.broker_id = broker_id
         self.logs = directory / "logs"
@@ -55,12 +66,12 @@ class RealBroker(GuardedProcess):
             f"offsets.topic.replication.factor={replica_count}",
             f"transaction.state.log.replication.factor={replica_count}",
             f"default.replication.factor={replica_count}",
-            *_LINES,
+            *settings,
         )
         (directory / "server.properties").write_text("".join(f"{line}\n" for line in lines))
         (directory / "log4j.properties").write_text(_LOG4J)
         self.command = [
-            *("java", "-Xms64m", "-Xmx256m", *QUICK, f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}"),
+            *("java", *java, f"-Dlog4j.configuration=file:{directory / 'log4j.properties'}"),
             *("-classpath", f"{kafka_jars()}/*", "kafka.Kafka", str(directory / "server.properties")),
         ]
         self._starts = 0
@@ -69,10 +80,17 @@ class RealBroker(GuardedProcess):
     def journal(self) -> Path:
         return self._directory / "server.log"
 
+    def start(self, **popen: Any) -> Self:
+        self._starts += 1
+        return super().start(**popen)
+
     def serve(self) -> None:
         """Start it, and wait until it says that it serves."""
-        self._starts += 1
         self.start()
+        self.serve_on()
+
+    def serve_on(self) -> None:
+        """Wait until it says that it serves."""
         self.wait_until_it_says("started (kafka.server.KafkaServer)", self._starts)
 
 

@@ -49,7 +49,9 @@ class KafkaBroker(GuardedProcess):
         self._ports = dict(zip(listeners, ports, strict=True))
         places = [f"{name}://{HOST}:{each}" for name, each in {"PLAINTEXT": port, **self._ports}.items()]
         with self._local.config_path.open("a") as file:
-            file.writelines(f"{line}\n" for line in (*SETTINGS, f"listeners={','.join(places)}", *settings))
+            given = {line.partition("=")[0] for line in settings}
+            defaults = (line for line in SETTINGS if line.partition("=")[0] not in given)
+            file.writelines(f"{line}\n" for line in (*defaults, f"listeners={','.join(places)}", *settings))
         self._local.config_path.chmod(0o600)
         self.command = [sys.executable, "-m", "zab.broker", str(self._local.config_path)]
 
@@ -104,24 +106,31 @@ def kafka_brokers(
 ) -> Iterator[list[KafkaBroker]]:
     """One member and so many brokers, with a secret of their own or none; all serve, and are killed when the block is
     left."""
-    secret_path = directory / "secret" if has_secret else None
-    if secret_path is not None:
-        make_secret_file(str(secret_path))
     with zab_servers(1, directory=directory / "member") as ensemble:
-        brokers = [
-            KafkaBroker(
-                directory / f"broker-{number}",
-                ensemble.hosts,
-                settings=settings,
-                broker_id=number,
-                broker_count=count,
-                secret_path=secret_path,
-            )
-            for number in range(1, count + 1)
-        ]
+        brokers = make_brokers(directory, ensemble.hosts, count, settings=settings, has_secret=has_secret)
         with ended(brokers):
             for broker in brokers:
                 broker.start()
             for broker in brokers:
                 broker.serve_on()
             yield brokers
+
+
+def make_brokers(
+    directory: Path, hosts: str, count: int, *, settings: Sequence[str] = (), has_secret: bool = True
+) -> list[KafkaBroker]:
+    """So many brokers of one cluster, none of them started."""
+    secret_path = directory / "secret" if has_secret else None
+    if secret_path is not None:
+        make_secret_file(str(secret_path))
+    return [
+        KafkaBroker(
+            directory / f"broker-{number}",
+            hosts,
+            settings=settings,
+            broker_id=number,
+            broker_count=count,
+            secret_path=secret_path,
+        )
+        for number in range(1, count + 1)
+    ]
