@@ -35,9 +35,11 @@ ONE: Sequence[Moment] = (
     ("resident memory after the load", "MiB", moments.memory_mib),
     ("start after SIGTERM, to the first write", "s", partial(moments.start_seconds, is_killed=False)),
     ("start after `kill -9`, to the first write", "s", partial(moments.start_seconds, is_killed=True)),
+    ("the same with a gigabyte that was not synced", "s", moments.recovery_seconds),
 )
 THREE: Sequence[Moment] = (
     ("resident memory of one of three after the load", "MiB", moments.memory_mib),
+    ("processor of one of three that are idle, with 1,000 partitions", "%", moments.idle_percent),
     ("SIGTERM of the leader to the next write, acks=all", "s", partial(moments.failover_seconds, is_killed=False)),
     ("`kill -9` of the leader to the next write, acks=all", "s", partial(moments.failover_seconds, is_killed=True)),
 )

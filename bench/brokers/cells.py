@@ -18,6 +18,8 @@ from bench.cells import BUILD
 from bench.process_tree import user_and_system_seconds
 
 PARTITIONS = 4
+VALUE_BYTES = 100
+RECORD_BYTES = 110
 WARMUP_SECONDS = 0.5
 _SYNCED = {"Kafka": {"flush.messages": "1"}, "zab": {"flush.mode": "batch"}}
 
@@ -32,7 +34,7 @@ class Cell:
     flight: int
     replicas: int = 1
     is_synced: bool = False
-    size: int = 100
+    size: int = VALUE_BYTES
     fetched_bytes: int = 0
 
     @property
@@ -91,9 +93,21 @@ def prepare(cell: Cell, side: Side) -> None:
     settings = {"min.insync.replicas": str(min(2, cell.replicas)), "retention.bytes": str(1 << 30)}
     side.create_topic(cell.topic, PARTITIONS, cell.replicas, settings | (_SYNCED[side.name] if cell.is_synced else {}))
     if cell.op == "fetch":
-        each = _FILLED_RECORDS // cell.records
-        options = {"op": "produce", "records": cell.records, "connections": PARTITIONS, "flight": 4}
-        _run(cell, side, {**options, "size": cell.size, "acks": -1, "warmup": 0, "operations": each})
+        _fill(cell.topic, side, cell.records, _FILLED_RECORDS // cell.records)
+
+
+def fill(topic: str, side: Side, size_bytes: int) -> None:
+    """Make a topic, unless it is there, and write so many bytes more."""
+    records = 1_190
+    if topic not in side.topics():
+        side.create_topic(topic, PARTITIONS, len(side.brokers), {})
+    _fill(topic, side, records, size_bytes // PARTITIONS // (records * RECORD_BYTES))
+
+
+def _fill(topic: str, side: Side, records: int, each: int) -> None:
+    """Write so many batches into each partition."""
+    options = {"op": "produce", "records": records, "connections": PARTITIONS, "flight": 4}
+    _run(topic, side, {**options, "size": VALUE_BYTES, "acks": -1, "warmup": 0, "operations": each})
 
 
 def run(cell: Cell, side: Side, seconds: float) -> Result:
@@ -102,15 +116,15 @@ def run(cell: Cell, side: Side, seconds: float) -> Result:
     if cell.op == "produce":
         options |= {"records": cell.records, "size": cell.size, "acks": -1 if cell.replicas > 1 else 1}
     else:
-        step = max(1, cell.fetched_bytes // (cell.size + 10))
+        step = max(1, cell.fetched_bytes // RECORD_BYTES)
         options |= {"bytes": cell.fetched_bytes, "step": step, "end": _FILLED_RECORDS - step}
-    return _run(cell, side, {**options, "warmup": WARMUP_SECONDS, "seconds": seconds})
+    return _run(cell.topic, side, {**options, "warmup": WARMUP_SECONDS, "seconds": seconds})
 
 
-def _run(cell: Cell, side: Side, options: Mapping[str, object]) -> Result:
-    leaders = ",".join(f"{address}/{number}" for number, address in sorted(side.leaders(cell.topic).items()))
+def _run(topic: str, side: Side, options: Mapping[str, object]) -> Result:
+    leaders = ",".join(f"{address}/{number}" for number, address in sorted(side.leaders(topic).items()))
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [str(BUILD / "records"), "--topic", cell.topic, "--leaders", leaders, *words]
+    command = [str(BUILD / "records"), "--topic", topic, "--leaders", leaders, *words]
     before = _cpu_seconds(side)
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)

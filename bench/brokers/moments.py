@@ -12,21 +12,43 @@ import struct
 import time
 from contextlib import suppress
 
+from bench.brokers.cells import fill
 from bench.brokers.sides import Side
-from bench.process_tree import resident_mib
+from bench.process_tree import resident_mib, user_and_system_seconds
 from zab.partition.records.builder import encode_batch
 from zab.partition.records.record import Record
 
 TOPIC = "moments"
+IDLE_PARTITIONS = 1_000
+RECOVERED_BYTES = 1 << 30
 _PATIENCE_SECONDS = 60.0
 _ANSWER_SECONDS = 1.0
 _RETRY_SECONDS = 0.005
+_IDLE_SECONDS = 10.0
 _PRODUCE, _VERSION, _ALL, _TIMEOUT_MS = 0, 7, -1, 1_000
 
 
 def memory_mib(side: Side) -> float:
     """The median of the resident memory of the brokers."""
     return statistics.median(resident_mib(broker.pid) for broker in side.brokers)
+
+
+def idle_percent(side: Side) -> float:
+    """The median of what a broker takes of a processor while nobody asks for anything, where each has a replica of 1,000
+    partitions."""
+    if "idle" not in side.topics():
+        side.create_topic("idle", IDLE_PARTITIONS, len(side.brokers), {})
+    before = [sum(user_and_system_seconds(broker.pid)) for broker in side.brokers]
+    time.sleep(_IDLE_SECONDS)
+    after = [sum(user_and_system_seconds(broker.pid)) for broker in side.brokers]
+    return 100 * statistics.median(now - then for now, then in zip(after, before, strict=True)) / _IDLE_SECONDS
+
+
+def recovery_seconds(side: Side) -> float:
+    """From the start of a broker that was killed, with a gigabyte in its logs that it has not synced, until it
+    acknowledges a write."""
+    fill("unsynced", side, RECOVERED_BYTES)
+    return start_seconds(side, is_killed=True)
 
 
 def start_seconds(side: Side, *, is_killed: bool) -> float:

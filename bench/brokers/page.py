@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.brokers.cells import Cell, Result
 from bench.table import quartiles
 
+_FORMS = {"s": ",.3f", "MiB": ",.0f", "%": ".1f"}
 PAGE = Path(__file__).parents[1] / "BROKERS.md"
 TARGET = "make bench-brokers"
 
@@ -25,7 +26,7 @@ class Measured:
 
 @dataclass
 class Moments:
-    """One figure, round by round: of Kafka and of ours. `unit`: s or MiB."""
+    """One figure, round by round: of Kafka and of ours. `unit`: s, MiB or %."""
 
     title: str
     unit: str
@@ -78,9 +79,10 @@ def _moments(moments: Sequence[Moments]) -> str:
     rows = ["| | Kafka | zab | ratio |", "|---|---:|---:|---:|"]
     for each in moments:
         theirs, ours = statistics.median(each.kafka), statistics.median(each.ours)
-        form = ",.0f" if each.unit == "MiB" else ",.3f"
+        form = _FORMS[each.unit]
         rows.append(
-            f"| {each.title} | {theirs:{form}} {each.unit} | {ours:{form}} {each.unit} | **{ours / theirs:.2f}** |"
+            f"| {each.title} | {theirs:{form}} {each.unit} | {ours:{form}} {each.unit} "
+            f"| **{ours / max(theirs, 0.001):.2f}** |"
         )
     return "\n".join(rows)
 

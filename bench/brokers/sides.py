@@ -7,7 +7,7 @@ JVM has a heap of 1 GiB, as Kafka's own start script gives it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,13 @@ class Side:
             return all(each.leader >= 0 and len(each.isrs) >= replicas for each in found.values()) and bool(found)
 
         until(is_in_sync, "replication")
+
+    def topics(self) -> Collection[str]:
+        """Those that there are."""
+        found: dict[str, Any] = (
+            AdminClient({"bootstrap.servers": self.addresses}).list_topics(timeout=_PATIENCE_SECONDS).topics
+        )
+        return found.keys()
 
     def leaders(self, topic: str) -> dict[int, str]:
         """The address of the leader of each partition."""
