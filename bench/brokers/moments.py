@@ -34,7 +34,7 @@ def memory_mib(side: Side) -> float:
 
 
 def idle_percent(side: Side) -> float:
-    """The median of what a broker takes of a processor while nobody asks for anything, where each has a replica of 1,000
+    """The median of what a broker takes of a processor while nobody asks for anything. Each has a replica of 1,000
     partitions."""
     if "idle" not in side.topics():
         side.create_topic("idle", IDLE_PARTITIONS, len(side.brokers), {})
