@@ -24,12 +24,12 @@ from zab.kafka.primitives import Uuid
 from zab.partition.broker import Broker
 from zab.partition.cleaning import clean
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Connected, Results, WatchFired
+from zab.partition.controller.coordination import Connected, Result, Results, WatchFired, ZooKeeperError
 from zab.partition.controller.registration import Registration
 from zab.partition.controller.state import ControllerSettings
 from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.coordinator_log import load_part
-from zab.partition.events import LogsOpened, RecordFound
+from zab.partition.events import LogsOpened, RecordFound, SessionLives
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.files import Files
 from zab.partition.records.builder import encode_batch
@@ -45,6 +45,8 @@ from zab.wire.frames import FrameReader
 
 WALL_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
+SESSION_MS = 6000
+LOST = Result(ZooKeeperError.CONNECTIONLOSS)
 TURNS_MAX = 1000
 
 
@@ -57,6 +59,8 @@ class OneBroker:
         self.tree = ZnodeTree() if tree is None else tree
         self.now = now
         self.holds = False
+        self.is_cut_off = False
+        """Whether it reaches no server of the coordination service."""
         self._clients_count = 0
         self._begin()
 
@@ -64,6 +68,7 @@ class OneBroker:
         self.files = Files(self.disk)
         self.answers = deque()
         self.held = deque()
+        self.lives_until = self.now
         self.reports = []
         self.audit = []
         self.failure = None
@@ -91,7 +96,7 @@ class OneBroker:
         for _ in range(TURNS_MAX):
             given += self.answers
             self.answers.clear()
-            effects = self.broker.step(self.now, self.wall, given)
+            effects = self.broker.step(self.now, self.wall, [self.session_lives(), *given])
             given = []
             self.reports += effects.reports
             self.audit += effects.audit
@@ -102,12 +107,21 @@ class OneBroker:
                 return
         raise AssertionError("the broker never comes to rest")
 
+    def session_lives(self):
+        """What is known of the session, before each turn."""
+        if not self.is_cut_off:
+            self.lives_until = self.now + SESSION_MS
+        return SessionLives(self.lives_until)
+
     def _carry_out(self, effects):
         self.held += effects.files
         if not self.holds:
             self.answers += self.files.perform(list(self.held))
             self.held.clear()
         for submit in effects.submits:
+            if self.is_cut_off:
+                self.answers.append(Results(submit.batch, (LOST,) * len(submit.operations)))
+                continue
             self.tree.now_ms = self.wall
             results = tuple(self.tree.apply(self.session, each) for each in submit.operations)
             self.answers.append(Results(submit.batch, results))

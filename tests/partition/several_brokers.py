@@ -224,7 +224,7 @@ class Member(OneBroker):
 
     def one_turn(self):
         self.now = self.rig.now
-        given = list(self.answers)
+        given = [self.session_lives(), *self.answers]
         self.answers.clear()
         effects = self.broker.step(self.now, self.wall, given)
         self.reports += effects.reports

@@ -24,6 +24,7 @@ from zab.client.core.records import EventType, WatchEvent
 from zab.client.core.records import Stat as ClientStat
 from zab.client.on_trio import Dialler
 from zab.host.journal.journal import Journal
+from zab.host.loop.loop import now_ms
 from zab.partition.controller.coordination import (
     Check,
     Children,
@@ -47,6 +48,7 @@ from zab.partition.events import FromCoordination
 
 TRY_AGAIN_SECONDS: Final = 1.0
 CONNECT_WAIT_MS: Final = 10_000
+NEVER_PROVEN: Final = -(1 << 62)
 
 journal = Journal("broker")
 
@@ -68,7 +70,15 @@ class Coordination:
         self._dial = dial
         self._session_timeout_ms = session_timeout_ms
         self._tell = tell
+        self._client: Client | None = None
         self._submitted, self._taken = trio.open_memory_channel[Submit](1000)
+
+    def lives_until(self) -> int:
+        """Until when (ms, `zab.host.loop.loop.now_ms`) the session surely lives, if no server answers again."""
+        client = self._client
+        if client is None or client.session_lives_until == float("-inf"):
+            return NEVER_PROVEN
+        return now_ms() + int((client.session_lives_until - client.now()) * 1000)
 
     def submit(self, effect: Submit) -> None:
         """Begin these operations."""
@@ -97,6 +107,7 @@ class Coordination:
     async def _live(self, client: Client) -> None:
         """Until the session is over."""
         async with trio.open_nursery() as nursery:
+            self._client = client
             nursery.start_soon(self._carry_out, client, nursery)
             async for state in client.states():
                 if state.is_connected:
@@ -104,6 +115,7 @@ class Coordination:
                     self._tell(Connected(client.session_id, client.session_timeout_ms))
                 elif not state.is_over:
                     self._tell(Suspended())
+            self._client = None
             nursery.cancel_scope.cancel()
         self._tell(Expired())
 

@@ -340,6 +340,7 @@ class _Host:
             forget_file=self._open_files.forget,
             forget_directory=self._open_files.forget_directory,
             submit=coordination.submit,
+            session_lives_until=coordination.lives_until,
             open_logs=lambda owner: self.job_thread.run(partial(self._answer, partial(self._opened, owner))),
             load=lambda part: self.job_thread.run(partial(self._answer, partial(load_part, part, self._disk))),
             clean=lambda job: self.job_thread.run(partial(self._clean, job)),

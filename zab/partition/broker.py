@@ -31,14 +31,14 @@ from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.clients import Clients
 from zab.partition.controller import effects as of_controller
 from zab.partition.controller.controller import Controller
-from zab.partition.controller.coordination import Submit
+from zab.partition.controller.coordination import Expired, Submit
 from zab.partition.controller.effects import PartitionStates, StopReplica, ToBroker
 from zab.partition.controller.requests import Answer, StopReplicaAnswered
 from zab.partition.controller.requests import Input as ControllerInput
 from zab.partition.controller.znodes import DEFAULT_NAME, TopicPartition
 from zab.partition.coordinator_log import PartLoaded, Surroundings
 from zab.partition.coordinators import Coordinators
-from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
+from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound, SessionLives
 from zab.partition.figures import BrokerView
 from zab.partition.giving_away import GivingAway
 from zab.partition.image.cluster_image import ClusterImage, Topic
@@ -70,6 +70,7 @@ from zab.partition.requests.replicas import Replicas
 from zab.partition.requests.request import Ready, Request
 from zab.partition.requests.scram_users import ScramUserRequests
 from zab.partition.requests.topics import TopicRequests
+from zab.partition.session_rule import SessionRule
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError
 from zab.partition.transactions.marker import Marker, MarkerDone
@@ -100,7 +101,8 @@ class Broker:
         self.id = self.epoch = NOT_REGISTERED
         self.cluster_id = ""
         self.replicas = Replicas(lambda: self.image)
-        self._local = LocalReplicas(config, self.replicas, rng, self._touch, now)
+        self._session = SessionRule(self.replicas, self._touch)
+        self._local = LocalReplicas(config, self.replicas, self._session, rng, self._touch, now)
         self._controller = controller
         self._now = now
         self._wall = wall
@@ -216,6 +218,7 @@ class Broker:
         effects = self._effects = Effects()
         self._asking.now = now
         self._coordinators.advance(now, wall)
+        self._keep_session(now, inputs)
         if self._local.is_open:
             self._cleaning.settle(now)
         for given in inputs:
@@ -238,6 +241,11 @@ class Broker:
                     self._cleaning.done(given, now)
                 case LogsOpened():
                     self._take_logs(given)
+                case SessionLives():
+                    pass
+                case Expired():
+                    self._session_ended()
+                    self._to_controller.append(given)
                 case LogsRefused(reason):
                     effects.failure = reason
                 case LinkUp() | LinkDown() | LinkReceived() | DialFailed():
@@ -260,6 +268,22 @@ class Broker:
         self._neighbours.keep_up(now)
         self._gather(effects)
         return effects
+
+    def _keep_session(self, now: int, inputs: Sequence[Input]) -> None:
+        """Lead while the session surely lives."""
+        if inputs and isinstance(inputs[0], SessionLives):
+            self._session.prove(inputs[0].until_ms)
+        if self._session.keep_up(now) and self.replicas:
+            lives = "lives: this broker leads again"
+            doubt = "may be over: this broker leads nothing until it has lived on, or another one has begun"
+            self._effects.reports.append(f"the session {doubt if self._session.is_in_doubt else lives}")
+            self._coordinators.follow(self.image.topics)
+
+    def _session_ended(self) -> None:
+        self._arrivals.ended_epoch = self.epoch
+        self._session.end()
+        self.image = self.image.without_leader(self.id)
+        self._coordinators.follow(self.image.topics)
 
     def _gather(self, effects: Effects) -> None:
         """What the parts ask for."""
@@ -287,6 +311,7 @@ class Broker:
         of_controller = self._controller.deadline_ms
         return min(
             NEVER if of_controller is None else of_controller,
+            self._session.next_deadline(),
             self._waiting.next_deadline(),
             self._clients.next_deadline(),
             self._local.next_deadline(),

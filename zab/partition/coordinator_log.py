@@ -76,17 +76,17 @@ class LoadPart:
     number: int
     leader_epoch: int
     batches: FileSlice
-    next_offset: int
-    """Where the next part begins."""
+    first_offset: int
     read: Reader
 
 
 @attrs.frozen
 class PartLoaded:
-    """What the part has; `error` if it cannot be read."""
+    """What the part has, and where the next one begins; `error` if it cannot be read."""
 
     part: LoadPart
     entries: tuple[Any, ...] = ()
+    next_offset: int = 0
     error: str = ""
 
 
@@ -97,8 +97,13 @@ class _Loading:
     offset: int
     """Where the next part begins."""
     end: int
-    is_reading: bool = False
-    """Whether a job reads a part."""
+    part: LoadPart | None = None
+    """What a job reads now."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a job reads a part."""
+        return self.part is not None
 
 
 @attrs.define(eq=False)
@@ -189,11 +194,10 @@ class CoordinatorLog(Generic[CoordinatorType]):
             return
         if found is not None:
             batches = FileSlice(found.path, found.position, found.length)
-            loading.is_reading = True
-            part = LoadPart(
+            loading.part = LoadPart(
                 self._topic.name, number, loading.leader_epoch, batches, found.first_offset, self._topic.read
             )
-            self.loads.append(part)
+            self.loads.append(loading.part)
         elif log.high_watermark >= loading.end:
             del self._loading[number]
             self.coordinator.finish_load(number, loading.leader_epoch)
@@ -207,14 +211,14 @@ class CoordinatorLog(Generic[CoordinatorType]):
         """A part was read."""
         number = done.part.number
         loading = self._loading.get(number)
-        if done.part.topic != self._topic.name or loading is None or loading.leader_epoch != done.part.leader_epoch:
+        if loading is None or done.part is not loading.part:
             return
         if done.error:
             self._give_up(number, done.error)
             return
         self.coordinator.load(number, loading.leader_epoch, done.entries)
-        loading.is_reading = False
-        loading.offset = done.part.next_offset
+        loading.part = None
+        loading.offset = done.next_offset
         self._load_on(number)
 
     def _give_up(self, number: int, reason: str) -> None:
@@ -320,10 +324,10 @@ class CoordinatorLog(Generic[CoordinatorType]):
 
 
 def load_part(part: LoadPart, disk: Disk) -> PartLoaded:
-    """Read a part of an internal topic: what its batches mean, and where the next part begins. For a job."""
+    """Read a part of an internal topic. For a job."""
     batches = part.batches
     entries: list[Any] = []
-    next_offset = part.next_offset
+    next_offset = part.first_offset
     try:
         data = disk.read(batches.path, batches.position, batches.length)
         for position, header in walk(data):
@@ -331,4 +335,4 @@ def load_part(part: LoadPart, disk: Disk) -> PartLoaded:
             entries += part.read(data, position, header)
     except (OSError, BatchError, ProtocolError) as error:
         return PartLoaded(part, error=str(error))
-    return PartLoaded(attrs.evolve(part, next_offset=next_offset), tuple(entries))
+    return PartLoaded(part, tuple(entries), next_offset)

@@ -52,6 +52,14 @@ class RecordFound:
     result: Found | ErrorCode
 
 
+@frozen
+class SessionLives:
+    """The session with the coordination service surely lives until then (monotonic ms), also if no server answers
+    again. It comes before all other inputs of a turn."""
+
+    until_ms: int
+
+
 FromClient: TypeAlias = (
     ClientConnected[ClientConnection] | ClientBytes[ClientConnection] | ClientClosed[ClientConnection]
 )
@@ -59,6 +67,7 @@ FromCoordination: TypeAlias = Connected | Suspended | Expired | WatchFired | Res
 Input: TypeAlias = (
     FromClient
     | FromCoordination
+    | SessionLives
     | FromLinks
     | Confirmed
     | Failed

@@ -32,6 +32,7 @@ from zab.partition.log.file_effects import FileEffect, Token
 from zab.partition.log.log import Log
 from zab.partition.replica.replica import Replica
 from zab.partition.requests.replicas import Replicas
+from zab.partition.session_rule import SessionRule
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.topic_settings import InvalidSettingError, TopicSettings
 
@@ -42,7 +43,13 @@ class LocalReplicas:
     """See the docstring of the module. Only the broker calls it."""
 
     def __init__(
-        self, config: BrokerConfig, replicas: Replicas, rng: Random, touched: Callable[[Replica], None], now: int
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        session: SessionRule,
+        rng: Random,
+        touched: Callable[[Replica], None],
+        now: int,
     ) -> None:
         self.effects: list[FileEffect] = []
         """Changes of files besides those of the logs themselves; the broker empties it."""
@@ -54,6 +61,7 @@ class LocalReplicas:
         """What holds for topics that say nothing."""
         self._config = config
         self._replicas = replicas
+        self._session = session
         self._rng = rng
         self._touched = touched
         self._broker_id = -1
@@ -127,6 +135,7 @@ class LocalReplicas:
             replica = self._made(topic, index, settings, now, wall)
         replica.log.settings = settings
         replica.take_state(state, now)
+        self._session.apply(replica)
         self._touched(replica)
 
     def _made(self, topic: Topic, index: int, settings: TopicSettings, now: int, wall: int) -> Replica:
@@ -167,7 +176,7 @@ class LocalReplicas:
         return replica
 
     def _delete(self, replica: Replica, now: int) -> None:
-        replica.leader = None
+        replica.abdicate()
         self._touched(replica)
         self._replicas.remove(*replica.key)
         del self._by_directory[replica.log.directory]

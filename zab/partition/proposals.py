@@ -42,7 +42,7 @@ class _Proposed:
     @property
     def is_under_way(self) -> bool:
         """Whether the leader still waits for it."""
-        return self.replica.leader is self.leader and self.leader.in_sync.proposal is self.proposal
+        return self.replica.led is self.leader and self.leader.in_sync.proposal is self.proposal
 
 
 class Proposals:

@@ -22,7 +22,7 @@ from zab.partition.broker import Broker
 from zab.partition.cleaning import CleanJob
 from zab.partition.controller.coordination import Submit
 from zab.partition.coordinator_log import LoadPart
-from zab.partition.events import Effects, Input
+from zab.partition.events import Effects, Input, SessionLives
 from zab.partition.links.messages import LINK_BYTES_MAX, FollowerAnswered, Message
 from zab.partition.log.checkpoints import MetaProperties
 from zab.partition.log.file_effects import FileEffect, Remove, Rename, RenameDirectory
@@ -78,6 +78,8 @@ class Ports:
     """The path is about to mean another file, or none."""
     forget_directory: Callable[[str], None]
     submit: Callable[[Submit], None]
+    session_lives_until: Callable[[], int]
+    """Until when (ms of the monotonic clock) the session surely lives, if no server answers again."""
     open_logs: Callable[[MetaProperties], None]
     search: Callable[[int, RecordSearch], None]
     load: Callable[[LoadPart], None]
@@ -100,7 +102,7 @@ class BrokerTurn:
         ports = self._ports
         started_ns = ports.clock.monotonic_ns()
         now = started_ns // 1_000_000
-        inputs: list[Input] = []
+        inputs: list[Input] = [SessionLives(ports.session_lives_until())]
         while ports.answers:
             inputs.append(ports.answers.popleft())
         ports.links.receive(inputs)

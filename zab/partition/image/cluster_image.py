@@ -16,7 +16,7 @@ import attrs
 from attrs import field, frozen
 
 from zab.kafka.primitives import ZERO_UUID, Uuid
-from zab.partition.image.partition_state import PartitionState
+from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.settings.listeners import Endpoint
 
 NO_CONTROLLER: Final = -1
@@ -67,6 +67,19 @@ class ClusterImage:
         """The topic with this id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def without_leader(self, broker_id: int) -> ClusterImage:
+        """The image in which this broker leads nothing."""
+        topics = []
+        for topic in self.topics.values():
+            led = {
+                index: attrs.evolve(state, leader=NO_LEADER)
+                for index, state in topic.partitions.items()
+                if state.leader == broker_id
+            }
+            if led:
+                topics.append(attrs.evolve(topic, partitions={**topic.partitions, **led}))
+        return self.changed(topics=topics)
 
     def changed(
         self,

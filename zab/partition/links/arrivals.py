@@ -16,6 +16,8 @@ class Arrivals:
     """What one broker has taken."""
 
     controller_epoch: int = NONE_YET
+    ended_epoch: int = NONE_YET
+    """The epoch of the last life of this broker that is over: the next one has not registered yet, or has."""
     _broker_epoch: int = NONE_YET
     _number: int = 0
     """The number of the last message of this controller to this life."""
@@ -26,7 +28,8 @@ class Arrivals:
         BROKER_NOT_AVAILABLE: not yet, since the sender knows of a registration of which this broker is not told."""
         if broker_epoch == NONE_YET or (message.broker_id == broker_id and message.broker_epoch > broker_epoch):
             return ErrorCode.BROKER_NOT_AVAILABLE
-        if (message.broker_id, message.broker_epoch) != (broker_id, broker_epoch):
+        is_to_this_life = (message.broker_id, message.broker_epoch) == (broker_id, broker_epoch)
+        if not is_to_this_life or message.broker_epoch <= self.ended_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if message.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH

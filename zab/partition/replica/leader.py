@@ -73,6 +73,12 @@ class Leader:
         self._take_replicas(state, now)
         return True
 
+    def resumed(self, now: int) -> None:
+        """Nobody could fetch for a while, which says nothing about who keeps up: as at the beginning of an epoch."""
+        for replica in self.in_sync.maximal & self.followers.keys():
+            follower = self.followers[replica]
+            follower.caught_up_at = max(follower.caught_up_at, now)
+
     # ----------------------------------------------------------------------------------------------------- followers
 
     def fetched_by(

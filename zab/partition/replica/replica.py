@@ -91,6 +91,8 @@ class Replica:
         self.state: PartitionState | None = None
         self.leader: Leader | None = None
         """While this broker leads the partition."""
+        self._suspended: Leader | None = None
+        """The leader that it was before its session came into doubt."""
         self.is_stopped = False
         """Whether the controller has said that this replica copies nothing, until a newer state arrives."""
         self._broker_id = broker_id
@@ -123,24 +125,44 @@ class Replica:
             return None
         return state.leader if self._broker_id in state.replicas else None
 
+    @property
+    def led(self) -> Leader | None:
+        """The leader that this replica is as far as the controller has said, even while it must not act as one."""
+        return self._suspended if self.leader is None else self.leader
+
     def stop(self) -> None:
         """Neither lead nor copy, until a newer state arrives."""
-        self.leader = None
+        self.abdicate()
         self.is_stopped = True
+
+    def abdicate(self) -> None:
+        """Do not lead until the controller says so once more."""
+        self.leader = self._suspended = None
+
+    def suspend(self) -> None:
+        """Do not act as the leader until `resume`."""
+        self._suspended, self.leader = self.led, None
+
+    def resume(self, now: int) -> None:
+        """Go on as the leader, if it was suspended as one."""
+        if self._suspended is not None:
+            self.leader, self._suspended = self._suspended, None
+            self.leader.resumed(now)
 
     def take_state(self, state: PartitionState, now: int) -> bool:
         """Take what the controller has decided. False: it is not newer than what is known."""
         leads = state.leader == self._broker_id
         if self.state is not None and not state.is_newer_than(self.state, leads=leads):
             return False
-        known = self.leader
+        known = self.led
         if not leads:
-            self.leader = None
+            self.abdicate()
         elif known is not None and known.epoch == state.leader_epoch:
             if not known.changed(state, now):
                 return False
         else:
             self.log.begin_epoch(state.leader_epoch)
+            self._suspended = None
             self.leader = Leader(
                 self._broker_id, state, epoch_start=self.log.log_end, now=now, lag_max_ms=self._lag_max_ms
             )

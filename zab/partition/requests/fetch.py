@@ -47,6 +47,8 @@ from zab.wire.file_slice import FileSlice
 
 IDS_SINCE: Final = 13
 """The version from which on topics are named by their ids."""
+LEADERS_SINCE: Final = 12
+"""The version from which on an answer says who leads a partition instead."""
 PARTITIONS_MAX: Final = 10_000
 """How many partitions a request may ask for: it is looked at whole whenever something happens to one of them."""
 NO_SESSION: Final = 0
@@ -159,7 +161,7 @@ class Fetching:
     def _refusal(self, each: Asked, error: ReplicaError | LogError) -> FetchPartitionData:
         state = None if each.replica is None else each.replica.state
         leader = LeaderIdAndEpoch()
-        if error.error in _MOVED and state is not None:
+        if self.request.version >= LEADERS_SINCE and error.error in _MOVED and state is not None:
             leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
         return FetchPartitionData(
             partition_index=each.asked.partition,

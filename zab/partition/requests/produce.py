@@ -44,6 +44,8 @@ from zab.partition.requests.verification import Verify
 NOBODY: Final = 0
 _ACKS: Final = (ALL_IN_SYNC, NOBODY, 1)
 NO_OFFSET: Final = -1
+LEADERS_SINCE: Final = 10
+"""The version from which on an answer says who leads the partition instead."""
 _MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -165,7 +167,7 @@ class ProduceRequests:
             appended = replica.append(data, request.version, acks, self._wall_ms(), is_verified=is_verified)
         except (ReplicaError, BatchError, LogError) as error:
             request.meters.produce_failed(topic, is_here=self._replicas.get(topic, index) is not None)
-            return self._refusal(topic, index, error)
+            return self._refusal(request.version, topic, index, error)
         if not appended.is_duplicate:
             request.meters.produced(topic, len(data), appended.last_offset - appended.base_offset + 1)
             self._touched(replica)
@@ -189,12 +191,14 @@ class ProduceRequests:
             raise ReplicaError(error, "the partition is not known to be part of the transaction")
         return True
 
-    def _refusal(self, topic: str, index: int, error: ReplicaError | BatchError | LogError) -> PartitionProduceResponse:
+    def _refusal(
+        self, version: int, topic: str, index: int, error: ReplicaError | BatchError | LogError
+    ) -> PartitionProduceResponse:
         records = error.record_errors if isinstance(error, RecordsError) else []
         replica = self._replicas.get(topic, index)
         state = None if replica is None else replica.state
         leader = LeaderIdAndEpoch()
-        if error.error in _MOVED and state is not None:
+        if version >= LEADERS_SINCE and error.error in _MOVED and state is not None:
             leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
         return PartitionProduceResponse(
             index=index,

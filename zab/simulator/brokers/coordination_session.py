@@ -7,6 +7,7 @@ way is answered with CONNECTIONLOSS before `Suspended`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -31,12 +32,15 @@ from zab.simulator.brokers.coordination import (
     Hello,
     Over,
     Ping,
+    Pong,
     Welcome,
 )
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
 RETRY_US: Final = 200 * MS
+NEVER_PROVEN: Final = -(1 << 62)
+_ANSWERS: Final[dict[type, type]] = {Welcome: Hello, Pong: Ping, Answered: Ask}
 
 
 class CoordinationSession:
@@ -62,6 +66,14 @@ class CoordinationSession:
         self._heard_us = 0
         self._heard_count = 0
         self._asked: Submit | None = None
+        self._sent_ms: dict[type, deque[int]] = {Hello: deque(), Ping: deque(), Ask: deque()}
+        """When the messages of each kind were sent, by the machine's clock, that this connection has not answered."""
+        self._proven_ms: int | None = None
+        """When the newest message was sent that was answered; None: there is no session."""
+
+    def lives_until(self) -> int:
+        """Until when (ms of the machine's monotonic clock) the session surely lives, if nothing else is heard."""
+        return NEVER_PROVEN if self._proven_ms is None else self._proven_ms + self._timeout_ms
 
     def start(self) -> None:
         self._dial()
@@ -90,10 +102,13 @@ class CoordinationSession:
             self._process.later(RETRY_US, self._dial)
             return
         self._connection, self._heard_us = connection, self._process.schedule.now
+        for sent in self._sent_ms.values():
+            sent.clear()
         self._send(Hello(self.id, self._timeout_us, self._heard_count))
 
-    def _send(self, message: object) -> None:
+    def _send(self, message: Hello | Ping | Ask) -> None:
         assert self._connection is not None
+        self._sent_ms[type(message)].append(self._process.machine.now_ms)
         self._connection.to_service.send(message, ITEM_BYTES)
 
     def _ping(self) -> None:
@@ -132,6 +147,10 @@ class CoordinationSession:
         if connection is not self._connection:
             return
         self._heard_us = self._process.schedule.now
+        answers = _ANSWERS.get(type(message))
+        if answers is not None:
+            sent = self._sent_ms[answers].popleft()
+            self._proven_ms = sent if self._proven_ms is None else max(sent, self._proven_ms)
         match message:
             case Welcome(session):
                 if session != self.id:
@@ -151,7 +170,7 @@ class CoordinationSession:
         """The session has expired."""
         assert self._connection is not None
         self._connection.cut()
-        self._connection = self._asked = None
+        self._connection = self._asked = self._proven_ms = None
         self._is_connected = False
         if self.id:
             self.id = 0

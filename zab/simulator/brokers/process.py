@@ -198,6 +198,7 @@ class BrokerProcess(Process):
             forget_file=lambda _path: None,
             forget_directory=lambda _directory: None,
             submit=self.session.submit,
+            session_lives_until=self.session.lives_until,
             open_logs=lambda owner: self._run(partial(self._opened, owner)),
             search=lambda token, search: self._run(partial(self._found, token, search)),
             load=lambda part: self._run(partial(self._loaded, part)),
