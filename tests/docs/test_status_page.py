@@ -63,6 +63,15 @@ def test_the_table_of_alarms_is_whole() -> None:
     assert named("`zab status`") == found
 
 
+def test_the_table_of_alarms_of_brokers_is_whole() -> None:
+    source = (ROOT / "zab" / "operations" / "verdicts" / "brokers.py").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.split("\n## Brokers in `zab status`\n", 1)[1], re.M)
+    made = re.findall(r"Alarm\((CRITICAL|WARNING), \"(\w+)\"", source)
+    assert [(name, severity) for name, severity in rows[: len(made)]] == [
+        (name, severity.lower()) for severity, name in made
+    ]
+
+
 SRVR = """Zookeeper version: 3.9.5-zab-0.1.0, built on 2026-01-01 00:00 UTC
 Latency min/avg/max: 0/0.5/7
 Received: 1

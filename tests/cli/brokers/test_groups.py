@@ -146,3 +146,16 @@ def test_registered_brokers_are_listed(zab: Run, running_broker: KafkaBroker, to
     assert zab.out.endswith("1 broker; of the partitions 0 under-replicated, 0 offline\n")
     assert zab("-s", f"{members}/elsewhere", "broker", "list") == 1
     assert zab.err == f"zab: no broker has registered at {members}/elsewhere\n"
+
+
+def test_status_shows_the_brokers_beside_the_members(zab: Run, running_broker: KafkaBroker, topic: str) -> None:
+    lines = running_broker.settings.read_text().splitlines()
+    members = next(line for line in lines if line.startswith("zookeeper.connect=")).partition("=")[2]
+    zab("-s", members, "status", "--json")
+    lines = [json.loads(line) for line in zab.out.splitlines()]
+    [broker] = [line for line in lines if line["type"] == "broker"]
+    assert list(broker) == table("Lines of `zab status`")["broker"]
+    assert (broker["broker"], broker["is_controller"], broker["lagging"]) == (1, True, 0)
+    assert not [line for line in lines if line["type"] == "alarm" and "broker" in line["name"]]
+    assert zab("-s", members, "status") == 0, zab.out
+    assert "broker  epoch" in zab.out

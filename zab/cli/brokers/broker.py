@@ -6,26 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import typer
 
-from zab.cli.brokers.registered import Registered, read_registered
-from zab.cli.columns import cell, columns
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, json_line
+from zab.cli.registered_brokers import broker_lines, brokers_table
 from zab.cli.servers.broker import run_command
-from zab.cli.terminal import count_of, in_line, say
+from zab.cli.terminal import count_of, say
 from zab.cli.time_limit import timed
 from zab.cli.znodes.caller import Caller, options_of, perform
 from zab.client import Client, NoNodeError
+from zab.operations.registered import read_registered
+from zab.operations.verdicts.brokers import Registered
 from zab.partition.controller.znodes import BROKERS, MalformedError
 
 __all__ = ["broker_app"]
 
 broker_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-_HEAD: Final = ("broker", "epoch", "endpoints", "rack", "controller", "leads", "replicas", "lagging")
 
 
 @broker_app.callback()
@@ -64,35 +63,18 @@ broker_app.command("list")(list_command)
 
 def _lines(found: Registered) -> Iterator[dict[str, Any]]:
     """The lines of JSON: one for each broker, one for all."""
-    for broker in found.brokers:
-        yield {
-            "type": "broker",
-            "broker": broker.id,
-            "epoch": broker.epoch,
-            "endpoints": list(broker.endpoints),
-            "rack": broker.rack,
-            "is_controller": broker.id == found.controller,
-            "leads": found.leads[broker.id],
-            "replicas": found.replicas[broker.id],
-            "lagging": found.lagging[broker.id],
-        }
+    yield from broker_lines(found)
     yield {
         "type": "brokers",
         "count": len(found.brokers),
         "controller": found.controller,
-        "under_replicated": found.under_replicated_count,
-        "offline": found.offline_count,
+        "under_replicated": len(found.under_replicated),
+        "offline": len(found.offline),
     }
 
 
 def _text(found: Registered) -> Iterator[str]:
     if found.brokers:
-        yield from columns([_HEAD, *(_row(line) for line in _lines(found) if line["type"] == "broker")])
-    counts = (f"{found.under_replicated_count} under-replicated", f"{found.offline_count} offline")
+        yield from brokers_table(found)
+    counts = (f"{len(found.under_replicated)} under-replicated", f"{len(found.offline)} offline")
     yield f"{count_of(len(found.brokers), 'broker')}; of the partitions {', '.join(counts)}"
-
-
-def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    controller = "yes" if line["is_controller"] else "no"
-    values = (line["broker"], line["epoch"], ",".join(line["endpoints"]), line["rack"], controller)
-    return tuple(in_line(cell(each)) for each in (*values, line["leads"], line["replicas"], line["lagging"]))

@@ -1,4 +1,4 @@
-"""`zab status`: the members of an ensemble, its leader, the lag of each member, and alarms.
+"""`zab status`: the members of an ensemble, its leader, the lag of each member, the brokers beside it, and alarms.
 
 Exit codes: 0 no alarms; 1 there are alarms; 2 wrong usage; 3 no member can be reached.
 """
@@ -9,17 +9,23 @@ from typing import Annotated, Any
 
 import trio
 import typer
+from attrs import evolve
 
 from zab.cli.columns import cell, columns
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.operations.options import AdminOption, admin_ports
+from zab.cli.registered_brokers import broker_lines, brokers_table
 from zab.cli.terminal import in_line, say
 from zab.cli.znodes.caller import options_of
 from zab.cli.znodes.opening import opener, tls_of
+from zab.client import ZabError
 from zab.client.four_letter import servers_of
 from zab.operations.asking import ask_all, ensemble_in_force, targets_of
-from zab.operations.verdicts.status import Alarm, MemberStatus, Status, status_of
+from zab.operations.registered import read_registered
+from zab.operations.verdicts.brokers import Registered, alarms_of
+from zab.operations.verdicts.status import Alarm, MemberStatus, Status, by_severity, status_of
+from zab.partition.controller.znodes import MalformedError
 
 __all__ = ["status_command"]
 
@@ -36,20 +42,25 @@ def status_command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Asks the servers of -s, those that the configuration in force names, and the admin ports, all at once; each has
+    """Brokers are those that are registered below the chroot of -s.
+
+    Asks the servers of -s, those that the configuration in force names, and the admin ports, all at once; each has
     the time of `zab --wait`. A member tells most where its 4lw.commands.whitelist has mntr, or over its admin port.
 
     Exit code 0: nothing has to be looked at; 1: there are alarms; 3: no member can be reached.
     """
     look = looker(context, admin)
+    look_for_brokers = _brokers_looker(context)
     code = 0
 
     async def run() -> None:
         nonlocal code
         while True:
-            status = await look()
+            status, registered = await look(), await look_for_brokers()
+            if registered is not None:
+                status = evolve(status, alarms=by_severity([*status.alarms, *alarms_of(registered)]))
             code = _code(status)
-            _show(status, json=json, again=watch is not None)
+            _show(status, registered, json=json, again=watch is not None)
             if watch is None:
                 return
             await trio.sleep(watch)
@@ -78,20 +89,42 @@ def looker(context: typer.Context, admin: list[str] | None) -> Callable[[], Awai
     return look
 
 
+def _brokers_looker(context: typer.Context) -> Callable[[], Awaitable[Registered | None]]:
+    """The function that reads what brokers have registered; it returns None where there is none, or nobody says so."""
+    options = options_of(context)
+    try:
+        open_client = opener(options)
+    except ValueError as error:
+        fail(error, USAGE)
+
+    async def look() -> Registered | None:
+        with trio.move_on_after(options.wait_ms / 1000):
+            try:
+                async with open_client() as zk:
+                    return await read_registered(zk)
+            except MalformedError as error:
+                say(f"zab: what brokers registered cannot be read: {error}", sys.stderr)
+            except (ZabError, OSError):
+                return None
+        return None
+
+    return look
+
+
 def _code(status: Status) -> int:
     if all(member.state == "unreachable" for member in status.members):
         return UNREACHABLE
     return REFUSED if status.alarms else 0
 
 
-def _show(status: Status, *, json: bool, again: bool) -> None:
+def _show(status: Status, registered: Registered | None, *, json: bool, again: bool) -> None:
     if json:
-        for fields in lines_of(status):
+        for fields in (*(() if registered is None else broker_lines(registered)), *lines_of(status)):
             say(json_line(fields))
     else:
         if again and sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
-        for line in text_of(status):
+        for line in text_of(status, registered):
             say(line)
     sys.stdout.flush()
 
@@ -134,10 +167,12 @@ def lines_of(status: Status) -> Iterator[dict[str, Any]]:
     }
 
 
-def text_of(status: Status) -> Iterator[str]:
+def text_of(status: Status, registered: Registered | None = None) -> Iterator[str]:
     yield from columns([_HEAD, *map(_row, status.members)])
     if status.quorum is not None:
         yield f"quorum: {status.quorum[0]} voters take part, {status.quorum[1]} are needed"
+    if registered is not None and registered.brokers:
+        yield from brokers_table(registered)
     for alarm in status.alarms:
         yield _alarm(alarm)
     if status.is_well:

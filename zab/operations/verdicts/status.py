@@ -22,7 +22,7 @@ from attrs import frozen
 from zab.configuration.dynamic import Ensemble, Role
 from zab.operations.verdicts.answers import Answer
 
-__all__ = ["CRITICAL", "WARNING", "Alarm", "MemberStatus", "Status", "status_of"]
+__all__ = ["CRITICAL", "WARNING", "Alarm", "MemberStatus", "Status", "by_severity", "status_of"]
 
 CRITICAL: Final = "critical"
 WARNING: Final = "warning"
@@ -96,8 +96,12 @@ def status_of(answers: Sequence[Answer], ensemble: Ensemble | None = None) -> St
     ]
     alarms += [alarm for each in members for alarm in _of_lag(each)]
     alarms += list(_of_disks_elsewhere(leader, alarms))
-    alarms.sort(key=lambda alarm: alarm.severity != CRITICAL)
-    return Status(members, None if leader is None else leader.server, quorum, tuple(alarms))
+    return Status(members, None if leader is None else leader.server, quorum, by_severity(alarms))
+
+
+def by_severity(alarms: Sequence[Alarm]) -> tuple[Alarm, ...]:
+    """The critical ones first."""
+    return tuple(sorted(alarms, key=lambda alarm: alarm.severity != CRITICAL))
 
 
 def _lags(leader: Answer | None) -> dict[int, int]:
