@@ -53,6 +53,11 @@ class BrokerLinks:
         self.links: Links[Message, FromLinks] = Links(loop, LINK_PROTOCOL, self._greeting)
         self._dials, self._dialled = trio.open_memory_channel[tuple[int, Endpoint]](1000)
 
+    @property
+    def secret(self) -> bytes:
+        """What all brokers of the cluster have; empty: nothing."""
+        return self._secrets[0].key if self._secrets else b""
+
     def _party(self) -> Party:
         own = self._broker_id()
         return Party(NOBODY if own < 0 else own, VERSION, VERSION, secrets=self._secrets, is_open=not self._secrets)

@@ -133,7 +133,7 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
         links = BrokerLinks(config, loop, lambda: broker.id)
         endpoints = (*await host.listen(loop), await links.listen())
         controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
-        broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes)
+        broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes, links.secret)
         coordination = Coordination(
             config.broker.servers, config.broker.session_timeout_ms, mailbox.put, surroundings.dial
         )

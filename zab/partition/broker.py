@@ -94,8 +94,9 @@ class Broker:
         now: int,
         wall: int,
         free_bytes: Callable[[], int],
+        secret: bytes = b"",
     ) -> None:
-        """`free_bytes`: how much more the disk takes."""
+        """`free_bytes`: how much more the disk takes. `secret`: what all brokers have; empty: nothing."""
         self.config = config
         self.image = ClusterImage()
         self.id = self.epoch = NOT_REGISTERED
@@ -124,7 +125,7 @@ class Broker:
         self._topics = TopicRequests(self._asking, lambda: self.image, self._configs.of_new_topic)
         of_logs = Surroundings(self.replicas, self._asking, lambda: self.image, self._touch)
         self._coordinators = Coordinators(config, of_logs, self._producer_ids, rng, now, self._wall)
-        self._users = Users(config.plain_users, rng)
+        self._users = Users(config.plain_users, rng, secret)
         self._logins = LoginRequests(config, self._users, rng, now, self._audit)
         is_read = self._coordinators.is_reading
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)

@@ -44,6 +44,17 @@ class LoginError(Exception):
     """A login fails; the text is for the journal, and has nothing secret."""
 
 
+@frozen(order=True)
+class Shape:
+    """What everybody is told of a credential, besides the bytes of its salt."""
+
+    iterations: int = ITERATIONS_MIN
+    salt_bytes: int = 24
+
+
+_ONE_SHAPE: Final[Mapping[Shape, int]] = {Shape(): 1}
+
+
 @frozen
 class Credential:
     """What a server keeps of a password."""
@@ -52,6 +63,10 @@ class Credential:
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
     iterations: int
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.iterations, len(self.salt))
 
     def __str__(self) -> str:
         """As Kafka writes it. This is a secret."""
@@ -84,11 +99,22 @@ def derived(mechanism: str, salted_password: bytes, salt: bytes, iterations: int
     return Credential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
 
 
-def invented(mechanism: str, secret: bytes, user: str) -> Credential:
-    """A credential that nobody can prove, the same for each attempt of a user that does not exist."""
+def invented(mechanism: str, secret: bytes, user: str, shapes: Mapping[Shape, int] = _ONE_SHAPE) -> Credential:
+    """A credential that nobody can prove, the same for each attempt of a user that does not exist.
+
+    It has one of these shapes, each as often as so many users that do exist have it, so that it does not stand out. As
+    long as nobody's credential changes, a user has the same one (weighted rendezvous hashing)."""
     name = HASHES[mechanism]
-    salt, stored, server = (hmac.digest(secret, part + user.encode(), name) for part in (b"salt", b"stored", b"server"))
-    return Credential(salt[:24], stored, server, ITERATIONS_MIN)
+
+    def digest(part: bytes) -> bytes:
+        return hmac.digest(secret, part + b"\0" + user.encode(), name)
+
+    def rank(each: Shape) -> float:
+        return float((int.from_bytes(digest(repr(each).encode())[:8], "big") / 2**64) ** (1 / shapes[each]))
+
+    shape = max(shapes, key=rank)
+    salt = b"".join(digest(b"salt %d" % number) for number in range(-(-shape.salt_bytes // len(digest(b"")))))
+    return Credential(salt[: shape.salt_bytes], digest(b"stored"), digest(b"server"), shape.iterations)
 
 
 class ScramServer:

@@ -11,23 +11,29 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from zab.partition.access.scram import HASHES, Credential, credential_in, invented
+from zab.partition.access.scram import HASHES, Credential, Shape, credential_in, invented
 
+SHAPES_MAX: Final = 8
+"""How many shapes an invented credential may have: those that most users have."""
 _SECRET_BYTES: Final = 32
 
 
 class Users:
     """See the docstring of the module."""
 
-    def __init__(self, plain: Mapping[str, Mapping[str, str]], rng: Random) -> None:
-        """`plain`: password by listener and user. `rng` is that of the operating system."""
+    def __init__(self, plain: Mapping[str, Mapping[str, str]], rng: Random, secret: bytes = b"") -> None:
+        """`plain`: password by listener and user. `rng` is that of the operating system. `secret`: what all brokers of
+        the cluster have, so that each of them invents the same; if it is empty, this broker makes its own."""
         self._plain = plain
         self._rng = rng
-        self._secret = b""
+        self._secret = hmac.digest(secret, b"users", hashlib.sha256) if secret else b""
+        self._shapes: dict[str, Counter[Shape]] = {mechanism: Counter() for mechanism in HASHES}
+        """How many credentials of a mechanism have which shape."""
         self.of_scram: dict[str, dict[str, Credential]] = {}
         """Credential by user and mechanism."""
 
@@ -41,16 +47,24 @@ class Users:
                     found[mechanism] = credential_in(mechanism, config[mechanism])
                 except ValueError as error:
                     wrong.append(f"user {name!r} cannot log in by {mechanism}: {error}")
+        self._count(self.of_scram.pop(name, {}), -1)
+        self._count(found, 1)
         if found:
             self.of_scram[name] = found
-        else:
-            self.of_scram.pop(name, None)
         return wrong
+
+    def _count(self, credentials: Mapping[str, Credential], change: int) -> None:
+        for mechanism, credential in credentials.items():
+            shapes = self._shapes[mechanism]
+            shapes[credential.shape] += change
+            if not shapes[credential.shape]:
+                del shapes[credential.shape]
 
     def scram(self, mechanism: str, name: str) -> Credential:
         """The credential of this user, or one that nobody can prove."""
         # Computed in either case, so that both take the same time.
-        other = invented(mechanism, self._own_secret(), name)
+        shapes = dict(self._shapes[mechanism].most_common(SHAPES_MAX)) or {Shape(): 1}
+        other = invented(mechanism, self._own_secret(), name, shapes)
         return self.of_scram.get(name, {}).get(mechanism, other)
 
     def has_password(self, listener: str, name: str, password: str) -> bool:
