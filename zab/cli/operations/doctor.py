@@ -1,4 +1,4 @@
-"""`zab doctor FILE`: whether the member that FILE describes could run on this machine, and with the others.
+"""`zab doctor FILE`: whether the member or broker that FILE describes could run on this machine, and with the others.
 
 Exit codes: 0 every check passed or was skipped; 1 a check failed; 2 wrong usage.
 """
@@ -14,6 +14,7 @@ from attrs import define
 
 from zab.cli.exits import REFUSED
 from zab.cli.json_form import JsonOption, json_line
+from zab.cli.operations import broker_doctor
 from zab.cli.operations.options import AdminOption, admin_ports
 from zab.cli.terminal import in_line, say
 from zab.cli.znodes.caller import options_of
@@ -42,7 +43,14 @@ class _Told:
 
 def doctor_command(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The zoo.cfg of the member here.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="The zoo.cfg of the member here, or the server.properties of the broker.",
+            show_default=False,
+        ),
+    ],
     admin: AdminOption = None,
     syncs: Annotated[
         int, typer.Option("--syncs", metavar="N", min=0, max=10_000, help="To measure the disk with; 0: none.")
@@ -54,10 +62,12 @@ def doctor_command(
     """
     options = options_of(context)
     ports = admin_ports(admin, options)
-    checked = check(file)
-    found = trio.run(
-        _examine, checked, ports, options.wait_ms / 1000, syncs, restrict_keyboard_interrupt_to_checkpoints=True
-    )
+    seconds = options.wait_ms / 1000
+    if broker_doctor.is_of_broker(file):
+        work = partial(broker_doctor.examine, file, seconds, syncs)
+    else:
+        work = partial(_examine, check(file), ports, seconds, syncs)
+    found = trio.run(work, restrict_keyboard_interrupt_to_checkpoints=True)
     for each in found:
         say(json_line(_fields(each)) if json else _line(each))
     if not all(each.is_well for each in found):
