@@ -364,6 +364,19 @@ def test_what_was_decided_survives_a_loss_of_power_before_its_markers(rig, produ
     assert (log.last_stable_offset, log.log_end) == (2, 2)
 
 
+def test_a_leader_that_has_just_started_is_asked_again(rig, producer):
+    """It knows no topic yet, and says so of one that there is."""
+    producer.add()
+    assert producer.send(b"a") == 0
+    taken = rig.broker._coordinators.markers.write
+    rig.broker._coordinators.markers.write = lambda marker, done: done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert producer.end() == 0
+    rig.broker._coordinators.markers.write = taken
+    assert fetched(rig) == ([], 0)
+    rig.pass_time(1000)
+    assert fetched(rig)[0] == [b"a"]
+
+
 # ---------------------------------------------------------------------------------------------------------- operators
 
 

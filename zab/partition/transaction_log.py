@@ -96,7 +96,10 @@ class TransactionLog(CoordinatorLog[TransactionCoordinator]):
                     self._write_marker(marker, partial(self._marked, effect.marking, (topic, index)))
 
     def _marked(self, marking: int, partition: TopicPartition, error: ErrorCode) -> None:
-        is_gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """A partition is gone if this broker does not know it either: a leader that has just started knows none."""
+        topic = self._surroundings.image().topics.get(partition[0])
+        is_here = topic is not None and partition[1] in topic.partitions
+        is_gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not is_here
         self.coordinator.on_marked(marking, partition, ErrorCode.NONE if is_gone else error)
 
 
