@@ -180,7 +180,7 @@ def test_a_failed_run_of_brokers_says_how_to_replay_it(
     assert "zab simulate --seed 9 --partitions --members 3 --trace" in done.output
 
 
-@pytest.mark.parametrize("words", [("--both-judges",), ("--focus", "reshaping"), ("--both-ways",)])
+@pytest.mark.parametrize("words", [("--both-judges",), ("--both-ways",)])
 def test_what_only_ensembles_have_is_refused_for_brokers(invoke: Callable[..., Result], words: tuple[str, ...]) -> None:
     done = invoke("--partitions", *words)
     assert done.exit_code == 2

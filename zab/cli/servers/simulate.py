@@ -46,6 +46,7 @@ from datatree.compiled import using
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
 from zab.cli.servers.simulate_brokers import (
+    BROKER_FOCUSES,
     BrokerReport,
     BrokerScope,
     broker_fields,
@@ -70,6 +71,7 @@ _NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECID
 _CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 """For processes that only run seeds: the objects of a run take a few MiB, and are gone after it."""
+_FOCUS_HELP: Final = f"All runs have this focus: {', '.join(sorted(FOCUSES))}; of brokers {', '.join(BROKER_FOCUSES)}."
 NOTHING: Final = "none"
 """The value of --faults for no faults."""
 _HOUR_SECONDS: Final = 3600
@@ -144,9 +146,7 @@ def simulate_command(
     faults: Annotated[
         str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
     ] = None,
-    focus: Annotated[
-        str, typer.Option("--focus", metavar="NAME", help=f"All runs have this focus: {', '.join(sorted(FOCUSES))}.")
-    ] = "",
+    focus: Annotated[str, typer.Option("--focus", metavar="NAME", help=_FOCUS_HELP)] = "",
     trace: Annotated[bool, typer.Option("--trace", help="Print every line of the trace (one seed only).")] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first failure.")] = False,
@@ -177,7 +177,7 @@ def simulate_command(
     if json and (trace or counts):
         raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
     if partitions:
-        _refuse("for ensembles", focus=focus, history=history, both_judges=both_judges, both_ways=both_ways)
+        _refuse("for ensembles", history=history, both_judges=both_judges, both_ways=both_ways)
     scope = _scope(members, faults, keep, focus, mercy=not no_mercy, both_ways=both_ways, has_partitions=partitions)
     say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
@@ -239,7 +239,7 @@ def _scope(
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
         if has_partitions:
-            return BrokerScope(members, names, kept, mercy)
+            return BrokerScope(members, names, kept, mercy, focus)
         return Scope(members, names, kept, mercy, focus, both_ways)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
@@ -432,7 +432,7 @@ def _command(seed: int, scope: Scope | BrokerScope) -> str:
         words.append(f"--members {scope.members}")
     if scope.faults is not None:
         words.append(f"--faults {','.join(scope.faults) or NOTHING}")
-    if isinstance(scope, Scope) and scope.focus:
+    if scope.focus:
         words.append(f"--focus {scope.focus}")
     if not scope.mercy:
         words.append("--no-mercy")

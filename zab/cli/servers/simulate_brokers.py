@@ -4,8 +4,9 @@ from typing import Any
 
 from zab.simulator.brokers.scope import Scope as BrokerScope
 from zab.simulator.brokers.simulation import Report as BrokerReport
+from zab.simulator.brokers.workload import FOCUSES as BROKER_FOCUSES
 
-__all__ = ["BrokerReport", "BrokerScope", "broker_fields", "broker_line", "broker_words"]
+__all__ = ["BROKER_FOCUSES", "BrokerReport", "BrokerScope", "broker_fields", "broker_line", "broker_words"]
 
 
 def broker_line(report: BrokerReport) -> str:

@@ -39,6 +39,13 @@ class TopicPlan:
     partitions: int
     replicas: int
     settings: Mapping[str, str]
+    use: str = ""
+    """The part of the workload that has it for itself (`workload.FOCUSES`); empty: plain producers and consumers."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is now and then deleted."""
+        return not self.use
 
     @property
     def rolls(self) -> bool:
@@ -86,7 +93,8 @@ class Administrator(Client):
         if self.is_stopped:
             return
         self.later(int(self._gap_us * self.rng.expovariate(1)), self._go_on)
-        name = self.rng.choice(sorted(self.topics))
+        plain = sorted(topic.name for topic in self.topics.values() if topic.is_plain)
+        name = self.rng.choice(plain or [""])
         if self.wishes() and name in self._known:
             self._to_delete[name] = self._known[name]
 

@@ -1,4 +1,4 @@
-"""A consumer: reads the partitions of all topics from their beginning to their end, and from the beginning again.
+"""A consumer: reads the partitions of its topics from their beginning to their end, and from the beginning again.
 
 It names the leader epoch that it knows and the epoch of the last batch that it has read, as clients since KIP-320 do.
 What it is given is shown to the judge. Its position moves on over what it was given, and nothing else may be in
@@ -7,6 +7,7 @@ between: no record below the high watermark is left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -85,11 +86,13 @@ class Consumer(Client):
         rng: Random,
         kept: frozenset[int] | None,
         *,
+        topics: Collection[str],
         gap_us: int,
         once: bool = False,
     ) -> None:
-        """`gap_us`: the average time between two fetches."""
+        """`topics`: what it reads. `gap_us`: the average time between two fetches."""
         super().__init__(cluster, number, rng, kept)
+        self._topics = topics
         self._gap_us = gap_us
         self._once = once
         self.readings: dict[Key, Reading] = {}
@@ -133,7 +136,7 @@ class Consumer(Client):
         self.has_learned = True
         known = set()
         for topic in answer.topics:
-            if topic.name is None or topic.is_internal:
+            if topic.name is None or topic.name not in self._topics:
                 continue
             for partition in topic.partitions:
                 key = (bytes(topic.topic_id), partition.partition_index)
@@ -191,7 +194,7 @@ class Consumer(Client):
     def _take(self, reading: Reading, data: FetchPartitionData) -> None:
         records = bytes(data.records or b"")
         reading.end = data.high_watermark
-        for at, header in walk(_whole(records)):
+        for at, header in walk(whole_batches(records)):
             check_crc(records, at, header)
             if header.last_offset < reading.position:
                 continue
@@ -242,7 +245,7 @@ class Consumer(Client):
                 raise SafetyError("nothing is deleted that nobody deletes", f"{reading.topic} begins at {found.offset}")
 
 
-def _whole(records: bytes) -> bytes:
+def whole_batches(records: bytes) -> bytes:
     """The whole batches at the beginning."""
     end = 0
     while end + 12 <= len(records):

@@ -148,6 +148,9 @@ class Observer:
                 if replica.log.failure is not None:
                     continue
                 key = (bytes(replica.topic_id), replica.index)
+                if replica.log.settings.is_compacted:
+                    # Each replica compacts for itself.
+                    continue
                 data = content(process.machine.disk, replica)
                 if key not in first:
                     first[key] = (process, replica, data)

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from zab.simulator.brokers import workload
 from zab.simulator.brokers.administrator import TopicPlan
 from zab.simulator.world.schedule import MS
 
@@ -74,6 +75,8 @@ class Profile:
     lines: str
     """The settings of every broker, as lines of its file."""
     is_merciless: bool = False
+    workload: workload.Workload = workload.Workload()
+    """What clients do besides."""
 
     @property
     def tick_us(self) -> int:
@@ -89,6 +92,15 @@ def draw(seed: int, rng: Random) -> Profile:
 def with_brokers(profile: Profile, brokers: int) -> Profile:
     """The profile of the same seed for so many brokers."""
     return _drawn(profile.seed, Random(f"{profile.seed}/profile/{brokers}"), brokers)
+
+
+def with_workload(profile: Profile, focus: str) -> Profile:
+    """This profile with groups, transactions and keys, as its seed says; with a focus only this, and nothing plain."""
+    work = workload.draw(Random(f"{profile.seed}/workload/{profile.brokers}"), profile.brokers, focus)
+    lines = profile.lines + "".join(f"{name}={value}\n" for name, value in work.lines.items())
+    topics = (*profile.topics, *work.topics)
+    profile = attrs.evolve(profile, workload=work, lines=lines, topics=topics)
+    return attrs.evolve(profile, topics=work.topics, producers=0, consumers=0) if focus else profile
 
 
 def _drawn(seed: int, rng: Random, brokers: int) -> Profile:

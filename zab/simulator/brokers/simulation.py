@@ -5,7 +5,8 @@
 1. Brokers start empty, the administrator creates topics, producers write, consumers read. Faults happen for the
    profile's time. Judge and observer look at everything.
 2. The faults end, and all brokers are started. Within `RECOVERY_TICKS` all topics are there, every partition has a
-   leader and a full in-sync set, and every producer's next record for each partition is acknowledged.
+   leader and a full in-sync set, and every producer's next record for each partition is acknowledged. The rest of the
+   workload comes to its end: groups consume what there is, and no transaction is open.
 3. Producers stop. One more consumer reads every partition from its beginning to its end: what was promised is there,
    once and in order. The replicas of a partition are equal, byte for byte.
 
@@ -30,10 +31,12 @@ from zab.simulator.brokers.client import Client
 from zab.simulator.brokers.cluster import BrokerCluster
 from zab.simulator.brokers.consumer import Consumer
 from zab.simulator.brokers.faults import CAUSES, BrokerFaultContext
+from zab.simulator.brokers.judge import Key
 from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.brokers.producer import ALL, IN_FLIGHT_MAX, Producer
 from zab.simulator.brokers.profile import Profile, draw
 from zab.simulator.brokers.scope import WHOLE, Scope
+from zab.simulator.brokers.workload import GROUPS, Work
 from zab.simulator.world import shrinking, simulation
 from zab.simulator.world.faults import FaultInjector, Happened
 from zab.simulator.world.schedule import MS
@@ -75,8 +78,10 @@ class Simulation(simulation.Simulation):
         super().__init__(self.profile.fault_ticks, end_us)
         self.cluster = self.brokers = BrokerCluster(self.profile, sink, repr)
         self.judge = self.brokers.judge
+        self.work = Work(self.profile.workload, self.brokers)
         clients = self._clients(seed, kept)
         self.brokers.clients = clients
+        self.work.keep(clients)
         self.producers = [client for client in clients if isinstance(client, Producer)]
         self.administrator = next((client for client in clients if isinstance(client, Administrator)), None)
         planned = None if kept is None else kept.faults_of(happened)
@@ -88,6 +93,7 @@ class Simulation(simulation.Simulation):
     def _clients(self, seed: int, kept: Kept | None) -> list[Client]:
         """The administrator is the first; it takes part in every run, or there would be no topics."""
         profile, found = self.profile, list[Client]()
+        plain = [topic for topic in profile.topics if topic.is_plain]
 
         def surroundings() -> Iterator[tuple[BrokerCluster, int, Random, frozenset[int] | None]]:
             for number in range(1, 1 << 30):
@@ -98,7 +104,7 @@ class Simulation(simulation.Simulation):
         found.append(Administrator(*next(numbers), topics=profile.topics, gap_us=profile.delete_gap_us))
         for _ in range(profile.producers):
             each = next(numbers)
-            topic = each[2].choice(profile.topics)
+            topic = each[2].choice(plain)
             is_idempotent = each[2].random() < 0.75
             acks = ALL if is_idempotent else each[2].choice((ALL, 1, 1, 0))
             is_promised = acks == ALL or (acks == 1 and topic.replicas == 1)
@@ -113,8 +119,15 @@ class Simulation(simulation.Simulation):
                     gap_us=profile.write_gap_us,
                 )
             )
-        found += [Consumer(*next(numbers), gap_us=profile.read_gap_us) for _ in range(profile.consumers)]
+        read = self._topics_read
+        found += [Consumer(*next(numbers), topics=read, gap_us=profile.read_gap_us) for _ in range(profile.consumers)]
+        found += self.work.clients(numbers)
         return [client for client in found if kept is None or client.number == -1 or -client.number in kept.requests]
+
+    @property
+    def _topics_read(self) -> list[str]:
+        """The topics that plain consumers read."""
+        return [topic.name for topic in self.profile.topics if topic.is_plain or topic.use == GROUPS]
 
     def _written(self) -> int:
         return sum(producer.acknowledged_count for producer in self.producers)
@@ -139,7 +152,9 @@ class Simulation(simulation.Simulation):
         if not profile.is_merciless:
             brokers.trace.say("!", "the faults are over")
             self.faults.end()
+            self.work.calm_down()
             self._come_back()
+            self._finish_work()
             self._read_whole()
         brokers.observer.compare(brokers.processes)
         schedule = brokers.schedule
@@ -171,18 +186,34 @@ class Simulation(simulation.Simulation):
 
         self.until(all_wrote, RECOVERY_TICKS, self._state)
 
+    @property
+    def _partitions(self) -> dict[Key, tuple[str, int]]:
+        """The partitions that there are, with their names."""
+        topics = self.brokers.processes[0].broker.image.topics
+        return {(bytes(topic.id), index): (name, index) for name, topic in topics.items() for index in topic.partitions}
+
+    def _finish_work(self) -> None:
+        """The rest of phase 2."""
+
+        def left() -> Mapping[str, int]:
+            return self.work.left(self._partitions) if self._is_whole() else {"partitions are not whole": 1}
+
+        self.until(lambda: not left(), RECOVERY_TICKS, lambda: f"{left()}; {self._state()}")
+        self.work.finish(self._partitions)
+
     def _read_whole(self) -> None:
         """Phase 3."""
         brokers = self.brokers
         number = -1 - max(-client.number for client in brokers.clients)
-        reader = Consumer(brokers, number, Random(f"{self.profile.seed}/reader"), None, gap_us=5 * MS, once=True)
+        rng, read = Random(f"{self.profile.seed}/reader"), self._topics_read
+        reader = Consumer(brokers, number, rng, None, topics=read, gap_us=5 * MS, once=True)
         reader.start()
         wanted = {
             (bytes(topic.id), index)
             for process in brokers.processes
             for topic in process.broker.image.topics.values()
             for index in topic.partitions
-            if not topic.is_internal
+            if topic.name in read
         }
 
         def has_read() -> bool:
