@@ -64,7 +64,7 @@ def test_keys() -> None:
     assert decode_consumer_offsets_key(old) == OffsetKey(group="g", topic="t", partition=3)
 
 
-@pytest.mark.parametrize("version", [-1, 3, 4, 8, 15])
+@pytest.mark.parametrize("version", [-1, 4, 9, 15])
 def test_keys_of_groups_of_other_kinds_are_skipped(version: int) -> None:
     assert decode_consumer_offsets_key(version.to_bytes(2, "big", signed=True) + b"\xff") is None
 

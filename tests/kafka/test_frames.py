@@ -144,7 +144,7 @@ def test_a_frame_without_a_header() -> None:
             decode_request(payload)
 
 
-@pytest.mark.parametrize("key", [-1, 34, 69, 1000])
+@pytest.mark.parametrize("key", [-1, 34, 70, 1000])
 def test_a_key_that_is_not_known(key: int) -> None:
     with pytest.raises(ProtocolError, match=f"API key {key} is not known"):
         decode_request(key.to_bytes(2, "big", signed=True) + bytes(20))

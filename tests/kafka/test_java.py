@@ -1,8 +1,9 @@
 """Bytes that Kafka's own classes have written, and the values that they say are in them: for what kafka-python lacks.
 
 The lines of `tests/testdata/kafka/java.txt` are class, version, bytes and values. They were made with kafka-clients and
-the coordinators of Kafka 3.9.1 and, for the heartbeat of KIP-848 and the values of transactions, of 4.0.0: each class
-read random bytes, and wrote them again and as JSON.
+the coordinators of Kafka 3.9.1 and, for the heartbeat of KIP-848 and the values of transactions, of 4.0.0; for the
+records and the description of KIP-848's groups, of 4.1.0. Each class read random bytes, and wrote them again
+and as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.kafka_python import theirs
-from zab.kafka import coordinator_records
+from zab.kafka import consumer_group_records, coordinator_records
 from zab.kafka.apis import APIS
 from zab.kafka.codec import decoded, encoded
 from zab.kafka.declare import LAYOUTS, Kind
@@ -23,7 +24,8 @@ from zab.kafka.primitives import uuid_text
 
 FILE = Path(__file__).parents[1] / "testdata" / "kafka" / "java.txt"
 CLASSES: dict[str, Any] = {cls.__name__: cls for api in APIS.values() for cls in (api.request, api.response)}
-CLASSES |= {cls.__name__: cls for cls in LAYOUTS if cls.__module__ == coordinator_records.__name__}
+RECORDS = {coordinator_records.__name__, consumer_group_records.__name__}
+CLASSES |= {cls.__name__: cls for cls in LAYOUTS if cls.__module__ in RECORDS}
 LINES = [line.split(" ", 3) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 

@@ -62,7 +62,10 @@ def test_what_only_brokers_are_told() -> None:
         ApiKey.CONTROLLED_SHUTDOWN: (3, 3),
         ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     }
-    assert listed(CONSUMER_GROUP_PROTOCOL) == {ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1)}
+    assert listed(CONSUMER_GROUP_PROTOCOL) == {
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    }
 
 
 def test_every_key_is_for_somebody() -> None:

@@ -26,6 +26,12 @@ from zab.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from zab.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from zab.kafka.messages.fetch import FetchRequest, FetchResponse
 from zab.kafka.messages.from_controller import (
     LeaderAndIsrRequest,
@@ -52,8 +58,6 @@ from zab.kafka.messages.group_offsets import (
     OffsetFetchResponse,
 )
 from zab.kafka.messages.groups import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
@@ -212,6 +216,7 @@ _ALL: Final = (
     _api(ListTransactionsRequest, ListTransactionsResponse),
     _api(AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
 )
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in _ALL}

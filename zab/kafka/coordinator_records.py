@@ -9,8 +9,9 @@ int16 version and its fields, and the version says what it is the key of; a valu
 | `__consumer_offsets` | `GroupKey`: a group | 2 | 2 | `GroupValue` | 0 to 4 | 3 |
 | `__transaction_state` | `TransactionKey`: a transactional id | 0 | 0 | `TransactionValue` | 0, 1 | 0 |
 
-Keys of other versions in `__consumer_offsets` belong to groups of other kinds: they are skipped, not an error. The last
-version of each value is flexible; tagged fields that are not known are skipped.
+The keys of KIP-848's groups, 3 and 5 to 16, are in `consumer_group_records`. Keys of other versions in
+`__consumer_offsets` belong to groups of other kinds: they are skipped, not an error. The last version of each value is
+flexible; tagged fields that are not known are skipped.
 
 A coordinator has those groups or transactional ids whose partition of the topic it leads: `partition_for`.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import enum
 from typing import Final, TypeAlias, TypeVar
 
+from zab.kafka import consumer_group_records
 from zab.kafka.codec import decode
 from zab.kafka.consumer_protocol import with_version
 from zab.kafka.declare import Kind, array, bytes_, int8, int16, int32, int64, nested, string, versioned
@@ -137,8 +139,10 @@ class TransactionValue:
     client_transaction_version: int = int16(since=1, default=0, tag=2)
 
 
-Key: TypeAlias = "OffsetKey | GroupKey | TransactionKey"
-Value: TypeAlias = "OffsetValue | GroupValue | TransactionValue"
+OffsetsKey: TypeAlias = OffsetKey | GroupKey | consumer_group_records.Key
+OffsetsValue: TypeAlias = OffsetValue | GroupValue | consumer_group_records.Value
+Key: TypeAlias = OffsetsKey | TransactionKey
+Value: TypeAlias = OffsetsValue | TransactionValue
 
 _WRITTEN: Final[dict[type, int]] = {
     OffsetKey: OFFSET_KEY_VERSION,
@@ -147,6 +151,8 @@ _WRITTEN: Final[dict[type, int]] = {
     OffsetValue: OFFSET_VALUE_VERSION,
     GroupValue: GROUP_VALUE_VERSION,
     TransactionValue: TRANSACTION_VALUE_VERSION,
+    **{key: version for version, key in consumer_group_records.KEYS.items()},
+    **dict.fromkeys(consumer_group_records.VALUES.values(), consumer_group_records.VALUE_VERSION),
 }
 
 
@@ -160,13 +166,25 @@ def encode_value(value: Value) -> bytes:
     return with_version(value, _WRITTEN[type(value)])
 
 
-def decode_consumer_offsets_key(data: bytes | memoryview) -> OffsetKey | GroupKey | None:
+def decode_consumer_offsets_key(data: bytes | memoryview) -> OffsetsKey | None:
     """None: a key of another kind of group. Raises ProtocolError."""
     reader = Reader(data)
     version = reader.int16()
     if version in (0, 1):
         return decode(OffsetKey, version, reader)
-    return decode(GroupKey, version, reader) if version == GROUP_KEY_VERSION else None
+    if version == GROUP_KEY_VERSION:
+        return decode(GroupKey, version, reader)
+    of_consumer_group = consumer_group_records.KEYS.get(version)
+    return None if of_consumer_group is None else decode(of_consumer_group, version, reader)
+
+
+def decode_consumer_offsets_value(key: OffsetsKey, data: bytes | memoryview) -> OffsetsValue:
+    """The value of this key. Raises ProtocolError, also for a version that is not known."""
+    if isinstance(key, OffsetKey):
+        return decode_offset_value(data)
+    if isinstance(key, GroupKey):
+        return decode_group_value(data)
+    return _decoded(consumer_group_records.VALUES[type(key)], data)
 
 
 def decode_transaction_state_key(data: bytes | memoryview) -> TransactionKey:

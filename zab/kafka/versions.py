@@ -15,7 +15,7 @@ Not here: the layouts of versions (`messages`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 import attrs
@@ -23,7 +23,7 @@ import attrs
 from zab.kafka.api_key import ApiKey
 from zab.kafka.apis import APIS
 from zab.kafka.errors import ErrorCode
-from zab.kafka.messages.handshake import ApiVersion, ApiVersionsResponse
+from zab.kafka.messages.handshake import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 
 
 @attrs.frozen
@@ -57,14 +57,21 @@ BETWEEN_BROKERS: Final = frozenset(
 FROM_CONTROLLER: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
 """Layouts for reference. Neither listed nor served to anybody."""
 
-CONSUMER_GROUP_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
+CONSUMER_GROUP_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
 """KIP-848: listed and served by a server that has these groups."""
 
 FOR_CLIENTS: Final = frozenset(APIS) - BETWEEN_BROKERS - FROM_CONTROLLER - CONSUMER_GROUP_PROTOCOL
 """What every client may send."""
 
+GROUP_VERSION: Final = "group.version"
+"""The feature by whose level Kafka's tools know that a cluster has groups of KIP-848: 1, or 0 where it has not."""
+LEVEL_0_SINCE: Final = 4
+"""The version of ApiVersions from which on a feature may have a lowest level of 0."""
+FEATURES_EPOCH: Final = 0
+"""Features are those of the software, and never change."""
 
-def api_versions_response(version: int, keys: Iterable[int] = FOR_CLIENTS) -> tuple[int, ApiVersionsResponse]:
+
+def api_versions_response(version: int, keys: Collection[int] = FOR_CLIENTS) -> tuple[int, ApiVersionsResponse]:
     """The answer to ApiVersions of `version`, with what `keys` lists in ascending order; and the version in which that
     answer is written.
 
@@ -77,4 +84,15 @@ def api_versions_response(version: int, keys: Iterable[int] = FOR_CLIENTS) -> tu
         for key in sorted(keys)
     )
     error = ErrorCode.NONE if serves else ErrorCode.UNSUPPORTED_VERSION
-    return version if serves else 0, ApiVersionsResponse(error_code=error, api_keys=rows)
+    if not set(keys) >= CONSUMER_GROUP_PROTOCOL:
+        return version if serves else 0, ApiVersionsResponse(error_code=error, api_keys=rows)
+    # Java's clients before 3.9, which send a lower version, take a lowest level of 0 for an error (KIP-584).
+    supported = (SupportedFeatureKey(name=GROUP_VERSION, min_version=0, max_version=1),)
+    answer = ApiVersionsResponse(
+        error_code=error,
+        api_keys=rows,
+        supported_features=supported if version >= LEVEL_0_SINCE else (),
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=(FinalizedFeatureKey(name=GROUP_VERSION, max_version_level=1, min_version_level=1),),
+    )
+    return version if serves else 0, answer

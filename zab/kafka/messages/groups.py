@@ -15,10 +15,7 @@ from zab.kafka.declare import (
     request,
     response,
     string,
-    struct,
-    uuid,
 )
-from zab.kafka.primitives import Uuid
 
 
 @request(ApiKey.FIND_COORDINATOR, versions=(0, 4), flexible_since=3)
@@ -163,43 +160,3 @@ class LeaveGroupResponse:
     throttle_time_ms: int = int32(since=1, default=0, ignorable=True)
     error_code: int = int16()
     members: tuple[LeaveGroupMemberResponse, ...] = array(LeaveGroupMemberResponse, since=3, default=())
-
-
-@nested
-class ConsumerGroupTopicPartitions:
-    topic_id: Uuid = uuid()
-    partitions: tuple[int, ...] = array(Kind.INT32)
-
-
-@request(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible_since=0)
-class ConsumerGroupHeartbeatRequest:
-    """KIP-848: one request for joining, staying and leaving; null stands for "as before"."""
-
-    group_id: str = string()
-    member_id: str = string()
-    member_epoch: int = int32()
-    instance_id: str | None = string(nullable_since=0, default=None)
-    rack_id: str | None = string(nullable_since=0, default=None)
-    rebalance_timeout_ms: int = int32(default=-1)
-    subscribed_topic_names: tuple[str, ...] | None = array(Kind.STRING, nullable_since=0, default=None)
-    subscribed_topic_regex: str | None = string(since=1, nullable_since=0, default=None)
-    server_assignor: str | None = string(nullable_since=0, default=None)
-    topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] | None = array(
-        ConsumerGroupTopicPartitions, nullable_since=0, default=None
-    )
-
-
-@nested
-class ConsumerGroupAssignment:
-    topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] = array(ConsumerGroupTopicPartitions)
-
-
-@response(ApiKey.CONSUMER_GROUP_HEARTBEAT, versions=(0, 1), flexible_since=0)
-class ConsumerGroupHeartbeatResponse:
-    throttle_time_ms: int = int32(default=0)
-    error_code: int = int16()
-    error_message: str | None = string(nullable_since=0, default=None)
-    member_id: str | None = string(nullable_since=0, default=None)
-    member_epoch: int = int32()
-    heartbeat_interval_ms: int = int32()
-    assignment: ConsumerGroupAssignment | None = struct(ConsumerGroupAssignment, nullable_since=0, default=None)
