@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from random import Random
 
+from zab.kafka.versions import CONSUMER_GROUP_PROTOCOL
 from zab.partition.coordinator_log import LoadPart, PartLoaded, Surroundings
 from zab.partition.group_log import GroupLog
+from zab.partition.groups.results import CONSUMER
 from zab.partition.image.cluster_image import Topic
 from zab.partition.marker_writer import MarkerWriter
 from zab.partition.requests.dispatch import Handler
@@ -37,6 +39,7 @@ class Coordinators:
         wall: int,
     ) -> None:
         self._wall = wall
+        self._protocols = config.groups.protocols
         image, replicas = surroundings.image, surroundings.replicas
         transactions = TransactionLog(config.transactions, surroundings, producer_ids, self._write_marker, now, wall)
         groups = GroupLog(config.groups, surroundings, transactions.verify, rng, now, wall)
@@ -70,7 +73,9 @@ class Coordinators:
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each key."""
-        return {**self._groups.handlers(), **self._transactions.handlers()}
+        found = {**self._groups.handlers(), **self._transactions.handlers()}
+        left_out = frozenset() if CONSUMER in self._protocols else CONSUMER_GROUP_PROTOCOL
+        return {key: handler for key, handler in found.items() if key not in left_out}
 
     def follow(self, topics: Mapping[str, Topic]) -> None:
         """Load what this broker leads now, and forget what it leads no longer."""

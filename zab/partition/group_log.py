@@ -13,10 +13,8 @@ from random import Random
 from uuid import UUID
 
 from zab.kafka.coordinator_records import (
-    GroupKey,
     decode_consumer_offsets_key,
-    decode_group_value,
-    decode_offset_value,
+    decode_consumer_offsets_value,
     partition_for,
 )
 from zab.kafka.errors import ErrorCode
@@ -59,6 +57,7 @@ class GroupLog(CoordinatorLog[GroupCoordinator]):
             partition_for=self.partition_for,
             unique=lambda: str(UUID(bytes=rng.randbytes(16), version=4)),
             has_partition=self._has_partition,
+            topics=lambda: self._surroundings.image().topics,
         )
         super().__init__(topic, surroundings, GroupCoordinator(of_groups, now, wall), now, wall)
 
@@ -100,6 +99,5 @@ def _entries(data: bytes, position: int, header: BatchHeader) -> Iterable[Loaded
         key = None if record.key is None else decode_consumer_offsets_key(record.key)
         value = None
         if key is not None and record.value is not None:
-            is_group = isinstance(key, GroupKey)
-            value = decode_group_value(record.value) if is_group else decode_offset_value(record.value)
+            value = decode_consumer_offsets_value(key, record.value)
         yield LoadedRecord(position=record.offset, key=key, value=value, producer_id=producer_id)

@@ -21,10 +21,17 @@ from zab.partition.coordinator.effects import NO_PRODUCER, Token
 from zab.partition.groups.append_errors import error_of_commit
 from zab.partition.groups.context import Context
 from zab.partition.groups.group import Group, GroupState
-from zab.partition.groups.membership import committer_error
+from zab.partition.groups.membership import committer_error, epoch_error
 from zab.partition.groups.offsets import CommittedOffset
 from zab.partition.groups.records import TEXT_BYTES_MAX, Record
-from zab.partition.groups.requests import OffsetCommit, OffsetFetch, OffsetToCommit, TopicPartition, TxnOffsetCommit
+from zab.partition.groups.requests import (
+    NO_MEMBER,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicPartition,
+    TxnOffsetCommit,
+)
 from zab.partition.groups.results import CommitResult, FetchedOffset, FetchResult, PartitionError
 
 
@@ -58,6 +65,8 @@ def _error(group: Group, request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
     )
     if error is not ErrorCode.NONE:
         return error
+    if group.consumer is not None and isinstance(request, OffsetCommit) and request.generation >= 0:
+        return ErrorCode.NONE if request.knows_member_epochs else ErrorCode.UNSUPPORTED_VERSION
     if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
@@ -151,6 +160,12 @@ def refused_fetch(request: OffsetFetch, error: ErrorCode) -> FetchResult:
 
 def fetch(context: Context, group: Group | None, token: Token, request: OffsetFetch) -> None:
     """What is committed. None: there is no such group, so nothing is."""
+    side = None if group is None else group.consumer
+    if side is not None and (request.member_id is not None or request.member_epoch >= 0):
+        error = epoch_error(side, request.member_id or NO_MEMBER, request.member_epoch)
+        if error is not ErrorCode.NONE:
+            context.answer(token, refused_fetch(request, error))
+            return
     wanted = request.partitions
     if wanted is None:
         wanted = () if group is None else tuple(group.offsets.committed)

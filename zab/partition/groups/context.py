@@ -6,13 +6,15 @@ The parts (`joining`, `rebalance`, `syncing`, …) are functions that get this a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
 
 from attrs import Factory, define, frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.consumer_groups.heartbeat import Rules, Topic
+from zab.partition.consumer_groups.regexes import topic_regex
 from zab.partition.coordinator.context import CoordinatorContext, LedPartition
 from zab.partition.coordinator.deadlines import Deadlines
 from zab.partition.coordinator.effects import Token
@@ -33,6 +35,10 @@ class Timer(Enum):
     """A rebalance waits no longer for members."""
     SYNC = 4
     """All members of a generation have to have asked for their assignment."""
+    CONSUMER_SESSION = 5
+    """A member of a group of KIP-848 has to be heard of."""
+    REVOCATION = 6
+    """Such a member has to have given up what it was told to."""
 
 
 TimerKey: TypeAlias = tuple[Timer, Group, str]
@@ -59,6 +65,8 @@ class Surroundings:
     """A text that never comes twice, such as a random UUID: the second half of member ids."""
     has_partition: Callable[[str, int], bool]
     """Whether a topic has this partition."""
+    topics: Callable[[], Mapping[str, Topic]] = dict
+    """All topics of the cluster, by name; another mapping when one of them has changed."""
 
 
 class Context(CoordinatorContext[OffsetsPartition]):
@@ -69,6 +77,13 @@ class Context(CoordinatorContext[OffsetsPartition]):
         self.surroundings = surroundings
         self.settings = surroundings.settings
         self.deadlines: Deadlines[TimerKey] = Deadlines(now)
+        self.consumer_rules = Rules(
+            members_max=self.settings.consumer_members_max,
+            default_assignor=self.settings.consumer_assignors[0],
+            topics=surroundings.topics,
+            regex_of=topic_regex,
+            wall=lambda: self.wall,
+        )
 
     # ------------------------------------------------------------------------------------------------------- answers
 

@@ -15,8 +15,8 @@ the log, as outcomes of appends do.
 
 Where the parts are: `group` and `member` hold state; `joining`, `rebalance`, `syncing`, `heartbeats` and `leaving` are
 the classic protocol, `commits` and `offsets` the offsets, `tombstones`, `expiry` and `deleting` their end, `loading`
-the way back from the log. KIP-848's groups would be a class beside `Group` in `OffsetsPartition.groups`, with keys of
-their own in the same log, and handlers that are chosen by the request here.
+the way back from the log. KIP-848's groups are the same `Group` with a `ConsumerSide`: `consumer_heartbeats` appends
+what `zab/partition/consumer_groups` decides.
 
 Bounds: group.max.size for members and for ids that were given out; one join and one sync of a member wait; so many
 appends of a partition wait as `APPENDS_MAX` says; offset.metadata.max.bytes.
@@ -32,9 +32,15 @@ from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.coordinator import Coordinator
 from zab.partition.coordinator.effects import Token
 from zab.partition.groups.commits import commit, fetch, on_marker, refused_commit, refused_fetch
+from zab.partition.groups.consumer_heartbeats import (
+    consumer_heartbeat,
+    let_go,
+    on_consumer_session_due,
+    on_revocation_due,
+)
 from zab.partition.groups.context import Context, OffsetsPartition, Surroundings, Timer
 from zab.partition.groups.deleting import delete_groups, delete_offsets, on_topics_deleted
-from zab.partition.groups.describing import described, listed
+from zab.partition.groups.describing import described, described_consumer_group, listed
 from zab.partition.groups.expiry import CHECK_INTERVAL_MS, Expiry
 from zab.partition.groups.group import Group
 from zab.partition.groups.heartbeats import heartbeat, on_pending_due, on_session_due
@@ -44,7 +50,9 @@ from zab.partition.groups.loading import LoadingPartition, finish
 from zab.partition.groups.rebalance import on_join_due, on_sync_due
 from zab.partition.groups.records import can_be_stored
 from zab.partition.groups.requests import (
+    ConsumerHeartbeat,
     DeleteGroups,
+    DescribeConsumerGroups,
     DescribeGroups,
     Heartbeat,
     JoinGroup,
@@ -58,6 +66,8 @@ from zab.partition.groups.requests import (
     TxnOffsetCommit,
 )
 from zab.partition.groups.results import (
+    ConsumerHeartbeatResult,
+    DescribeConsumersResult,
     DescribeResult,
     HeartbeatResult,
     JoinResult,
@@ -73,8 +83,10 @@ _ON_DUE: Final[dict[Timer, Callable[[Context, Group, str], None]]] = {
     Timer.PENDING: on_pending_due,
     Timer.JOIN: on_join_due,
     Timer.SYNC: on_sync_due,
+    Timer.CONSUMER_SESSION: on_consumer_session_due,
+    Timer.REVOCATION: on_revocation_due,
 }
-_CHANGES: Final = (JoinGroup, SyncGroup, OffsetCommit, TxnOffsetCommit, OffsetDelete)
+_CHANGES: Final = (JoinGroup, SyncGroup, ConsumerHeartbeat, OffsetCommit, TxnOffsetCommit, OffsetDelete)
 """The requests of one group that may append."""
 
 _TAKES_EMPTY_ID: Final = (OffsetCommit, TxnOffsetCommit, OffsetFetch)
@@ -120,6 +132,12 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
         if isinstance(request, DescribeGroups):
             groups = (described(each, context.group(each), self._error(each, True)) for each in request.group_ids)
             context.answer(token, DescribeResult(groups=tuple(groups)))
+        elif isinstance(request, DescribeConsumerGroups):
+            ids = request.group_ids
+            found = (
+                described_consumer_group(context, each, context.group(each), self._error(each, False)) for each in ids
+            )
+            context.answer(token, DescribeConsumersResult(groups=tuple(found)))
         elif isinstance(request, ListGroups):
             self._list(token, request)
         elif isinstance(request, DeleteGroups):
@@ -143,6 +161,8 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
                 sync(context, group, token, request)
             case Heartbeat():
                 heartbeat(context, group, token, request)
+            case ConsumerHeartbeat():
+                consumer_heartbeat(context, group, token, request)
             case LeaveGroup():
                 leave(context, group, token, request)
             case OffsetCommit() | TxnOffsetCommit():
@@ -170,6 +190,11 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
                 answer(token, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error))
             case Heartbeat():
                 answer(token, HeartbeatResult(error=ErrorCode.NONE if is_loading else error))
+            case ConsumerHeartbeat():
+                invalid = error is ErrorCode.INVALID_GROUP_ID
+                error = ErrorCode.INVALID_REQUEST if invalid else error
+                message = "GroupId can't be empty, or too long." if invalid else ""
+                answer(token, ConsumerHeartbeatResult(error=error, message=message))
             case LeaveGroup():
                 answer(token, LeaveResult(error=error))
             case OffsetCommit() | TxnOffsetCommit():
@@ -198,6 +223,7 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
             for member in group.members.values():
                 context.answer_join(group, member, JoinResult(error=error, member_id=member.member_id))
                 context.answer_sync(member, SyncResult(error=error))
+            let_go(context, group, error)
             context.bury(group)
 
     def on_marker(self, number: int, producer_id: int, commits: bool) -> None:

@@ -35,7 +35,7 @@ def delete_groups(context: Context, token: Token, groups: Mapping[str, Group | E
             decided(group_id, group)
         elif group is None:
             decided(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
+        elif not group.has_no_members:
             decided(group_id, ErrorCode.NON_EMPTY_GROUP)
         else:
             partitions = group.offsets.partitions()
@@ -51,6 +51,8 @@ def delete_offsets(context: Context, group: Group | None, token: Token, request:
         context.answer(token, OffsetDeleteResult(error=ErrorCode.NON_EMPTY_GROUP))
         return
     used = frozenset[str]() if group.state is GroupState.EMPTY else group.subscribed
+    if group.consumer is not None:
+        used = group.consumer.latest.subscribed()
     errors = {
         each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used is None or each[0] in used else ErrorCode.NONE
         for each in request.partitions

@@ -3,6 +3,7 @@
     the group                                     an offset expires offsets.retention.minutes after
     Empty, and had members                        the group became Empty
     Stable consumers, whose topics are known      its commit, unless a member subscribes to its topic
+    of KIP-848                                    its commit, unless a member subscribes to its topic
     simple: it only keeps offsets                 its commit
 
 Offsets with a commit under way stay. Records of old brokers say themselves when they expire. A group that is Empty and
@@ -65,7 +66,7 @@ def _nobody_waits(_: ErrorCode) -> None:
 def _expire_group(context: Context, group: Group) -> None:
     expired = [each for each, offset in group.offsets.committed.items() if _is_expired(context, group, each, offset)]
     is_last = len(expired) == len(group.offsets.partitions())
-    with_group = is_last and group.state is GroupState.EMPTY and not group.pending
+    with_group = is_last and group.has_no_members and not group.pending
     if expired or with_group:
         remove(context, group, expired, with_group=with_group, answer=_nobody_waits)
 
@@ -85,6 +86,8 @@ def _is_expired(context: Context, group: Group, partition: TopicPartition, offse
 
 def _may_expire(group: Group, partition: TopicPartition) -> bool:
     """Whether nobody consumes the topic."""
+    if group.consumer is not None:
+        return partition[0] not in group.consumer.latest.subscribed()
     if group.protocol_type is None or group.state is GroupState.EMPTY:
         return True
     is_known = group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE

@@ -33,6 +33,7 @@ from attrs import Factory, define
 from zab.kafka.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from zab.kafka.coordinator_records import GroupValue
 from zab.kafka.primitives import ProtocolError
+from zab.partition.groups.consumer_side import ConsumerSide
 from zab.partition.groups.member import Member
 from zab.partition.groups.offsets import Offsets
 from zab.partition.groups.requests import NO_TIME, Protocol
@@ -101,6 +102,8 @@ class Group:
     subscribed: frozenset[str] | None = None
     """The topics that members consume; None: not known."""
     offsets: Offsets = Factory(Offsets)
+    consumer: ConsumerSide | None = None
+    """Set: the group is one of KIP-848. Then it is Empty here, and has neither members nor a type of protocol."""
 
     # -------------------------------------------------------------------------------------------------------- states
 
@@ -125,7 +128,13 @@ class Group:
     @property
     def is_void(self) -> bool:
         """Whether nothing would be lost with it: no members, none to come, no offsets."""
-        return self.state is GroupState.EMPTY and not self.pending and not self.offsets
+        is_classic = self.consumer is None
+        return is_classic and self.state is GroupState.EMPTY and not self.pending and not self.offsets
+
+    @property
+    def has_no_members(self) -> bool:
+        """Whether nobody is in it, of whichever protocol."""
+        return self.state is GroupState.EMPTY and (self.consumer is None or self.consumer.is_empty)
 
     # ------------------------------------------------------------------------------------------------------- members
 
@@ -278,3 +287,6 @@ class Group:
             assert self.supporters[self.protocol_name or ""] == len(members)
         if self.state is GroupState.EMPTY:
             assert not members
+        if self.consumer is not None:
+            assert self.state is GroupState.EMPTY or self.is_dead
+            self.consumer.group.check()

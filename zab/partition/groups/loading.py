@@ -13,8 +13,12 @@ from __future__ import annotations
 
 from attrs import Factory, define
 
+from zab.kafka.consumer_group_records import ConsumerGroupKey, Key, Value
 from zab.kafka.coordinator_records import GroupKey, GroupValue, OffsetKey, OffsetValue
+from zab.partition.consumer_groups.state import ConsumerGroup
 from zab.partition.coordinator.effects import NO_PRODUCER
+from zab.partition.groups.consumer_heartbeats import start_timers
+from zab.partition.groups.consumer_side import ConsumerSide
 from zab.partition.groups.context import Context, OffsetsPartition
 from zab.partition.groups.group import Group, GroupState
 from zab.partition.groups.member import loaded_member
@@ -30,6 +34,8 @@ class LoadingPartition:
     number: int
     leader_epoch: int
     values: dict[str, GroupValue] = Factory(dict)
+    consumers: dict[str, ConsumerGroup] = Factory(dict)
+    """Groups of KIP-848."""
     offsets: dict[str, Offsets] = Factory(dict)
     holders: dict[int, dict[str, None]] = Factory(dict)
     """Producer id -> ids of groups that hold offsets of its open transaction."""
@@ -44,8 +50,19 @@ class LoadingPartition:
         elif isinstance(entry.key, GroupKey):
             if isinstance(entry.value, GroupValue):
                 self.values[entry.key.group] = entry.value
+                self.consumers.pop(entry.key.group, None)
             else:
                 self.values.pop(entry.key.group, None)
+        elif entry.key is not None and not isinstance(entry.value, OffsetValue | GroupValue):
+            self._apply_consumer_group(entry.key, entry.value)
+
+    def _apply_consumer_group(self, key: Key, value: Value | None) -> None:
+        """A record of a group of KIP-848; the tombstone of its epoch is its end."""
+        if value is None and (isinstance(key, ConsumerGroupKey) or key.group_id not in self.consumers):
+            self.consumers.pop(key.group_id, None)
+            return
+        self.values.pop(key.group_id, None)
+        self.consumers.setdefault(key.group_id, ConsumerGroup(key.group_id)).apply(key, value)
 
     def _apply_offset(self, key: OffsetKey, value: object, position: int, producer_id: int) -> None:
         offsets = self.offsets.setdefault(key.group, Offsets())
@@ -63,12 +80,16 @@ def finish(context: Context, loading: LoadingPartition) -> None:
     """The end of the log is reached: the groups live here."""
     partition = OffsetsPartition(loading.number, loading.leader_epoch)
     context.partitions[loading.number] = partition
-    for group_id in dict.fromkeys((*loading.values, *loading.offsets)):
+    for group_id in dict.fromkeys((*loading.values, *loading.consumers, *loading.offsets)):
         value = loading.values.get(group_id)
         offsets = loading.offsets.get(group_id, Offsets())
-        if value is None and not offsets:
+        consumer = loading.consumers.get(group_id)
+        if value is None and consumer is None and not offsets:
             continue
         group = Group(group_id, loading.number, offsets=offsets)
+        if consumer is not None:
+            group.consumer = ConsumerSide(consumer)
+            start_timers(context, group, group.consumer)
         if value is not None:
             _revive(group, value)
         partition.groups[group_id] = group

@@ -4,8 +4,9 @@
     OffsetKey -> OffsetValue    a committed offset
     GroupKey  -> GroupValue     a generation of a group: its members and their assignments; without members: Empty
 
-A value of None is a tombstone. The last record of a key wins. A key that is None is skipped: other kinds of groups
-(KIP-848, share groups) keep records in the same partitions.
+The records of KIP-848's groups are in `zab/kafka/consumer_group_records.py`. A value of None is a tombstone. The last
+record of a key wins. A key that is None is skipped: other kinds of groups (share groups) keep records in the same
+partitions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from zab.kafka.coordinator_records import GroupKey, GroupValue, OffsetKey, OffsetValue
+from zab.kafka.coordinator_records import OffsetsKey, OffsetsValue
 from zab.partition.coordinator.effects import NO_PRODUCER
 
 TEXT_BYTES_MAX: Final = 2**15 - 1
@@ -27,8 +28,8 @@ def can_be_stored(text: str) -> bool:
     return len(text) * _CHARACTER_BYTES_MAX <= TEXT_BYTES_MAX or len(text.encode()) <= TEXT_BYTES_MAX
 
 
-Key: TypeAlias = OffsetKey | GroupKey
-Value: TypeAlias = OffsetValue | GroupValue
+Key: TypeAlias = OffsetsKey
+Value: TypeAlias = OffsetsValue
 
 
 @frozen

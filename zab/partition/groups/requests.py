@@ -12,6 +12,8 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from zab.partition.consumer_groups.heartbeat import MemberHeartbeat
+
 NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -73,6 +75,16 @@ class Heartbeat:
     group_instance_id: str | None = None
 
 
+@frozen(kw_only=True)
+class ConsumerHeartbeat:
+    """Join, stay in or leave a group of KIP-848."""
+
+    group_id: str
+    heartbeat: MemberHeartbeat
+    requires_member_id: bool = True
+    """Version 1 and later: the member chooses its id."""
+
+
 @frozen
 class LeavingMember:
     """A member by its id, or a static one by its instance id alone."""
@@ -109,6 +121,8 @@ class OffsetCommit:
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
     offsets: tuple[OffsetToCommit, ...]
+    knows_member_epochs: bool = True
+    """Version 9 and later: members of groups of KIP-848 may send it."""
 
 
 @frozen(kw_only=True)
@@ -135,11 +149,21 @@ class OffsetFetch:
     """None: all that the group has."""
     require_stable: bool = False
     """Refuse (88) what an open transaction may still change."""
+    member_id: str | None = None
+    member_epoch: int = NO_GENERATION
+    """A member of a group of KIP-848 says who it is; None and -1: anybody asks."""
 
 
 @frozen(kw_only=True)
 class DescribeGroups:
     """Describe these groups."""
+
+    group_ids: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class DescribeConsumerGroups:
+    """Describe these groups of KIP-848."""
 
     group_ids: tuple[str, ...]
 
@@ -171,11 +195,13 @@ Request: TypeAlias = (
     JoinGroup
     | SyncGroup
     | Heartbeat
+    | ConsumerHeartbeat
     | LeaveGroup
     | OffsetCommit
     | TxnOffsetCommit
     | OffsetFetch
     | DescribeGroups
+    | DescribeConsumerGroups
     | ListGroups
     | DeleteGroups
     | OffsetDelete

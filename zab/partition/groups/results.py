@@ -10,11 +10,15 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.kafka.primitives import Uuid
+from zab.partition.consumer_groups.assignors import Partitions
+from zab.partition.consumer_groups.state import ConsumerMember
 from zab.partition.groups.requests import NO_GENERATION, NO_LEADER_EPOCH, NO_MEMBER
 
 NO_OFFSET: Final = -1
 CLASSIC: Final = "classic"
-"""The type of every group of this protocol, as ListGroups names it. KIP-848's are "consumer"."""
+CONSUMER: Final = "consumer"
+"""The types of groups, as ListGroups names them: of JoinGroup's protocol, and of KIP-848's."""
 
 
 @frozen(kw_only=True)
@@ -55,6 +59,18 @@ class HeartbeatResult:
     """Whether the member may go on (0), or has to join again (27)."""
 
     error: ErrorCode = ErrorCode.NONE
+
+
+@frozen(kw_only=True)
+class ConsumerHeartbeatResult:
+    """What a member of KIP-848 is told; `assigned` None: as before. `message` is for humans."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    member_id: str = NO_MEMBER
+    epoch: int = 0
+    interval_ms: int = 0
+    assigned: Partitions | None = None
 
 
 @frozen(kw_only=True)
@@ -150,6 +166,45 @@ class DescribeResult:
 
 
 @frozen(kw_only=True)
+class NamedPartitions:
+    """Partitions of a topic that exists."""
+
+    topic_id: Uuid
+    name: str
+    partitions: tuple[int, ...]
+
+
+@frozen(kw_only=True)
+class DescribedConsumer:
+    """A member of KIP-848, what it owns, and what it is to own."""
+
+    member: ConsumerMember
+    assigned: tuple[NamedPartitions, ...]
+    target: tuple[NamedPartitions, ...]
+
+
+@frozen(kw_only=True)
+class DescribedConsumerGroup:
+    """A group of KIP-848; with an error there is nothing else."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ""
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+
+
+@frozen(kw_only=True)
+class DescribeConsumersResult:
+    """In the order of the request."""
+
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
+@frozen(kw_only=True)
 class ListedGroup:
     """One line of a list of groups."""
 
@@ -186,10 +241,12 @@ Result: TypeAlias = (
     JoinResult
     | SyncResult
     | HeartbeatResult
+    | ConsumerHeartbeatResult
     | LeaveResult
     | CommitResult
     | FetchResult
     | DescribeResult
+    | DescribeConsumersResult
     | ListResult
     | DeleteResult
     | OffsetDeleteResult

@@ -15,7 +15,7 @@ from zab.kafka.coordinator_records import GroupKey, OffsetKey
 from zab.kafka.errors import ErrorCode
 from zab.partition.coordinator.context import Appending
 from zab.partition.groups.context import Context
-from zab.partition.groups.group import Group, GroupState
+from zab.partition.groups.group import Group
 from zab.partition.groups.records import Key, Record
 from zab.partition.groups.requests import TopicPartition
 
@@ -34,6 +34,8 @@ def remove(
     keys: list[Key] = [OffsetKey(group=group.group_id, topic=topic, partition=index) for topic, index in partitions]
     if with_group and group.protocol_type is not None:
         keys.append(GroupKey(group=group.group_id))
+    if with_group and group.consumer is not None:
+        keys += group.consumer.group.tombstones()
     if not keys:
         if with_group:
             context.bury_if_unused(group)
@@ -51,19 +53,27 @@ def remove(
         part = keys[start : start + RECORDS_MAX]
         is_last = start + RECORDS_MAX >= len(keys)
         then = Appending(
-            apply=partial(_apply, context, group, group.generation, part, is_last and with_group),
+            apply=partial(_apply, context, group, _age(group), part, is_last and with_group),
             answer=partial(note, is_last),
         )
         context.append(group.partition, [Record(key, None) for key in part], then)
 
 
-def _apply(context: Context, group: Group, generation: int, keys: list[Key], with_group: bool, position: int) -> None:
+def _age(group: Group) -> tuple[int, int]:
+    """Another one once the group has come to life."""
+    return group.generation, -1 if group.consumer is None else group.consumer.group.epoch
+
+
+def _apply(
+    context: Context, group: Group, age: tuple[int, int], keys: list[Key], with_group: bool, position: int
+) -> None:
     if group.is_dead:
         return
     for key in keys:
         if isinstance(key, OffsetKey):
             group.offsets.remove((key.topic, key.partition), position)
-    if with_group and group.state is GroupState.EMPTY and group.generation == generation:
+    if with_group and group.has_no_members and _age(group) == age:
+        group.consumer = None
         # The log knows its generations no longer; offsets that came after the tombstones make it a simple group.
         group.protocol_type = None
         group.generation = 0

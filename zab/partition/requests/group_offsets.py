@@ -45,6 +45,8 @@ from zab.partition.requests.request import Request
 
 GROUPS_SINCE: Final = 8
 """The version of OffsetFetch from which on it asks for many groups."""
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The version of OffsetCommit from which on it may have the epoch of a member of KIP-848."""
 EPOCHS_SINCE: Final = 5
 """The version of OffsetFetch from which on an offset has its leader epoch."""
 
@@ -71,6 +73,7 @@ def commit_asked(request: Request) -> asking.OffsetCommit:
         member_id=body.member_id,
         group_instance_id=body.group_instance_id,
         offsets=_to_commit(body),
+        knows_member_epochs=request.version >= MEMBER_EPOCHS_SINCE,
     )
 
 
@@ -133,6 +136,8 @@ def fetches_asked(request: Request) -> list[asking.OffsetFetch]:
             if group.topics is None
             else tuple((topic.name, each) for topic in group.topics for each in topic.partition_indexes),
             require_stable=body.require_stable,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
         )
         for group in body.groups
     ]

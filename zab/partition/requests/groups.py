@@ -21,7 +21,7 @@ from zab.partition.coordinator.effects import Answer
 from zab.partition.groups import requests as asking
 from zab.partition.groups.coordinator import GroupCoordinator
 from zab.partition.image.cluster_image import CONSUMER_OFFSETS, TRANSACTION_STATE, ClusterImage
-from zab.partition.requests import group_admin, group_offsets, membership
+from zab.partition.requests import consumer_groups, group_admin, group_offsets, membership
 from zab.partition.requests.dispatch import Handler
 from zab.partition.requests.request import Request
 
@@ -35,6 +35,8 @@ _ONE: Final[dict[ApiKey, tuple[Callable[[Request], asking.Request], Callable[[Re
     ApiKey.JOIN_GROUP: (membership.join_asked, membership.join_answered),
     ApiKey.SYNC_GROUP: (membership.sync_asked, membership.sync_answered),
     ApiKey.HEARTBEAT: (membership.heartbeat_asked, membership.heartbeat_answered),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (consumer_groups.heartbeat_asked, consumer_groups.heartbeat_answered),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (consumer_groups.describe_asked, consumer_groups.describe_answered),
     ApiKey.LEAVE_GROUP: (membership.leave_asked, membership.leave_answered),
     ApiKey.OFFSET_COMMIT: (group_offsets.commit_asked, group_offsets.commit_answered),
     ApiKey.TXN_OFFSET_COMMIT: (group_offsets.txn_commit_asked, group_offsets.txn_commit_answered),

@@ -239,6 +239,33 @@ class CleanerSettings:
     )
 
 
+def _names_of(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(each.strip().lower() for each in text.split(",") if each.strip()))
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is none of {', '.join(known)}")
+    if not names:
+        raise ValueError(f"it names none of {', '.join(known)}")
+    return names
+
+
+def _protocols(text: str) -> tuple[str, ...]:
+    names = _names_of(text, ("classic", "consumer"))
+    if "classic" not in names:
+        raise ValueError("classic cannot be left out")
+    return names
+
+
+def _assignors(text: str) -> tuple[str, ...]:
+    return _names_of(text, ("uniform", "range"))
+
+
+def _migration_policy(text: str) -> str:
+    if text.strip().lower() != "disabled":
+        raise ValueError("groups with members are not converted: only disabled is possible")
+    return "disabled"
+
+
 @frozen(kw_only=True)
 class GroupSettings:
     """Consumer groups, and the topic that keeps their offsets."""
@@ -254,6 +281,31 @@ class GroupSettings:
         "How long an empty group waits for more members before its first generation.",
     )
     members_max: int = setting("group.max.size", INT_MAX, COUNT, "members", "How many members a group may have.")
+    protocols: tuple[str, ...] = setting(
+        *("group.coordinator.rebalance.protocols", ("classic", "consumer"), _protocols, "names"),
+        "The protocols of groups: consumer is KIP-848's, whose partitions the coordinator assigns.",
+        shown="classic,consumer",
+    )
+    consumer_session_timeout_ms: int = setting(
+        *("group.consumer.session.timeout.ms", 45_000, _MS, "ms"),
+        "How long a member of a group of KIP-848 may be silent.",
+    )
+    consumer_heartbeat_ms: int = setting(
+        *("group.consumer.heartbeat.interval.ms", 5000, integer(1, INT_MAX), "ms"),
+        "How often members of groups of KIP-848 are told to send heartbeats.",
+    )
+    consumer_members_max: int = setting(
+        "group.consumer.max.size", INT_MAX, COUNT, "members", "How many members a group of KIP-848 may have."
+    )
+    consumer_assignors: tuple[str, ...] = setting(
+        *("group.consumer.assignors", ("uniform", "range"), _assignors, "names"),
+        "The assignors that members of groups of KIP-848 may ask for; who asks for none gets the first one.",
+        shown="uniform,range",
+    )
+    migration_policy: str = setting(
+        *("group.consumer.migration.policy", "disabled", _migration_policy, "name"),
+        "Whether members of both protocols may be in a group: they may not. Groups without members are converted.",
+    )
     metadata_bytes_max: int = setting(
         "offset.metadata.max.bytes", 4096, BYTES, "bytes", "The longest text beside a committed offset."
     )

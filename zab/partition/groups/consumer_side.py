@@ -1,0 +1,63 @@
+"""What a group has if it is one of KIP-848: its state in the log, and what waits for the log.
+
+One append of a group is under way at a time. What comes meanwhile waits, and is decided together once the append is
+committed: so every decision is made on what the log has, however many members there are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from attrs import Factory, define, frozen
+
+from zab.partition.consumer_groups.heartbeat import MemberHeartbeat, Topic
+from zab.partition.consumer_groups.state import ConsumerGroup
+from zab.partition.coordinator.effects import Token
+
+
+@frozen
+class Asked:
+    """A heartbeat that waits."""
+
+    token: Token
+    heartbeat: MemberHeartbeat
+
+
+@frozen
+class Removal:
+    """A member that was silent for too long; or, with its epoch, that has not given partitions up in time."""
+
+    member_id: str
+    epoch: int | None = None
+
+
+Waiting: TypeAlias = Asked | Removal
+
+
+@define(eq=False)
+class ConsumerSide:
+    """See the top of the file."""
+
+    group: ConsumerGroup
+    """What is committed."""
+    next: ConsumerGroup | None = None
+    """What it will be once the append is committed; None: none is under way."""
+    waiting: deque[Waiting] = Factory(deque)
+    alone_count: int = 0
+    """So many of those that wait are decided one by one: together they were too much for one batch."""
+    is_in_doubt: bool = False
+    """Whether the log has not said in time what becomes of the append."""
+    seen: Mapping[str, Topic] | None = None
+    """The topics of the cluster when the group was looked at last."""
+
+    @property
+    def latest(self) -> ConsumerGroup:
+        """What members are measured by."""
+        return self.group if self.next is None else self.next
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, and none are on their way."""
+        return not self.group.members and self.next is None and not self.waiting
