@@ -6,6 +6,7 @@ replaced above the high watermark, so that a truncation takes it back (KAFKA-121
 
     check(header, …)      what a leader does before it appends: the duplicate, None, or an error
     update(header, …)     after any append, of a leader, a follower, or recovery: never refuses
+    restore(…)            the batches that the snapshot lacks (`former_batches`)
     truncate(offset)      forget what batches at or above the offset changed
 
 A producer is forgotten `producer.id.expiration.ms` after its last write, never because the head of the log was deleted
@@ -46,6 +47,11 @@ class ProducedBatch:
     offset_delta: int
     timestamp: int
 
+    @classmethod
+    def of(cls, header: BatchHeader) -> ProducedBatch:
+        """The batch with this header, in the log."""
+        return cls(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+
     @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
@@ -70,6 +76,11 @@ class ProducerState:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def has_former(self) -> bool:
+        """Whether there were batches of this epoch before the only one that is known."""
+        return len(self.batches) == 1 and self.batches[0].first_sequence != 0
 
 
 @attrs.frozen
@@ -134,6 +145,13 @@ class Producers:
             raise CoordinatorFencedError(text)
 
     # Changes.
+
+    def restore(self, producer_id: int, batches: tuple[ProducedBatch, ...]) -> None:
+        """These are the newest batches of this epoch of a producer, of which only the last one was known."""
+        state = self.states[producer_id]
+        known = state.batches[-1]
+        if batches and (batches[-1].last_offset, batches[-1].last_sequence) == (known.last_offset, known.last_sequence):
+            self._set(producer_id, attrs.evolve(state, batches=(*batches[:-1], known)))
 
     def update(self, header: BatchHeader, marker: EndMarker | None) -> CompletedTransaction | None:
         """Note a batch of a producer that is in the log now, with its offsets; `marker` if it is one. The transaction
@@ -234,7 +252,7 @@ def after(state: ProducerState | None, header: BatchHeader, marker: EndMarker | 
     if marker is not None:
         batches = state.batches if state is not None and state.epoch == header.producer_epoch else ()
         return ProducerState(header.producer_epoch, batches, marker.coordinator_epoch, NO_OFFSET, header.max_timestamp)
-    batch = ProducedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+    batch = ProducedBatch.of(header)
     if state is None:
         first = header.base_offset if header.is_transactional else NO_OFFSET
         return ProducerState(header.producer_epoch, (batch,), -1, first, header.max_timestamp)

@@ -26,6 +26,7 @@ from datatree.log.disk import Disk
 from zab.kafka.errors import ErrorCode
 from zab.partition.log.checkpoints import CheckpointError, format_epochs, parse_epochs
 from zab.partition.log.epoch_cache import EpochCache
+from zab.partition.log.former_batches import restore_former
 from zab.partition.log.headers import PIECE_BYTES, headers_from
 from zab.partition.log.leftovers import finish_leftovers
 from zab.partition.log.log import BATCH, Log, LogContents
@@ -367,6 +368,7 @@ class _Recovery:
     def _producers_before(self, end: int) -> Producers:
         """The producers of the segments so far."""
         offset, producers = newest_snapshot(self._disk, self._directory, self._snapshots, end)
+        restore_former(self._disk, self._segments, producers, offset)
         replay(self._disk, self._segments, producers, offset, end)
         producers.forget_undo(end)
         producers.forget_completed(self._marks.high_watermark)

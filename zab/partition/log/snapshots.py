@@ -7,7 +7,7 @@
          i64 last offset           i32 last less first offset of the last batch
          i64 timestamp, ms         i32 coordinator epoch    i64 first offset of the open transaction, -1: none
 
-Big-endian. Only the last batch of a producer is in it; replaying the batches above restores the others.
+Big-endian, as Kafka's. It has only the last batch of a producer; the others are read from the log (`former_batches`).
 """
 
 from __future__ import annotations
