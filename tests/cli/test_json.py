@@ -150,7 +150,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"status", "server --check", "doctor", "backup take", "backup list"}
     elsewhere |= {f"topic {each}" for each in ("create", "list", "describe", "alter", "delete")}
     elsewhere |= {f"group {each}" for each in ("list", "describe", "reset", "delete")}
-    elsewhere |= {"produce", "consume", "broker list"}  # tests/cli/brokers
+    elsewhere |= {"produce", "consume", "broker list", "broker drain"}  # tests/cli/brokers
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
