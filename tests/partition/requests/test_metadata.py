@@ -1,5 +1,7 @@
 """Metadata and DescribeCluster, from an image."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from zab.kafka.errors import ErrorCode
@@ -123,3 +125,13 @@ def test_names_that_would_be_taken_for_each_other():
     assert is_valid("a" * 249)
     assert colliding("a.b", ["c", "a_b"]) == "a_b"
     assert colliding("a.b", ["a.b", "a.c"]) is None
+
+
+def test_a_broker_that_was_not_told_of_any_broker_sends_clients_elsewhere():
+    """An answer without brokers had librdkafka forget those that it knew, and wait for ever."""
+    closed = []
+    asked = SimpleNamespace(close=closed.append)
+    untold = MetadataRequests(lambda: ClusterImage(cluster_id="cluster", controller=2), None)
+    untold.metadata(asked)
+    untold.describe_cluster(asked)
+    assert closed == ["this broker does not know the cluster yet"] * 2

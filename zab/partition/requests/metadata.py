@@ -2,6 +2,9 @@
 
 Clients are told the address of the listener through which they came. A topic that is asked for and is not there may be
 created on the way: this round is answered with LEADER_NOT_AVAILABLE, and the client asks again.
+
+A broker that has just started and was not told of any broker yet closes the connection, and the client asks another
+one. An answer without brokers would have librdkafka forget all of those that it knows, for ever.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ _IDS_SINCE = 12
 _NULL_SINCE = 1
 """The version from which on no topics are asked for by an empty list, and all of them by null."""
 _ENDPOINT_OF_BROKERS = 1
+_UNTOLD = "this broker does not know the cluster yet"
 
 
 class MetadataRequests:
@@ -44,6 +48,9 @@ class MetadataRequests:
 
     def metadata(self, request: Request) -> None:
         """Handle Metadata."""
+        if not self._image().brokers:
+            request.close(_UNTOLD)
+            return
         request.answer(self.answer(request.body, request.version, request.listener))
 
     def answer(self, request: MetadataRequest, version: int, listener: str) -> MetadataResponse:
@@ -101,6 +108,9 @@ class MetadataRequests:
 
     def describe_cluster(self, request: Request) -> None:
         """Handle DescribeCluster."""
+        if not self._image().brokers:
+            request.close(_UNTOLD)
+            return
         request.answer(self.description(request.body, request.listener))
 
     def description(self, request: DescribeClusterRequest, listener: str) -> DescribeClusterResponse:
