@@ -134,7 +134,7 @@ $(VENV)/fuzz.stamp: pyproject.toml $(VENV)/test.stamp
 	@touch $@
 
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed. And for half as long each:
-# networks, disks, files and the configuration go wrong.
+# networks, disks, files and the configuration go wrong. Brokers have faults for twice as long.
 chaos: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS)
 

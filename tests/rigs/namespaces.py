@@ -6,6 +6,7 @@
             net.command(1, ["python", …])      the same, run on that machine
             net.cut(1, 2)                      the kernel drops every packet from 1 to 2; those from 2 to 1 arrive
             net.part(1, 2)                     both ways
+        net.cut_outside(1)                 what 1 says to this process
             net.disturb(1, 200, 10)            what 1 says is 200 ms late, more or less, and one packet in ten is lost
             net.heal()
 
@@ -91,8 +92,15 @@ class Namespaces:
         _run(*self.command(sid, command))
 
     def cut(self, source: int, sink: int) -> None:
+        self._cut(source, self.address(sink))
+
+    def _cut(self, source: int, address: str) -> None:
         nobody = ("lladdr", _NOBODY, "nud", "permanent", "dev", "eth0")
-        self._on(source, "ip", "neighbour", "replace", self.address(sink), *nobody)
+        self._on(source, "ip", "neighbour", "replace", address, *nobody)
+
+    def cut_outside(self, source: int) -> None:
+        """What this machine says to those that are not among them, such as this process, is dropped."""
+        self._cut(source, _OUTSIDE)
 
     def part(self, one: int, other: int) -> None:
         self.cut(one, other)
