@@ -22,7 +22,7 @@ from tests.rigs.zab_server import zab_servers
 
 SESSION_MS = 6_000
 HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Side:
         """Make it, and wait until all replicas are in sync."""
         admin = AdminClient({"bootstrap.servers": self.addresses})
         new = NewTopic(topic, partitions, replicas, config=dict(settings))
-        admin.create_topics([new])[topic].result(_PATIENCE_SECONDS)
+        admin.create_topics([new], request_timeout=_PATIENCE_SECONDS)[topic].result()
         self.wait_in_sync(topic, replicas)
 
     def wait_in_sync(self, topic: str, replicas: int) -> None:
