@@ -79,6 +79,16 @@ def test_a_member_that_says_less_than_it_was_told_to_give_up_keeps_it(bench: Con
     assert two.beat().indexes == []
 
 
+def test_what_a_member_says_before_it_was_told_does_not_count(bench: ConsumerBench) -> None:
+    """It was told of all partitions, and is about to take them when it says that it owns none."""
+    one, two = bench.member("a"), bench.member("b")
+    one.told(bench.beats("a", 1, owned={}))
+    assert (one.epoch, one.indexes) == (1, [0, 1])
+    assert two.beat().indexes == []
+    one.beat()
+    assert two.beat().indexes == [2, 3]
+
+
 def test_a_member_that_leaves_frees_its_partitions(bench: ConsumerBench) -> None:
     one, two = bench.member("a"), bench.member("b")
     settle(one, two)
