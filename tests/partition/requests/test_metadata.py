@@ -79,6 +79,7 @@ def test_all_topics_or_none():
     ("asked", "version", "error"),
     [
         (MetadataRequestTopic(name=None, topic_id=ID), 12, ErrorCode.NONE),
+        (MetadataRequestTopic(name="", topic_id=ID), 12, ErrorCode.NONE),
         (MetadataRequestTopic(name=None, topic_id=Uuid(b"?" * 16)), 12, ErrorCode.UNKNOWN_TOPIC_ID),
         (MetadataRequestTopic(name=None, topic_id=ID), 11, ErrorCode.INVALID_REQUEST),
         (MetadataRequestTopic(name="t", topic_id=Uuid(b"?" * 16)), 10, ErrorCode.NONE),

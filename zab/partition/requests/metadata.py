@@ -77,7 +77,8 @@ class MetadataRequests:
     def _asked(
         self, image: ClusterImage, asked: MetadataRequestTopic, version: int, listener: str, creates: bool
     ) -> MetadataResponseTopic:
-        if version >= _IDS_SINCE and asked.name is None:
+        if version >= _IDS_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+            # Java's clients send an empty name beside an id.
             topic = image.topic_of(asked.topic_id)
             if topic is None:
                 return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
