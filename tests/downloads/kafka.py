@@ -45,6 +45,11 @@ def client_jars(version: str) -> Path:
     return jars(f"kafka-clients-{version}", f"org.apache.kafka:kafka-clients:{version}", "org.slf4j:slf4j-nop:1.7.36")
 
 
+def stream_jars(version: str) -> Path:
+    """The directory with the jars of Kafka Streams. Skips the test where they cannot be had."""
+    return jars(f"kafka-streams-{version}", f"org.apache.kafka:kafka-streams:{version}", "org.slf4j:slf4j-nop:1.7.36")
+
+
 def jars(name: str, *artifacts: str) -> Path:
     """The directory with these artifacts, each `group:artifact:version`, and what they need."""
     dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
