@@ -60,7 +60,7 @@ def _tail(disk: Disk, segments: Sequence[Segment], offset: int) -> Iterator[Batc
 
 
 def _start(disk: Disk, segment: Segment, position: int) -> int:
-    """Where a batch begins, at or below this position. Without an index, nothing of the segment is read."""
+    """Where a batch begins, at or below this position. Without an index, none of the segment is read."""
     try:
         index = segment.offsets or OffsetIndex.parse(disk.read(segment.path_of(INDEX)), segment.size)
     except (FileNotFoundError, IndexDamagedError):
