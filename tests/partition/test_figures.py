@@ -7,6 +7,7 @@ import pytest
 from tests.partition.asked_broker import asked_broker, fetch
 from tests.partition.one_broker import OneBroker, a_batch, produce
 from tests.partition.several_brokers import SeveralBrokers
+from zab.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from zab.partition.figures import Life, Surroundings, figures, health, life
 from zab.partition.meters.meters import TOPICS_MAX, Meters
 from zab.service.figure import Figure, Kind
@@ -117,6 +118,18 @@ def test_groups_and_transactional_ids_are_counted_by_state():
     assert (found[name,], found[f"{name}stable",], found[f"{name}empty",]) == (2, 1, 1)
     assert found["zab_transactional_ids", "Empty"] == 1
     assert found["zab_coordinator_partitions_loading",] == 0
+
+
+def test_groups_whose_partitions_the_coordinator_assigns_are_counted_apart():
+    rig = asked_broker()
+    joins = {"member_epoch": 0, "rebalance_timeout_ms": 1, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+    request = ConsumerGroupHeartbeatRequest(group_id="new", member_id="a", **joins)
+    assert rig.client().ask(request, 1).member_epoch == 1
+    found = of(rig.broker)
+    states = ("Empty", "Assigning", "Reconciling", "Stable")
+    assert sum(found["zab_consumer_groups", each] for each in states) == 1
+    assert found["zab_consumer_groups", "Empty"] == 0
+    assert found["kafka_coordinator_group_groupmetadatamanager_numgroups",] == 2
 
 
 def test_the_life_of_a_broker():

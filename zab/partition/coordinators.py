@@ -55,8 +55,13 @@ class Coordinators:
 
     @property
     def group_counts(self) -> Counter[str]:
-        """How many groups are in each state."""
+        """How many classic groups are in each state."""
         return self._group_log.coordinator.state_counts()
+
+    @property
+    def consumer_group_counts(self) -> Counter[str]:
+        """How many groups of KIP-848 are in each state."""
+        return self._group_log.coordinator.consumer_state_counts()
 
     @property
     def transaction_counts(self) -> Counter[str]:

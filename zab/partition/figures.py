@@ -22,6 +22,7 @@ import attrs
 
 from zab.partition.cleaning import Cleaning
 from zab.partition.clients import Clients
+from zab.partition.consumer_groups.state import ASSIGNING, EMPTY, RECONCILING, STABLE
 from zab.partition.controller.controller import Controller
 from zab.partition.controller.state import ControllerState
 from zab.partition.controller.znodes import NO_LEADER
@@ -51,6 +52,7 @@ REQUESTS: Final = "kafka_network_requestmetrics"
 GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager"
 OPERATIONS: Final = {"Produce": Produced, "Fetch": Fetching, "DeleteRecords": Deleting}
 """What waits, by Kafka's names."""
+CONSUMER_STATES: Final = (EMPTY, ASSIGNING, RECONCILING, STABLE)
 
 
 class Life(IntEnum):
@@ -259,6 +261,9 @@ def _of_coordinators(coordinators: Coordinators) -> Iterator[Figure]:
     yield _gauge(f"{GROUPS}_numgroups", groups.total())
     for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"):
         yield _gauge(f"{GROUPS}_numgroups{name.lower()}", groups[name])
+    of_consumers = coordinators.consumer_group_counts
+    for name in CONSUMER_STATES:
+        yield _gauge("zab_consumer_groups", of_consumers[name], state=name)
     for name, count in sorted(coordinators.transaction_counts.items()):
         yield _gauge("zab_transactional_ids", count, state=name)
     yield _gauge("zab_coordinator_partitions_loading", coordinators.loading_count)

@@ -25,7 +25,7 @@ appends of a partition wait as `APPENDS_MAX` says; offset.metadata.max.bytes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from zab.kafka.errors import ErrorCode
@@ -119,9 +119,15 @@ class GroupCoordinator(Coordinator[LoadingPartition, OffsetsPartition]):
         return self._expiry.due if due is None else min(due, self._expiry.due)
 
     def state_counts(self) -> Counter[str]:
-        """How many groups are in each state."""
-        partitions = self._context.partitions.values()
-        return Counter(group.state.value for each in partitions for group in each.groups.values())
+        """How many classic groups are in each state."""
+        return Counter(group.state.value for group in self._groups() if group.consumer is None)
+
+    def consumer_state_counts(self) -> Counter[str]:
+        """How many groups of KIP-848 are in each state."""
+        return Counter(group.consumer.group.state for group in self._groups() if group.consumer is not None)
+
+    def _groups(self) -> Iterator[Group]:
+        return (group for each in self._context.partitions.values() for group in each.groups.values())
 
     # ------------------------------------------------------------------------------------------------------ requests
 
