@@ -12,6 +12,7 @@ An answer that is lost with its connection is told as CONNECTIONLOSS: the operat
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, assert_never
 
 import trio
@@ -106,18 +107,28 @@ class Coordination:
 
     async def _live(self, client: Client) -> None:
         """Until the session is over."""
-        async with trio.open_nursery() as nursery:
-            self._client = client
-            nursery.start_soon(self._carry_out, client, nursery)
-            async for state in client.states():
-                if state.is_connected:
-                    self.session_id = client.session_id
-                    self._tell(Connected(client.session_id, client.session_timeout_ms))
-                elif not state.is_over:
-                    self._tell(Suspended())
+        try:
+            async with trio.open_nursery() as nursery:
+                self._client = client
+                nursery.start_soon(self._carry_out, client, nursery)
+                async for state in client.states():
+                    if state.is_connected:
+                        self.session_id = client.session_id
+                        self._tell(Connected(client.session_id, client.session_timeout_ms))
+                    elif not state.is_over:
+                        self._tell(Suspended())
+                nursery.cancel_scope.cancel()
+        finally:
             self._client = None
-            nursery.cancel_scope.cancel()
-        self._tell(Expired())
+            self._forget_submitted()
+            self._tell(Expired())
+
+    def _forget_submitted(self) -> None:
+        """What was submitted and not begun belongs to the session that is over: the next one must not do it. Whoever
+        waits for the results learns of the end of the session."""
+        with suppress(trio.WouldBlock):
+            while True:
+                self._taken.receive_nowait()
 
     async def _carry_out(self, client: Client, nursery: trio.Nursery) -> None:
         async for effect in self._taken:
