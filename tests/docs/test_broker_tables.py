@@ -9,6 +9,8 @@ from tests.tidy.sources import ROOT
 from zab.configuration.fields import settings_of
 from zab.kafka.api_key import ApiKey
 from zab.kafka.messages.handshake import ApiVersionsRequest
+from zab.partition.guards.guards import guards_of
+from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.settings import broker_config
 from zab.partition.settings.broker_config import IGNORED, REFUSED, BrokerConfig
 from zab.partition.settings.topic_settings import text_of_value, topic_keys
@@ -51,3 +53,9 @@ def test_every_request_has_the_versions_that_a_broker_lists() -> None:
     listed = OneBroker().client().ask(asked, 3).api_keys
     expected = [(f"`{ApiKey(each.api_key).name}`", f"{each.min_version} to {each.max_version}") for each in listed]
     assert rows(DIVERGENCE, "The versions of requests that are served") == expected
+
+
+def test_every_request_has_its_permissions() -> None:
+    named = [name for first, _ in rows(SETTINGS, "Permissions") for name in re.findall(r"`(\w+)`", first)]
+    guarded = [ApiKey(key).name for key in guards_of(ClusterImage)]
+    assert sorted(named) == sorted(guarded)

@@ -64,7 +64,7 @@ class OneBroker:
         self._clients_count = 0
         self._begin()
 
-    def _begin(self):
+    def _begin(self, *, connects=True):
         self.files = Files(self.disk)
         self.answers = deque()
         self.held = deque()
@@ -77,10 +77,18 @@ class OneBroker:
         who = self.registered_as(self.config.broker.broker_id)
         topics, broker = self.config.topics, self.config.broker
         settings = ControllerSettings(
-            partition_count=broker.partition_count, deletes_topics=broker.deletes_topics, topic_defaults=topics
+            partition_count=broker.partition_count,
+            deletes_topics=broker.deletes_topics,
+            topic_defaults=topics,
+            has_access_lists=self.config.access.rules is not None,
         )
         controller = Controller(Registration(who), settings, Random(1))
         self.broker = Broker(self.config, controller, Random(2), self.now, self.wall, self.disk.free_bytes)
+        if connects:
+            self.connect()
+
+    def connect(self):
+        """It gets a session with the coordination service."""
         self.session = self.tree.begin_session()
         self.turn(Connected(self.session))
 
@@ -194,7 +202,7 @@ class OneBroker:
         self.tree.end_session(self.session)
         self.tree.fired.clear()
 
-    def restart(self, *, crashes=None):
+    def restart(self, *, crashes=None, connects=True):
         """Begin the next life: after a clean stop, or after a loss of power with this `Random`."""
         if crashes is None:
             self.stop()
@@ -202,7 +210,7 @@ class OneBroker:
             self.disk.crash(crashes)
             self.tree.end_session(self.session)
             self.tree.fired.clear()
-        self._begin()
+        self._begin(connects=connects)
 
     # ----------------------------------------------------------------------------------------------------- clients
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_refused() -> None:
         Brokers(configuration={"listeners": "PLAINTEXT://:1"})
     with pytest.raises(ValueError, match=r"num\.partitons.*num\.partitions is known"):
         Brokers(configuration={"num.partitons": 3})
-    with pytest.raises(ValueError, match=r"there are no access lists yet"):
+    with pytest.raises(ValueError, match=r"'me' is no principal"):
         Brokers(configuration={"super.users": "me"})
     with Brokers() as b, pytest.raises(ValueError, match="there is no broker 2: there are 1"):
         b.kill(2)

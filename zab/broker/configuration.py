@@ -56,6 +56,6 @@ def load(path: str) -> BrokerConfig:
 
 
 def hints(config: BrokerConfig) -> list[str]:
-    """What an operator may not expect: keys without effect, and a slow checksum."""
+    """What an operator may not expect: keys without effect, doors that are open, and a slow checksum."""
     slow = "" if is_crc_in_hardware() else "this processor does not compute CRC-32C itself: writes cost more"
-    return [*config.warnings, *filter(None, [slow])]
+    return [*config.warnings, *config.open_doors, *filter(None, [slow])]

@@ -263,6 +263,7 @@ def _controller(
         replication_factor=broker.replication_factor,
         deletes_topics=broker.deletes_topics,
         topic_defaults=config.topics,
+        has_access_lists=config.access.rules is not None,
     )
     return Controller(Registration(who, cluster_id, broker.session_timeout_ms), settings, random.SystemRandom())
 

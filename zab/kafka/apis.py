@@ -8,6 +8,14 @@ import attrs
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.declare import LAYOUTS
+from zab.kafka.messages.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from zab.kafka.messages.between_brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -196,6 +204,9 @@ _ALL: Final = (
     _api(EndTxnRequest, EndTxnResponse),
     _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
+    _api(DescribeAclsRequest, DescribeAclsResponse),
+    _api(CreateAclsRequest, CreateAclsResponse),
+    _api(DeleteAclsRequest, DeleteAclsResponse),
     _api(DescribeConfigsRequest, DescribeConfigsResponse),
     _api(AlterConfigsRequest, AlterConfigsResponse),
     _api(DescribeLogDirsRequest, DescribeLogDirsResponse),

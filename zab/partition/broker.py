@@ -26,6 +26,7 @@ import attrs
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
+from zab.partition.access.authorizer import Authorizer
 from zab.partition.access.users import Users
 from zab.partition.cleaning import Cleaned, Cleaning
 from zab.partition.clients import Clients
@@ -41,6 +42,7 @@ from zab.partition.coordinators import Coordinators
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound, SessionLives
 from zab.partition.figures import BrokerView
 from zab.partition.giving_away import GivingAway
+from zab.partition.guards.guards import guards_of
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.from_controller import image_after
 from zab.partition.links.arrivals import Arrivals
@@ -54,6 +56,7 @@ from zab.partition.proposals import Proposals
 from zab.partition.replica.fetcher import Fetchers
 from zab.partition.replica.record_search import Found, RecordSearch
 from zab.partition.replica.replica import Replica
+from zab.partition.requests.acls import AclRequests
 from zab.partition.requests.asking_controller import AskingController
 from zab.partition.requests.audit import ADMINISTRATIVE, record_of
 from zab.partition.requests.configs import BrokerChanges, ConfigRequests
@@ -63,6 +66,7 @@ from zab.partition.requests.follower_connection import FollowerConnection
 from zab.partition.requests.login import LoginRequests
 from zab.partition.requests.metadata import MetadataRequests
 from zab.partition.requests.offsets import OffsetRequests
+from zab.partition.requests.permissions import Permissions
 from zab.partition.requests.placement import PlacementRequests
 from zab.partition.requests.produce import ProduceRequests
 from zab.partition.requests.producer_ids import ProducerIds
@@ -129,9 +133,12 @@ class Broker:
         self._logins = LoginRequests(config, self._users, rng, now, self._audit)
         is_read = self._coordinators.is_reading
         self._cleaning = Cleaning(config.cleaner, self.replicas, self._touch, is_read, free_bytes, now)
-        handlers = self._handlers(free_bytes)
+        rules = config.access.rules
+        authorizer = None if rules is None else Authorizer(rules, lambda: controller.access_lists)
+        handlers = self._handlers(free_bytes, authorizer)
         audits: dict[int, AuditedBy] = dict.fromkeys(ADMINISTRATIVE, self._audit_answer)
-        dispatch = Dispatch(handlers, self._ready, self.meters, audits)
+        guards = guards_of(lambda: self.image)
+        dispatch = Dispatch(handlers, self._ready, self.meters, audits, guards, Permissions(authorizer, self._audit))
         self._clients = Clients(config.requests, self._logins, dispatch, self._waiting)
         self._of_followers = Dispatch({key: handlers[key] for key in FOLLOWERS_ASK}, self._ready, self.meters)
         replication = config.replication
@@ -153,7 +160,7 @@ class Broker:
     def _who(self) -> tuple[int, int]:
         return self.id, self.epoch
 
-    def _handlers(self, free_bytes: Callable[[], int]) -> dict[int, Handler]:
+    def _handlers(self, free_bytes: Callable[[], int], authorizer: Authorizer | None) -> dict[int, Handler]:
         broker, requests = self.config.broker, self.config.requests
         creates = self._topics.create_on_the_way if broker.creates_topics else None
         metadata = MetadataRequests(lambda: self.image, creates)
@@ -188,6 +195,7 @@ class Broker:
             **self._coordinators.handlers(),
             **self._logins.handlers(),
             **ScramUserRequests(self._users, self._asking).handlers(),
+            **AclRequests(authorizer, self._asking).handlers(),
         }
 
     def view(self) -> BrokerView:
@@ -447,6 +455,9 @@ class Broker:
                 self._controller_is(NOT_REGISTERED if controller_id is None else controller_id)
             case of_controller.ConfigChanged(entity_path, config):
                 self._config_changed(entity_path, dict(config))
+            case of_controller.AccessListsKnown(count):
+                self._effects.notes.append(f"there are {count} access lists")
+                self._clients.go_on(self._now)
             case of_controller.Reported(text):
                 self._effects.reports.append(text)
             case of_controller.Failed(reason):

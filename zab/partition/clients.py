@@ -127,6 +127,12 @@ class Clients:
             return True
         return False
 
+    def go_on(self, now: int) -> None:
+        """The access lists are known: requests that waited for them are looked at."""
+        for connection in [each for each in self._heard_at if each.held and not each.is_held_up]:
+            self._dispatch.go_on(connection)
+            self._inputs.note(connection, now, has_completed=False)
+
     def break_lines(self, gone: Sequence[str]) -> None:
         """Close the connections whose answers have parts of these directories or files and have not left: other files
         may soon have their names."""

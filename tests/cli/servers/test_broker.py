@@ -127,7 +127,7 @@ def test_a_check_says_what_a_start_would_say(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
     for line, why in {
         "ssl.provider=X": "it is not supported here",
-        "authorizer.class.name=X": "there are no access lists yet",
+        "authorizer.class.name=X": "only kafka.security.authorizer.AclAuthorizer is supported",
         "num.partitions=0": "0 is not between 1 and 10000",
     }.items():
         file.write_text(f"{line}\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from tests.partition.controller.cluster import Cluster
+from zab.partition.access import acl_znodes
 from zab.partition.controller.coordination import Check, Create, Set
 from zab.partition.controller.state import PartitionPhase, ReplicaPhase
 from zab.partition.controller.znodes import (
@@ -97,7 +98,7 @@ class Judges:
             if broker.previous_epoch == -1 or known is None or f":{broker.previous_epoch}}}".encode() not in known:
                 self.unclean[broker.id] = self.writes
             return True
-        allowed = {*PARENTS, CLUSTER_ID, CONTROLLER_EPOCH}
+        allowed = {*PARENTS, *acl_znodes.PARENTS, CLUSTER_ID, CONTROLLER_EPOCH}
         return (isinstance(part, Create) and part.path in allowed) or (isinstance(part, Set) and part.path == SEQUENCE)
 
     def _one_controller_writes(self, session: int, parts: tuple[Write, ...]) -> None:

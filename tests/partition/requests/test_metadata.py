@@ -4,14 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
+from zab.kafka.headers import RequestHeader
 from zab.kafka.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from zab.kafka.primitives import ZERO_UUID, Uuid
 from zab.partition.image.cluster_image import Broker, ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.image.topic_names import colliding, is_valid
+from zab.partition.meters.meters import Meters
+from zab.partition.requests.connection import ClientConnection, Place
 from zab.partition.requests.metadata import MetadataRequests
+from zab.partition.requests.request import Request
 from zab.partition.settings.listeners import Endpoint
+from zab.wire.frames import FrameReader
 
 ID = Uuid(b"i" * 16)
 OTHER_ID = Uuid(b"o" * 16)
@@ -43,8 +49,16 @@ def requests(created=None):
     return MetadataRequests(lambda: IMAGE, None if created is None else created.append)
 
 
+def answered(body, version, listener, created=None):
+    connection = ClientConnection(1, "10.0.0.1", 1, listener, FrameReader(1000))
+    header, meters = RequestHeader(ApiKey.METADATA, version, 1, "test"), Meters()
+    meter = meters.came(ApiKey.METADATA, version, 0, is_of_broker=False)
+    request = Request(connection, header, body, Place(), {}, meters, meter, 0)
+    return requests(created).answer(request)
+
+
 def test_clients_are_told_the_addresses_of_their_listener():
-    answer = requests().answer(asking("t"), 12, "A")
+    answer = answered(asking("t"), 12, "A")
     assert [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers] == [
         (1, "host1", 11, "r"),
         (2, "host2", 21, None),
@@ -59,7 +73,7 @@ def test_clients_are_told_the_addresses_of_their_listener():
 
 
 def test_a_leader_that_does_not_listen_there_is_none():
-    answer = requests().answer(asking("t"), 12, "B")
+    answer = answered(asking("t"), 12, "B")
     assert [each.node_id for each in answer.brokers] == [1]
     assert [(each.leader_id, each.error_code) for each in answer.topics[0].partitions] == [
         (1, ErrorCode.NONE),
@@ -68,9 +82,9 @@ def test_a_leader_that_does_not_listen_there_is_none():
 
 
 def test_all_topics_or_none():
-    assert {each.name for each in requests().answer(MetadataRequest(topics=None), 1, "A").topics} == set(IMAGE.topics)
-    assert requests().answer(MetadataRequest(topics=()), 1, "A").topics == ()
-    answer = requests().answer(MetadataRequest(topics=()), 0, "A")
+    assert {each.name for each in answered(MetadataRequest(topics=None), 1, "A").topics} == set(IMAGE.topics)
+    assert answered(MetadataRequest(topics=()), 1, "A").topics == ()
+    answer = answered(MetadataRequest(topics=()), 0, "A")
     assert [(each.name, each.is_internal) for each in answer.topics] == [("t", False), ("__consumer_offsets", True)]
     assert answer.topics[1].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -88,16 +102,16 @@ def test_all_topics_or_none():
     ],
 )
 def test_what_a_topic_is_asked_for_by(asked, version, error):
-    [topic] = requests().answer(MetadataRequest(topics=(asked,)), version, "A").topics
+    [topic] = answered(MetadataRequest(topics=(asked,)), version, "A").topics
     assert topic.error_code == error
 
 
 def test_a_topic_is_created_on_the_way_where_broker_and_client_want_it():
     created = []
-    [topic] = requests(created).answer(asking("new"), 12, "A").topics
+    [topic] = answered(asking("new"), 12, "A", created).topics
     assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-    requests(created).answer(asking("refused", allow_auto_topic_creation=False), 12, "A")
-    requests(created).answer(asking("a/b"), 12, "A")
+    answered(asking("refused", allow_auto_topic_creation=False), 12, "A", created)
+    answered(asking("a/b"), 12, "A", created)
     assert created == ["new"]
 
 

@@ -64,7 +64,10 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
         ("log.retention.hours=soon", r"line 1: log\.retention\.hours: 'soon' is not"),
         ("ssl.provider=P", "line 1: ssl.provider: it is not supported here"),
         ("sasl.oauthbearer.jwks.endpoint.url=x", "it is not supported here"),
-        ("authorizer.class.name=x", "without them everybody may do everything"),
+        ("authorizer.class.name=x", "only kafka.security.authorizer.AclAuthorizer is supported"),
+        ("super.users=User:alice", "super.users: it has no effect without authorizer.class.name"),
+        ("super.users=alice", "'alice' is no principal"),
+        ("super.users=User:*", "a super user is named"),
         ("zookeeper.set.acl=true", "open to all clients of the ensemble"),
         ("principal.builder.class=x", "a client is named by its login"),
         ("process.roles=broker", "zookeeper.connect"),
@@ -77,3 +80,38 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
 def test_what_cannot_be_honoured_is_refused_with_its_line(text, why):
     with pytest.raises(BrokerConfigError, match=why):
         read_config(text)
+
+
+def test_who_may_do_what():
+    assert read_config("").access.rules is None
+    text = (
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+        "super.users=User:alice; User:CN=bob,O=example\nallow.everyone.if.no.acl.found=true\n"
+    )
+    rules = read_config(text).access.rules
+    assert rules.super_users == {"User:alice", "User:CN=bob,O=example"}
+    assert rules.allows_without_list
+    assert read_config("authorizer.class.name=\n").access.rules is None
+
+
+OF_CLIENTS = "listeners=SSL://10.0.0.1:9093\nssl.keystore.location=k.pem\nssl.truststore.location=t.pem\n"
+AUTHORIZER = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("", False),
+        ("listeners=PLAINTEXT://10.0.0.1:9092", True),
+        ("listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://a:9092", True),
+        ("listeners=PLAINTEXT://localhost:9092,SASL_PLAINTEXT://10.0.0.1:9093", False),
+        ("listeners=SSL://10.0.0.1:9093\nssl.keystore.location=k.pem", True),
+        (f"{OF_CLIENTS}ssl.client.auth=requested", True),
+        (f"{OF_CLIENTS}ssl.client.auth=required", False),
+        (f"listeners=PLAINTEXT://10.0.0.1:9092\n{AUTHORIZER}super.users=User:a", False),
+        (f"{AUTHORIZER}", True),
+        (f"{AUTHORIZER}allow.everyone.if.no.acl.found=true", False),
+    ],
+)
+def test_doors_that_are_open(text, warned):
+    assert bool(read_config(text).open_doors) == warned

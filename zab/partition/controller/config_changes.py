@@ -27,7 +27,6 @@ from zab.partition.controller.coordination import (
     Children,
     CoordinationError,
     Create,
-    Delete,
     Get,
     Result,
     Set,
@@ -38,6 +37,7 @@ from zab.partition.controller.coordination import (
 from zab.partition.controller.effects import ConfigChanged
 from zab.partition.controller.fencing import update_states, write_until_known
 from zab.partition.controller.leaders import with_isr
+from zab.partition.controller.notifications import numbers_of, purge
 from zab.partition.controller.requests import AlterConfig, Answer
 from zab.partition.controller.state import ControllerState, PartitionPhase, settings_problem
 from zab.partition.controller.znodes import (
@@ -55,7 +55,7 @@ from zab.partition.controller.znodes import (
 )
 from zab.partition.settings.topic_settings import InvalidSettingError, broker_defaults
 
-EXPIRATION_MS: Final = 15 * 60 * 1000
+_PREFIX: Final = CONFIG_CHANGE_PREFIX.rpartition("/")[2]
 _TOPICS, _BROKERS, _USERS = "topics", "brokers", "users"
 _KINDS: Final = (_TOPICS, _BROKERS, _USERS)
 
@@ -112,12 +112,12 @@ class Follower:
         # Those that are gone by now are read, too: they must not log in any longer.
         paths += sorted(self.users.difference(paths))
         yield from self._read(state, paths)
-        self.last = max([-1, *_numbers(listed.must(CONFIG_CHANGES).children)])
+        self.last = max([-1, *numbers_of(_PREFIX, listed.must(CONFIG_CHANGES).children)])
 
     def on_change(self, state: ControllerState) -> Steps[None]:
         """Read what changed."""
         (listed,) = yield from read((Children(CONFIG_CHANGES, watch=True),))
-        numbers = _numbers(listed.must(CONFIG_CHANGES).children)
+        numbers = numbers_of(_PREFIX, listed.must(CONFIG_CHANGES).children)
         new = sorted(number for number in numbers if number > self.last)
         notifications = yield from read(Get(f"{CONFIG_CHANGES}/{numbers[each]}") for each in new)
         yield from self._read(
@@ -125,7 +125,7 @@ class Follower:
         )
         self.last = max([self.last, *numbers])
         if state.is_active:
-            yield from _purge(state, [numbers[each] for each in sorted(numbers)])
+            yield from purge(state, CONFIG_CHANGES, [numbers[each] for each in sorted(numbers)])
 
     def _read(self, state: ControllerState, paths: Iterable[str]) -> Steps[None]:
         wanted = list(paths)
@@ -164,12 +164,6 @@ def _hold(state: ControllerState, path: str, config: Mapping[str, str]) -> Steps
         yield from _take_effect(state, list(state.all_partitions()))
 
 
-def _numbers(children: tuple[str, ...]) -> dict[int, str]:
-    prefix = CONFIG_CHANGE_PREFIX.rpartition("/")[2]
-    digits = ((each.removeprefix(prefix), each) for each in children if each.startswith(prefix))
-    return {int(number): each for number, each in digits if number.isascii() and number.isdecimal()}
-
-
 def _entity_path(state: ControllerState, notification: Result) -> list[str]:
     if notification.is_missing:
         return []
@@ -178,16 +172,6 @@ def _entity_path(state: ControllerState, notification: Result) -> list[str]:
     except MalformedError as error:
         state.report(str(error))
         return []
-
-
-def _purge(state: ControllerState, children: list[str]) -> Steps[None]:
-    """Delete notifications that are too old. The list is in order, so it ends at the first that is not."""
-    found = yield from read(Get(f"{CONFIG_CHANGES}/{each}") for each in children)
-    for child, result in zip(children, found, strict=True):
-        if not result.is_missing:
-            if state.wall_ms - result.must(child).stat.ctime_ms < EXPIRATION_MS:
-                return
-            yield from write_until_known(state, Delete(f"{CONFIG_CHANGES}/{child}"))
 
 
 def _take_effect(state: ControllerState, partitions: list[TopicPartition]) -> Steps[None]:

@@ -30,7 +30,10 @@ from typing import Any, Final
 from attrs import evolve
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.access.acl_znodes import CHANGES
+from zab.partition.access.acls import AccessLists
 from zab.partition.controller import (
+    acl_changes,
     brokers,
     config_changes,
     deletion,
@@ -65,8 +68,10 @@ from zab.partition.controller.requests import (
     AlterPartitionReassignments,
     Answer,
     ControlledShutdown,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     ElectLeaders,
     Input,
@@ -116,6 +121,15 @@ _WATCHED: Final[dict[str, Handler]] = {
 """What a controller does when the watch on a path fires."""
 
 
+def _if_there_are_lists(
+    handler: Callable[[ControllerState, Any], Steps[None]], state: ControllerState, request: CreateAcls | DeleteAcls
+) -> Steps[None]:
+    if state.settings.has_access_lists:
+        yield from handler(state, request)
+    else:
+        state.answer(Answer(request.token, ErrorCode.SECURITY_DISABLED, "the controller has no authorizer"))
+
+
 class Controller:
     """registration: who this broker is. random: for ids and for the replicas of new topics."""
 
@@ -124,6 +138,12 @@ class Controller:
         self.state = ControllerState(broker_id=registration.broker.id, settings=settings, random=random)
         self._driver = Driver()
         self._changes = config_changes.Follower()
+        self._acls = acl_changes.Follower()
+        self._requests: dict[type, Callable[[ControllerState, Any], Steps[None]]] = {
+            **_REQUESTS,
+            CreateAcls: partial(_if_there_are_lists, self._acls.create),
+            DeleteAcls: partial(_if_there_are_lists, self._acls.delete),
+        }
         self._follows: int | None = None
         self._balance_at_ms: int | None = None
         self._has_failed = False
@@ -136,10 +156,15 @@ class Controller:
             Results: self._driver.on_results,
             WatchFired: self._on_watch,
             StopReplicaAnswered: self._on_stop_replica_answered,
-            **dict.fromkeys(_REQUESTS, self._on_request),
+            **dict.fromkeys(self._requests, self._on_request),
         }
 
     # -------------------------------------------------------------------------------------------------------- for hosts
+
+    @property
+    def access_lists(self) -> AccessLists | None:
+        """The access lists; None: they are not known yet. Others only read them."""
+        return self._acls.lists
 
     @property
     def is_idle(self) -> bool:
@@ -198,12 +223,18 @@ class Controller:
             self._end_session()
             self.state.session_id = connected.session_id
             self._offer("register", self._register)
-            self._offer("read settings", self._changes.on_session)
+            self._read_all()
             self._offer("elect", self._elect)
 
     def _on_suspended(self, _: Suspended) -> None:
         self._driver.on_suspended()
         self.suspended_count += 1
+
+    def _read_all(self) -> None:
+        """What every broker follows, the controller or not."""
+        self._offer("read settings", self._changes.on_session)
+        if self.state.settings.has_access_lists:
+            self._offer("read access lists", self._acls.on_session)
 
     def _on_expired(self, _: Expired) -> None:
         self._driver.on_suspended()
@@ -222,6 +253,8 @@ class Controller:
             self._offer("elect", self._elect)
         elif path == CONFIG_CHANGES:
             self._offer(path, self._changes.on_change)
+        elif path in CHANGES.values():
+            self._offer("read changes of access lists", self._acls.on_change)
         elif self.state.is_active:
             handler = _WATCHED.get(path)
             parent, _, name = path.rpartition("/")
@@ -243,7 +276,7 @@ class Controller:
         timeout_ms = getattr(request, "timeout_ms", None)
         if timeout_ms is not None:
             self.state.deadlines[request.token] = self.state.now_ms + timeout_ms
-        handler = _REQUESTS[type(request)]
+        handler = self._requests[type(request)]
         self._offer_each(repr(request.token), self._if_active(lambda state: handler(state, request)))
 
     def _on_stop_replica_answered(self, answered: StopReplicaAnswered) -> None:
@@ -329,7 +362,7 @@ class Controller:
         self._driver.clear()
         self._offer("give up", self._give_up)
         self._offer("register", self._register)
-        self._offer("read settings", self._changes.on_session)
+        self._read_all()
         self._offer("elect", self._elect)
 
     def _give_up(self, state: ControllerState) -> Steps[None]:

@@ -7,6 +7,7 @@
     Registered                     this broker is alive for the others; its broker epoch
     Became, Resigned, Follows      who is the controller
     ConfigChanged                  settings of a topic or broker are different now
+    AccessListsKnown               all access lists are read
     Reported                       for the journal: something is wrong that does not stop the controller
     Failed                         this broker must not run
 
@@ -138,6 +139,13 @@ class ConfigChanged:
 
 
 @frozen
+class AccessListsKnown:
+    """All access lists are read, so many. Later changes have no effect of their own: the lists are looked at."""
+
+    count: int
+
+
+@frozen
 class Reported:
     text: str
 
@@ -148,5 +156,15 @@ class Failed:
 
 
 Effect: TypeAlias = (
-    Submit | Answer | ToBroker | Registered | Became | Resigned | Follows | ConfigChanged | Reported | Failed
+    Submit
+    | Answer
+    | ToBroker
+    | Registered
+    | Became
+    | Resigned
+    | Follows
+    | ConfigChanged
+    | AccessListsKnown
+    | Reported
+    | Failed
 )

@@ -12,6 +12,7 @@ session timeouts, then fail with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from attrs import evolve, frozen
@@ -67,7 +68,7 @@ class RegisteredAs:
 
 def register(state: ControllerState, wanted: Registration) -> Steps[RegisteredAs]:
     """Raises RegistrationError."""
-    yield from create_parents()
+    yield from create_parents(PARENTS)
     cluster_id = yield from _cluster_id(state)
     if wanted.cluster_id not in (None, cluster_id):
         raise RegistrationError(f"this broker belongs to cluster {wanted.cluster_id}, and this is cluster {cluster_id}")
@@ -78,8 +79,9 @@ def register(state: ControllerState, wanted: Registration) -> Steps[RegisteredAs
     return RegisteredAs(evolve(broker, epoch=epoch), cluster_id)
 
 
-def create_parents() -> Steps[None]:
-    pending = list(PARENTS)
+def create_parents(paths: Iterable[str]) -> Steps[None]:
+    """Persistent znodes, parents before children; those that are there stay."""
+    pending = list(paths)
     while pending:
         results = yield tuple(Create(path) for path in pending)
         for path, result in zip(pending, results, strict=True):

@@ -19,6 +19,8 @@ from typing import TypeAlias
 from attrs import frozen
 
 from zab.kafka.errors import ErrorCode
+from zab.partition.access.acl_filter import AclFilter
+from zab.partition.access.acls import Acl, Resource
 from zab.partition.controller.coordination import Connected, Expired, Results, Suspended, WatchFired
 from zab.partition.controller.znodes import Assignment, PartitionState, TopicPartition
 
@@ -151,6 +153,22 @@ class AlterConfig:
 
 
 @frozen
+class CreateAcls:
+    """Rows for access lists."""
+
+    token: Token
+    acls: tuple[tuple[Resource, Acl], ...]
+
+
+@frozen
+class DeleteAcls:
+    """Take out of the access lists what these filters mean."""
+
+    token: Token
+    filters: tuple[AclFilter, ...]
+
+
+@frozen
 class StopReplicaAnswered:
     """What a broker did with a StopReplica that deletes. NONE: it has no data of the partition."""
 
@@ -171,6 +189,8 @@ Request: TypeAlias = (
     | ControlledShutdown
     | AllocateProducerIds
     | AlterConfig
+    | CreateAcls
+    | DeleteAcls
 )
 Input: TypeAlias = Connected | Suspended | Expired | WatchFired | Results | StopReplicaAnswered | Request
 
@@ -206,11 +226,21 @@ class PartitionOutcome:
 
 
 @frozen
+class RemovedAcl:
+    """A row that was taken out of a list. filter: the place of the first filter that means it."""
+
+    filter: int
+    resource: Resource
+    acl: Acl
+
+
+@frozen
 class Answer:
     """error: for the request as a whole; then there is nothing else.
 
     topics: by name, or by id as asked. partitions: by partition. states: for AlterPartition, by topic id and number.
     remaining: for ControlledShutdown. producer_ids: first, and how many. reassignments: for the list of them.
+    outcomes: of each row for access lists. removed: rows of access lists.
     """
 
     token: Token
@@ -222,3 +252,5 @@ class Answer:
     remaining: tuple[TopicPartition, ...] | None = None
     producer_ids: tuple[int, int] | None = None
     reassignments: Mapping[TopicPartition, Assignment] | None = None
+    outcomes: tuple[Outcome, ...] | None = None
+    removed: tuple[RemovedAcl, ...] | None = None

@@ -25,7 +25,7 @@ from zab.partition.settings.topic_settings import InvalidSettingError, TopicSett
 @frozen(kw_only=True)
 class ControllerSettings:
     """What a broker's settings say to its controller. requests_waiting_max: further ones get REQUEST_TIMED_OUT, with
-    which all callers ask again."""
+    which all callers ask again. has_access_lists: they are followed."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -34,6 +34,7 @@ class ControllerSettings:
     balance_interval_ms: int = 300_000
     imbalance_percent_max: int = 10
     requests_waiting_max: int = 1000
+    has_access_lists: bool = False
     topic_defaults: TopicSettings = TopicSettings()
 
 

@@ -1,6 +1,7 @@
 """Records of the audit log about clients: each administrative request with its names and errors, and failed logins.
 
-Not here: the file (`zab.host.journal.audit_log`), and the records that every service has (`zab.service.audit`).
+Not here: what access lists did not allow (`denied`), the file (`zab.host.journal.audit_log`), records of every service
+(`zab.service.audit`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import attrs
 
 from zab.kafka.api_key import ApiKey
 from zab.kafka.errors import ErrorCode
+from zab.partition.requests.denied import operation_name
 from zab.partition.requests.request import Request
 from zab.service.audit import FAILURE, SUCCESS, item_of, line_of, value
 
@@ -19,6 +21,7 @@ ADMINISTRATIVE: Final = frozenset(
     {
         *(ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_RECORDS),
         *(ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
+        *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
         *(ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
     }
 )
@@ -28,7 +31,7 @@ NAMES_MAX: Final = 100
 _NAMES: Final = frozenset({"name", "topic", "user", "resource_name", "group_id", "groups_names", "topic_names"})
 _ABOVE: Final = frozenset(
     {
-        *("topics", "resources", "deletions", "upsertions", "topic_partitions"),
+        *("topics", "resources", "deletions", "upsertions", "topic_partitions", "creations"),
         *("groups_names", "topic_names", "name", "topic", "resource_name", "group_id"),
     }
 )
@@ -65,12 +68,7 @@ def record_of(request: Request, answer: Any) -> Asked:
     errors = sorted({ErrorCode(code).name for code in _errors_in(answer) if code})
     names = tuple(dict.fromkeys(_names_in(request.body)))[:NAMES_MAX]
     connection = request.connection
-    return Asked(connection.principal, connection.host, _operation(request.header.api_key), names, tuple(errors))
-
-
-def _operation(key: int) -> str:
-    first, *others = ApiKey(key).name.lower().split("_")
-    return first + "".join(map(str.capitalize, others))
+    return Asked(connection.principal, connection.host, operation_name(request.header.api_key), names, tuple(errors))
 
 
 def _names_in(message: Any) -> Iterator[str]:

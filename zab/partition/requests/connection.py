@@ -18,7 +18,7 @@ Not here: sockets; what a request means (`dispatch`); the limit on what all conn
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -67,6 +67,8 @@ class ClientConnection:
     frames: FrameReader
     principal: str = ANONYMOUS
     """The identity that it speaks for."""
+    told_refusals: set[Hashable] = attrs.Factory(set)
+    """What it may not do and tried, as far as that is told (`permissions`)."""
     login: Login | None = None
     """Its login; None: its listener has none."""
     heard_at: int = 0
@@ -107,6 +109,10 @@ class ClientConnection:
     def awaits_login(self) -> bool:
         """Whether it must log in before it is served."""
         return self.login is not None and not self.login.is_done
+
+    def next_key(self) -> int:
+        """The API key of the next request, which is held."""
+        return key_of(self.held[0])
 
     def hold(self, payloads: Sequence[bytes]) -> None:
         """These requests have come."""
@@ -152,3 +158,8 @@ class ClientConnection:
         self.closing = max(self.closing, how)
         if how is Closing.AT_ONCE:
             self.line.clear()
+
+
+def key_of(payload: bytes) -> int:
+    """The API key of a request; what is too short for one has a key that nobody serves."""
+    return int.from_bytes(payload[:2], "big", signed=True)

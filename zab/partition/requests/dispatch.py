@@ -4,6 +4,10 @@ A request that cannot be read, or that this broker does not serve, closes its co
 could be trusted. Only ApiVersions is answered whatever its version, since a client sends it to find out (KIP-511).
 
 Where a client has to log in, its requests before that are refused by their key, before anything else of them is read.
+
+A guard sees each request of a client before its handler, and says whether it goes on: to serve a request without a
+guard is a mistake of this program. While the access lists are not known, only requests that need none are looked at;
+the others wait.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from zab.kafka.messages.handshake import ApiVersionsRequest, ApiVersionsResponse
 from zab.kafka.primitives import ProtocolError
 from zab.kafka.versions import api_versions_response
 from zab.partition.meters.meters import Meters
-from zab.partition.requests.connection import ClientConnection, Closing
+from zab.partition.requests.connection import ClientConnection, Closing, key_of
+from zab.partition.requests.permissions import Permissions
 from zab.partition.requests.request import Ready, Request
 from zab.wire.frames import FrameError
 
 Handler: TypeAlias = Callable[[Request], None]
 AuditedBy: TypeAlias = Callable[[Request, Any], None]
+Guard: TypeAlias = Callable[[Request], bool]
+"""True: the request goes on to its handler, perhaps with less in it. False: it has been answered."""
 
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """What a connection may send that has to log in first."""
@@ -43,10 +50,16 @@ class Dispatch:
         ready: Ready,
         meters: Meters,
         audits: Mapping[int, AuditedBy] | None = None,
+        guards: Mapping[int, Guard] | None = None,
+        permissions: Permissions | None = None,
     ) -> None:
-        """`handlers` by API key; those and ApiVersions are what is served. `audits`: those that are told of answers."""
+        """`handlers` by API key; those and ApiVersions are what is served. `audits`: those that are told of answers.
+        Without `guards` and `permissions`, brokers ask."""
         self._audits = audits or {}
         self._handlers = {**handlers, ApiKey.API_VERSIONS: self._api_versions}
+        assert guards is None or guards.keys() >= self._handlers.keys(), "each request that is served has a guard"
+        self._guards = guards
+        self._permissions = permissions
         self._ready = ready
         self._meters = meters
 
@@ -64,18 +77,28 @@ class Dispatch:
 
     def go_on(self, connection: ClientConnection) -> None:
         """Handle the requests that are held and no longer held up."""
-        while not connection.closing and (payload := connection.take_next()) is not None:
+        while not connection.closing and self._is_served(connection):
+            payload = connection.take_next()
+            if payload is None:
+                return
             try:
                 self._take_one(connection, payload)
             except ProtocolError as error:
                 self._close(connection, str(error))
+
+    def _is_served(self, connection: ClientConnection) -> bool:
+        """Whether the next request can be looked at."""
+        permissions = self._permissions
+        if permissions is None or permissions.are_known or not connection.held:
+            return True
+        return connection.next_key() in BEFORE_LOGIN
 
     def _close(self, connection: ClientConnection, reason: str) -> None:
         connection.close(Closing.FLUSHED, reason)
         self._ready[connection] = None
 
     def _take_one(self, connection: ClientConnection, payload: bytes) -> None:
-        key = int.from_bytes(payload[:2], "big", signed=True)
+        key = key_of(payload)
         if connection.awaits_login and key not in BEFORE_LOGIN:
             raise ProtocolError(f"request {key} came before the login")
         header, body = decode_request(payload)
@@ -86,7 +109,11 @@ class Dispatch:
         meters, is_of_broker = self._meters, connection.broker_id is not None
         meter = meters.came(ApiKey(header.api_key), header.api_version, len(payload), is_of_broker=is_of_broker)
         audit = self._audits.get(header.api_key)
-        handler(Request(connection, header, body, place, self._ready, meters, meter, meters.now, audit))
+        request = Request(
+            *(connection, header, body, place, self._ready, meters, meter, meters.now, audit, self._permissions)
+        )
+        if self._guards is None or self._guards[header.api_key](request):
+            handler(request)
         if header.api_key != ApiKey.PRODUCE:
             connection.waits_for = place
 

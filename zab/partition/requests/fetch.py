@@ -10,7 +10,7 @@ waits for its partitions, until the time is over.
 The answer has no bytes of records: they go from the files to the socket (`FileSlice`).
 
 Followers fetch as consumers do, up to the end of the log; that says what they have. Only brokers may: they come over a
-link, and name themselves. Whoever does so as a client is refused.
+link, and name themselves. Whoever does so as a client is refused. A consumer needs Read on each topic.
 
 Fetch sessions (KIP-227) are not kept: each answer says so (session id 0), and clients then send whole requests.
 """
@@ -37,6 +37,7 @@ from zab.kafka.messages.fetch import (
 )
 from zab.kafka.messages.produce import LeaderIdAndEpoch
 from zab.kafka.primitives import ZERO_UUID
+from zab.partition.access.acls import Operation, ResourceType
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.log.errors import LogError
 from zab.partition.replica.replica import Isolation, Read, Reader, Replica, ReplicaError
@@ -278,24 +279,24 @@ class FetchRequests:
             response = FetchResponse(error_code=error, session_id=NO_SESSION, responses=())
             request.answer_with([*fetch_response_pieces(request.header.correlation_id, request.version, response, ())])
             return
-        topics = [
-            (topic, [self._asked(request.version, topic, each) for each in topic.partitions]) for topic in body.topics
-        ]
+        topics = [(topic, [self._asked(request, topic, each) for each in topic.partitions]) for topic in body.topics]
         bytes_max = min(body.max_bytes, self._bytes_max)
         fetching = Fetching(
             *(request, topics, Isolation(body.isolation_level), bytes_max, follower, self._now, self._touched)
         )
         self._wait(fetching, body.max_wait_ms)
 
-    def _asked(self, version: int, topic: FetchTopic, asked: FetchPartition) -> Asked:
-        name = topic.topic
+    def _asked(self, request: Request, topic: FetchTopic, asked: FetchPartition) -> Asked:
+        name, has_id = topic.topic, request.version >= IDS_SINCE
         try:
-            if version >= IDS_SINCE:
+            if has_id:
                 found = self._image().topic_of(topic.topic_id)
                 if found is None:
                     raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
                 name = found.name
-            topic_id = topic.topic_id if version >= IDS_SINCE else ZERO_UUID
+            if not request.may(Operation.READ, ResourceType.TOPIC, name):
+                raise ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not read {name}")
+            topic_id = topic.topic_id if has_id else ZERO_UUID
             return Asked(asked, self._replicas.asked(name, asked.partition, topic_id), None)
         except ReplicaError as error:
             return Asked(asked, self._replicas.get(name, asked.partition), error)

@@ -5,6 +5,9 @@ created on the way: this round is answered with LEADER_NOT_AVAILABLE, and the cl
 
 A broker that has just started and was not told of any broker yet closes the connection, and the client asks another
 one. An answer without brokers would have librdkafka forget all of those that it knows, for ever.
+
+Who may not describe a topic is not told whether it exists: it is missing where all are asked for, and otherwise
+answered TOPIC_AUTHORIZATION_FAILED. To have one created on the way needs Create, on it or on the cluster.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from zab.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from zab.kafka.primitives import ZERO_UUID, Uuid
+from zab.partition.access.acls import CLUSTER_NAME, Operation, ResourceType
 from zab.partition.image.cluster_image import ClusterImage, Topic
 from zab.partition.image.partition_state import NO_LEADER, PartitionState
 from zab.partition.image.topic_names import is_valid
@@ -51,60 +55,75 @@ class MetadataRequests:
         if not self._image().brokers:
             request.close(_UNTOLD)
             return
-        request.answer(self.answer(request.body, request.version, request.listener))
+        request.answer(self.answer(request))
 
-    def answer(self, request: MetadataRequest, version: int, listener: str) -> MetadataResponse:
-        """The answer to Metadata of this version that came through this listener."""
-        image = self._image()
+    def answer(self, request: Request) -> MetadataResponse:
+        """The answer to Metadata."""
+        body: MetadataRequest = request.body
+        image, listener = self._image(), request.listener
         topics: Iterable[MetadataResponseTopic]
-        if request.topics is None or (version < _NULL_SINCE and not request.topics):
-            topics = (self._topic(image, topic, listener) for topic in image.topics.values())
+        if body.topics is None or (request.version < _NULL_SINCE and not body.topics):
+            topics = (
+                self._topic(request, image, topic)
+                for topic in image.topics.values()
+                if request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, is_told=False)
+            )
         else:
-            creates = request.allow_auto_topic_creation
-            topics = (self._asked(image, asked, version, listener, creates) for asked in request.topics)
+            topics = (self._asked(request, image, asked) for asked in body.topics)
         brokers = (
             MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker in image.brokers.values()
             if (endpoint := broker.endpoints.get(listener)) is not None
         )
+        asks = body.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=tuple(brokers),
             cluster_id=image.cluster_id,
             controller_id=image.controller,
             topics=tuple(topics),
+            cluster_authorized_operations=_cluster_operations(request) if asks else NO_OPERATIONS_ASKED,
         )
 
-    def _asked(
-        self, image: ClusterImage, asked: MetadataRequestTopic, version: int, listener: str, creates: bool
-    ) -> MetadataResponseTopic:
-        if version >= _IDS_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+    def _asked(self, request: Request, image: ClusterImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+        if request.version >= _IDS_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
             # Java's clients send an empty name beside an id.
             topic = image.topic_of(asked.topic_id)
             if topic is None:
                 return _error(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
-            return self._topic(image, topic, listener)
+            if not request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                # An id is nothing secret; the name may be.
+                return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked.topic_id)
+            return self._topic(request, image, topic)
         name = asked.name
         if name is None:
             return _error(ErrorCode.INVALID_REQUEST, "")
+        if not request.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
         topic = image.topics.get(name)
         if topic is not None:
-            return self._topic(image, topic, listener)
+            return self._topic(request, image, topic)
         if not is_valid(name):
             return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-        if creates and self._create is not None:
+        if request.body.allow_auto_topic_creation and self._create is not None:
+            if not _may_create(request, name):
+                return _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
             self._create(name)
             return _error(ErrorCode.LEADER_NOT_AVAILABLE, name)
         return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
-    def _topic(self, image: ClusterImage, topic: Topic, listener: str) -> MetadataResponseTopic:
+    def _topic(self, request: Request, image: ClusterImage, topic: Topic) -> MetadataResponseTopic:
+        asks = request.body.include_topic_authorized_operations
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.is_internal,
             partitions=tuple(
-                _partition(image, index, state, listener) for index, state in sorted(topic.partitions.items())
+                _partition(image, index, state, request.listener) for index, state in sorted(topic.partitions.items())
             ),
+            topic_authorized_operations=request.operations(ResourceType.TOPIC, topic.name)
+            if asks
+            else NO_OPERATIONS_ASKED,
         )
 
     def describe_cluster(self, request: Request) -> None:
@@ -136,6 +155,18 @@ class MetadataRequests:
             controller_id=image.controller,
             brokers=tuple(brokers),
         )
+
+
+def _may_create(request: Request, name: str) -> bool:
+    of_all = request.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False)
+    return of_all or request.may(Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _cluster_operations(request: Request) -> int:
+    """What a client may do with the cluster; nothing if it may not know."""
+    if not request.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, is_told=False):
+        return 0
+    return request.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _partition(image: ClusterImage, index: int, state: PartitionState, listener: str) -> MetadataResponsePartition:

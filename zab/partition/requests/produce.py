@@ -12,7 +12,8 @@ Before the first batch of a transaction is appended to a partition, the coordina
 the partition is part of it (KIP-890). What it says is true in this turn, in which the batch is appended; so no marker
 comes between. If it cannot say so now, the producer tries again (NOT_ENOUGH_REPLICAS, as in Kafka).
 
-Clients may not write to the topics that brokers keep for themselves.
+Clients may not write to the topics that brokers keep for themselves. Each topic needs the permission Write; that on the
+transactional id is the guard's (`zab.partition.guards.topics`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from zab.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from zab.partition.access.acls import Operation, ResourceType
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.log.errors import LogError
 from zab.partition.log.log import Appended
@@ -158,12 +160,14 @@ class ProduceRequests:
         try:
             if acks not in _ACKS:
                 raise ReplicaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
+            if not request.may(Operation.WRITE, ResourceType.TOPIC, topic):
+                raise ReplicaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"it may not write to {topic}")
             if topic in INTERNAL:
                 raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {topic}")
             replica = self._replicas.asked(topic, index)
             leader = replica.leading()
             data = memoryview(records or b"")
-            is_verified = self._is_verified(request.body.transactional_id, replica, data)
+            is_verified = self._is_verified(request, replica, data)
             appended = replica.append(data, request.version, acks, self._wall_ms(), is_verified=is_verified)
         except (ReplicaError, BatchError, LogError) as error:
             request.meters.produce_failed(topic, is_here=self._replicas.get(topic, index) is not None)
@@ -173,10 +177,15 @@ class ProduceRequests:
             self._touched(replica)
         return Written(topic, replica, leader.epoch, appended, acks == ALL_IN_SYNC)
 
-    def _is_verified(self, transactional_id: str | None, replica: Replica, data: memoryview) -> bool:
+    def _is_verified(self, request: Request, replica: Replica, data: memoryview) -> bool:
         """Whether the partition is known to be part of the transaction of these batches. Raises ReplicaError,
         BatchError."""
+        transactional_id = request.body.transactional_id
         if transactional_id is None:
+            if request.is_checked and any(each.is_transactional for _, each in walk(data)):
+                # Otherwise a client that may write to the topic could add to the transactions of others.
+                error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                raise ReplicaError(error, "a transaction has a transactional id")
             return False
         header = read_header(data)
         if not header.is_transactional or replica.log.producers.has_open(header.producer_id, header.producer_epoch):

@@ -9,8 +9,11 @@ import attrs
 
 from zab.kafka.frames import response_frame
 from zab.kafka.headers import RequestHeader
+from zab.partition.access.acls import Operation, ResourceType
+from zab.partition.access.authorizer import ALL_OPERATIONS
 from zab.partition.meters.meters import Meters, RequestMeter
 from zab.partition.requests.connection import ClientConnection, Closing, Piece, Place
+from zab.partition.requests.permissions import Permissions
 
 Ready: TypeAlias = dict[ClientConnection, None]
 """Connections that have something to send, or are to be closed."""
@@ -32,6 +35,10 @@ class Request:
     """Monotonic ms."""
     _audit: Callable[[Request, Any], None] | None = None
     """Told of the answer; None: nobody is."""
+    _permissions: Permissions | None = None
+    """None: a broker asks."""
+    amend: Callable[[Any], Any] | None = None
+    """What is done to the answer before it is sent: a guard has taken something out of the request."""
 
     @property
     def version(self) -> int:
@@ -46,6 +53,30 @@ class Request:
         """Whether this broker sends it, over a link on which it has proven who it is."""
         return self.connection.broker_id == broker_id
 
+    def may(self, operation: Operation, type_: ResourceType, name: str, *, is_told: bool = True) -> bool:
+        """Whether its client may do this. `is_told`: the audit log is told if not."""
+        permissions = self._permissions
+        return permissions is None or permissions.may(
+            self.connection, self.header, operation, type_, name, is_told=is_told
+        )
+
+    def may_any(self, operation: Operation, type_: ResourceType) -> bool:
+        """Whether its client may do this with any resource of the type."""
+        permissions = self._permissions
+        return permissions is None or permissions.may(
+            self.connection, self.header, operation, type_, None, is_told=True
+        )
+
+    def operations(self, type_: ResourceType, name: str) -> int:
+        """All that its client may do with a resource, as Kafka's bits."""
+        permissions = self._permissions
+        return ALL_OPERATIONS[type_] if permissions is None else permissions.operations(self.connection, type_, name)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether access lists decide what its client may do."""
+        return self._permissions is not None and self._permissions.authorizer is not None
+
     @property
     def is_open(self) -> bool:
         """Whether somebody waits for the answer: nobody does once the connection is closed."""
@@ -53,6 +84,8 @@ class Request:
 
     def answer(self, message: Any) -> None:
         """Answer with a response of the request's key and version."""
+        if self.amend is not None:
+            message = self.amend(message)
         if self._audit is not None:
             self._audit(self, message)
         header = self.header

@@ -11,6 +11,7 @@ from zab.configuration.fields import Setting, block, built, integer, settings_of
 from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, parse_properties
 from zab.partition.access.logins import PLAIN
+from zab.partition.settings.access_settings import AccessSettings
 from zab.partition.settings.broker_settings import (
     BrokerSettings,
     CleanerSettings,
@@ -23,7 +24,7 @@ from zab.partition.settings.broker_settings import (
 )
 from zab.partition.settings.listeners import SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
 from zab.partition.settings.login_settings import PLAIN_USERS, SCRAM_MODULE, LoginSettings, plain_users_in
-from zab.partition.settings.tls_settings import ListenerTlsSettings
+from zab.partition.settings.tls_settings import ClientAuth, ListenerTlsSettings
 from zab.partition.settings.topic_settings import (
     NO_LIMIT,
     InvalidSettingError,
@@ -47,6 +48,7 @@ class BrokerConfig:
     transactions: TransactionSettings = block(TransactionSettings)
     tls: ListenerTlsSettings = block(ListenerTlsSettings, "ssl.")
     logins: LoginSettings = block(LoginSettings)
+    access: AccessSettings = block(AccessSettings)
     audit: AuditSettings = block(AuditSettings, "audit.")
 
     topics: TopicSettings = Factory(TopicSettings)
@@ -65,6 +67,26 @@ class BrokerConfig:
     def has_tls(self) -> bool:
         """Whether a listener of clients speaks TLS."""
         return any(self.broker.protocols.of(each.name) in WITH_TLS for each in self.client_listeners)
+
+    @property
+    def open_doors(self) -> tuple[str, ...]:
+        """What may be left open by mistake: sentences."""
+        found = []
+        access = self.access
+        if access.authorizer is None:
+            for each in self.client_listeners:
+                if not (is_loopback(each.host) or self._names_clients(each)):
+                    found.append(
+                        f"{each}: every client may do everything: there is no login, no certificate is required, "
+                        "and there is no authorizer"
+                    )
+        elif not (access.super_users or access.allows_without_list):
+            found.append("super.users: nobody may change the access lists, unless they say so already")
+        return tuple(found)
+
+    def _names_clients(self, listener: Endpoint) -> bool:
+        protocol = self.broker.protocols.of(listener.name)
+        return protocol in WITH_LOGIN or (protocol in WITH_TLS and self.tls.client_auth is ClientAuth.REQUIRED)
 
     @property
     def client_listeners(self) -> tuple[Endpoint, ...]:
@@ -117,8 +139,6 @@ IGNORED: Mapping[str, str] = {
 }
 """Keys of Kafka that change nothing here, and why."""
 REFUSED: Mapping[str, str] = {
-    "authorizer.class.name": "there are no access lists yet: without them everybody may do everything",
-    "super.users": "there are no access lists yet",
     "zookeeper.set.acl": "the znodes of brokers are open to all clients of the ensemble",
     "principal.builder.class": "a client is named by its login, or by the whole subject of its certificate",
     "delegation.token.master.key": "there are no delegation tokens",
@@ -212,7 +232,7 @@ def _check_security(config: BrokerConfig) -> None:
         wrong = config.tls.why_unusable(is_needed=config.has_tls)
     except ValueError as error:
         raise BrokerConfigError(f"listeners: {error}") from error
-    wrong = wrong or _why_no_login(config)
+    wrong = wrong or _why_no_login(config) or config.access.why_unusable()
     if wrong is not None:
         raise BrokerConfigError(wrong)
 

@@ -173,6 +173,7 @@ class BrokerProcess(Process):
             replication_factor=broker.replication_factor,
             deletes_topics=broker.deletes_topics,
             topic_defaults=self.config.topics,
+            has_access_lists=self.config.access.rules is not None,
         )
         cluster_id = None if known is None else known.cluster_id
         return Controller(Registration(who, cluster_id, broker.session_timeout_ms), settings, self._rng)
