@@ -151,6 +151,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {f"topic {each}" for each in ("create", "list", "describe", "alter", "delete")}
     elsewhere |= {f"group {each}" for each in ("list", "describe", "reset", "delete")}
     elsewhere |= {"produce", "consume", "broker list", "broker drain"}  # tests/cli/brokers
+    elsewhere |= {f"broker acl {each}" for each in ("add", "list", "remove")}
     elsewhere |= {"backup verify", "backup prune", "support"}  # tests/cli/operations
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 

@@ -110,7 +110,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     ("page", "counts"),
     [
         ("how-to/run-brokers.md", (5, 5, 2)),
-        ("how-to/secure-brokers.md", (3, 3, 1)),
+        ("how-to/secure-brokers.md", (5, 3, 1)),
         ("reference/broker-metrics.md", (1, 0, 0)),
     ],
 )

@@ -30,6 +30,7 @@ from zab.kafka.messages import transaction_admin as hanging
 from zab.kafka.messages import transactions as transactional
 from zab.kafka.messages.acls import CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest, DescribeAclsRequest
 from zab.kafka.messages.between_brokers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from zab.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from zab.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from zab.kafka.messages.handshake import ApiVersionsRequest
 from zab.kafka.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
@@ -279,6 +280,20 @@ NEEDS = [
         GROUP_FAILED,
     ),
     (group_admin.DescribeGroupsRequest(groups=("g",)), 5, [(DESCRIBE, *ON_GROUP)], GROUP_FAILED),
+    (
+        ConsumerGroupHeartbeatRequest(
+            group_id="new",
+            member_id="",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=("t",),
+            topic_partitions=(),
+        ),
+        0,
+        [(READ, GROUP, "new"), (DESCRIBE, *ON_TOPIC)],
+        GROUP_FAILED,
+    ),
+    (ConsumerGroupDescribeRequest(group_ids=("none",)), 0, [(DESCRIBE, GROUP, "none")], GROUP_FAILED),
     (group_admin.DeleteGroupsRequest(groups_names=("none",)), 2, [(DELETE, GROUP, "none")], GROUP_FAILED),
     (
         transactional.InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1000),
@@ -486,6 +501,27 @@ def test_what_one_may_do_is_told_to_those_who_ask(rig):
     not_asked = client.ask(metadata("t"), 8)
     assert not_asked.topics[0].topic_authorized_operations == -(1 << 31)
     assert not_asked.cluster_authorized_operations == -(1 << 31)
+
+
+def test_members_are_described_to_those_who_may_describe_their_topics(rig):
+    body = ConsumerGroupHeartbeatRequest(
+        group_id="assigned",
+        member_id="",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=("t",),
+        topic_partitions=(),
+    )
+    assert not rig.client().ask(body, 0).error_code
+    allow(rig, creation(DESCRIBE, GROUP, "assigned"))
+    client = named(rig)
+    asked = ConsumerGroupDescribeRequest(group_ids=("assigned",), include_authorized_operations=True)
+    [group] = client.ask(asked, 0).groups
+    assert (group.error_code, group.members) == (TOPIC_FAILED, ())
+    allow(rig, creation(DESCRIBE, *ON_TOPIC))
+    [group] = client.ask(asked, 0).groups
+    assert (group.error_code, len(group.members)) == (0, 1)
+    assert group.authorized_operations == bits([DESCRIBE])
 
 
 def test_lists_have_what_one_may_describe(rig):

@@ -1,5 +1,5 @@
-"""`zab broker`: `run`, one broker in this process (`zab.cli.servers.broker`), `list`, what is registered, and `drain`
-(`drain.py`).
+"""`zab broker`: `run`, one broker in this process (`zab.cli.servers.broker`), `list`, what is registered, `drain`
+(`drain.py`), and `acl`, the access lists (`acl.py`).
 
 `list` asks the members at `-s`, and looks below the chroot there: it also tells of brokers that do not answer.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from zab.cli.brokers.acl import acl_app
 from zab.cli.brokers.drain import drain_command
 from zab.cli.exits import REFUSED, fail
 from zab.cli.json_form import JsonOption, json_line
@@ -62,6 +63,7 @@ def list_command(context: typer.Context, json: JsonOption = False) -> None:
 
 broker_app.command("list")(list_command)
 broker_app.command("drain")(timed(drain_command))
+broker_app.add_typer(acl_app, name="acl")
 
 
 def _lines(found: Registered) -> Iterator[dict[str, Any]]:

@@ -30,6 +30,8 @@ _MEANINGS: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed",
+    ErrorCode.SECURITY_DISABLED: "the broker has no authorizer (authorizer.class.name)",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "user and password are in --client-config",
 }
 

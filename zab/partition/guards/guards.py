@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zab.kafka.api_key import ApiKey
-from zab.partition.guards import cluster, groups, topics, transactions
+from zab.partition.guards import cluster, consumer_groups, groups, topics, transactions
 from zab.partition.guards.parts import by_handler, free
 from zab.partition.image.cluster_image import ClusterImage
 from zab.partition.requests.dispatch import Guard
@@ -44,6 +44,8 @@ def guards_of(image: Callable[[], ClusterImage]) -> dict[int, Guard]:
         ApiKey.DESCRIBE_GROUPS: groups.describe,
         ApiKey.LIST_GROUPS: groups.list_groups,
         ApiKey.DELETE_GROUPS: groups.delete,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
+        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
         ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
         ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
         ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
