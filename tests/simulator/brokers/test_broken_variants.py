@@ -12,8 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulator.brokers import broken_variants as broken
+from tests.simulator.brokers import broken_workloads as workloads
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
 from zab.simulator.brokers.scope import Scope
+from zab.simulator.brokers.workload import COMPACTION, GROUPS, TRANSACTIONS
 
 Patch = pytest.MonkeyPatch
 SEEDS = 200
@@ -29,13 +31,22 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
 }
 """Each with a seed that finds it."""
 
+OF_WORKLOADS: dict[Callable[[Patch], None], tuple[str, int]] = {
+    workloads.forget_what_was_committed_before: (GROUPS, 0),
+    workloads.serve_open_transactions: (TRANSACTIONS, 0),
+    workloads.list_no_aborted_transactions: (TRANSACTIONS, 0),
+    workloads.drop_tombstones_at_once: (COMPACTION, 0),
+    workloads.drop_the_last_value: (COMPACTION, 0),
+}
+"""Each with the focus and a seed that find it."""
+
 MISFITS = ("TypeError", "AttributeError", "NameError")
 """How a variant crashes that calls what has changed since: that would be found whatever the rule is."""
 
 
-def finds(seed: int) -> str | None:
+def finds(seed: int, focus: str = "") -> str | None:
     """What a seed finds, if it finds anything; no progress is too cheap a find here."""
-    failure = attempt(seed, scope=Scope(brokers=1)).failure
+    failure = attempt(seed, scope=Scope(brokers=1, focus=focus)).failure
     if failure is None or failure.code not in (SAFETY, CRASH):
         return None
     if failure.text.startswith(MISFITS):
@@ -50,4 +61,15 @@ def finds(seed: int) -> str | None:
 def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     variant(monkeypatch)
     if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} seeds did not notice")
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("variant", OF_WORKLOADS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_broken_workload(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    focus, known = OF_WORKLOADS[variant]
+    variant(monkeypatch)
+    if not any(finds(seed, focus) for seed in (known, *range(SEEDS))):
         pytest.fail(f"{SEEDS} seeds did not notice")
