@@ -151,4 +151,4 @@ def recovered(disk: Disk, marks: Marks | None = None, *, clean: bool = False, **
 
 def marks_of(log: Log) -> Marks:
     """What the checkpoints say now."""
-    return Marks(log.synced_end, log.log_start, log.high_watermark)
+    return Marks(log.synced_end, log.log_start, log.high_watermark, log.cleaned_end)

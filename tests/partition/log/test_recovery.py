@@ -133,6 +133,14 @@ def test_gap_between_segments_is_a_lost_tail():
     assert [each[0] for each in kept.content()] == [0, 1, 2, 3, 4, 6, 7]
 
 
+def test_gaps_are_believed_as_far_as_the_cleaner_was():
+    """A topic that alone is compacted, in a directory that has lost its recovery points."""
+    stored = filled(8)
+    stored.disk.truncate(path(3), 2 * ONE)
+    assert recovered(copy(stored), Marks(cleaned_end=6), **SMALL).log.log_end == 8
+    assert recovered(copy(stored), Marks(cleaned_end=5), **SMALL).log.log_end == 5
+
+
 def test_segments_below_the_recovery_point_are_not_read():
     stored = filled(8)
     stored.log.flush()

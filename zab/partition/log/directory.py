@@ -139,7 +139,10 @@ class LogDirectory:
         if found is None:
             self._disk.replace(f"{where}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
         marks = Marks(
-            self._recovery_points.get(where, 0), self._log_starts.get(where, 0), self._high_watermarks.get(where, 0)
+            self._recovery_points.get(where, 0),
+            self._log_starts.get(where, 0),
+            self._high_watermarks.get(where, 0),
+            self._cleaned_ends.get(where, 0),
         )
         recovered = recover(
             self._disk,

@@ -62,6 +62,8 @@ class Marks:
     recovery_point: int = 0
     log_start: int = 0
     high_watermark: int = 0
+    cleaned_end: int = 0
+    """Batches below it may have been compacted away."""
 
 
 @attrs.frozen
@@ -269,8 +271,11 @@ class _Recovery:
         """Whether the batches before the next segment are gone: its name was durable before they were.
 
         Segments are named after where the log ended, so they follow each other without a gap. Only the cleaner makes
-        gaps, below the recovery point; without one, a compacted log is believed to have some."""
-        has_gaps = self._settings.is_compacted and not self._marks.recovery_point
+        gaps, below the recovery point and up to where it was. Of a log that has neither mark, the settings of the
+        broker decide: those of topics are not known yet."""
+        marks = self._marks
+        is_compacted = self._settings.is_compacted and not marks.recovery_point
+        has_gaps = is_compacted or following <= marks.cleaned_end
         return end < following and following - end <= RELATIVE_MAX and not has_gaps
 
     def _batches(self, path: str, size: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
