@@ -15,7 +15,7 @@ Patch = pytest.MonkeyPatch
 
 
 def forget_what_was_committed_before(patch: Patch) -> None:
-    """A fetch of offsets finds nothing of a group that has moved here."""
+    """A fetch of offsets says that nothing is committed."""
     patch.setattr(
         commits,
         "_fetched",
