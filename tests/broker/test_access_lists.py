@@ -166,6 +166,7 @@ def test_kafka_python_changes_and_describes_rows(guarded: Guarded) -> None:
         client.describe_acls(row)
 
 
+@pytest.mark.long
 def test_every_broker_holds_to_the_lists(tmp_path: Path) -> None:
     settings = [AUTHORIZER, "super.users=User:admin", "allow.everyone.if.no.acl.found=true"]
     with kafka_brokers(tmp_path, 3, settings=settings) as brokers:

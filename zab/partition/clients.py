@@ -129,8 +129,9 @@ class Clients:
 
     def go_on(self, now: int) -> None:
         """The access lists are known: requests that waited for them are looked at."""
+        dispatch = self._dispatch
         for connection in [each for each in self._heard_at if each.held and not each.is_held_up]:
-            self._dispatch.go_on(connection)
+            dispatch.go_on(connection)
             self._inputs.note(connection, now, has_completed=False)
 
     def break_lines(self, gone: Sequence[str]) -> None:
