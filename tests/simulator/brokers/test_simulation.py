@@ -57,14 +57,14 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
 def test_a_run_that_fails_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker begins at the high watermark that it wrote down, which lags behind what was acknowledged."""
     truncate_to_the_high_watermark_at_the_start(monkeypatch)
-    found = shrink(0, Scope(brokers=1), events_max=60_000)
+    found = shrink(5, Scope(brokers=1), events_max=60_000)
     assert found is not None
     assert isinstance(found.error, SafetyError)
     assert found.error.rule == "what was stored survives"
     assert len(found.faults) <= 3
     assert found.events_count < found.whole_events_count
     with pytest.raises(SafetyError, match="what was stored survives"):
-        run(0, scope=Scope(brokers=1, kept=found.kept))
+        run(5, scope=Scope(brokers=1, kept=found.kept))
 
 
 def test_a_scope_is_a_part_of_a_run() -> None:

@@ -54,6 +54,11 @@ class TopicPlan:
         return int(self.settings["segment.bytes"]) < 1 << 20
 
     @property
+    def min_in_sync(self) -> tuple[int, ...]:
+        """Every min.insync.replicas that it may have, as far as there are so many replicas."""
+        return (min(self.replicas, int(self.settings["min.insync.replicas"])),)
+
+    @property
     def is_synced(self) -> bool:
         """Whether what is acknowledged is on the disk."""
         return self.settings.get("flush.mode") == "batch"

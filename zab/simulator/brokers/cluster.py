@@ -9,6 +9,7 @@ from random import Random
 from zab.partition.log.checkpoints import META_PROPERTIES, parse_meta_properties
 from zab.partition.settings.broker_config import BrokerConfig, read_config
 from zab.simulator.brokers.client import Client
+from zab.simulator.brokers.controller_states import ControllerStates
 from zab.simulator.brokers.coordination import CoordinationService
 from zab.simulator.brokers.judge import Judge
 from zab.simulator.brokers.observer import Observer
@@ -43,13 +44,16 @@ class BrokerCluster(Cluster):
         )
         self.profile = profile
         self.judge = Judge()
-        self.observer = Observer(self.judge, {topic.name: topic.replicas for topic in profile.topics})
+        replicas = {topic.name: topic.replicas for topic in profile.topics}
+        self.observer = Observer(self.judge, replicas, profile.min_in_sync(min), self.process)
         self.clients: list[Client] = []
         self.service = CoordinationService(
             *(schedule, network, self.trace, Random(f"{seed}/coordination")),
             operation_us=profile.operation_us,
             count=self.count,
         )
+        states = ControllerStates(self.service.tree, self.observer, profile.min_in_sync(max))
+        self.service.tree.before_write = states.before_write
         world = World(schedule, network, self.trace, profile.turn_us)
         self.machines = {
             sid: Machine(

@@ -50,6 +50,11 @@ class Ping:
 
 
 @attrs.frozen
+class Goodbye:
+    """The session ends."""
+
+
+@attrs.frozen
 class Ask:
     batch: int
     operations: tuple[Operation, ...]
@@ -176,6 +181,8 @@ class CoordinationService:
         if isinstance(message, Ping):
             self._confirm(session, message.heard)
             self._send(connection, Pong())
+        elif isinstance(message, Goodbye):
+            self.end(session.id)
         elif isinstance(message, Ask):
             self._go_on(connection, session, message, [])
 
@@ -254,10 +261,14 @@ class CoordinationService:
             self.expire(session.id)
 
     def expire(self, number: int) -> None:
-        """End a session."""
-        session = self._sessions.pop(number)
+        """End a session that its broker did not end."""
         self._trace.say("zk", f"session {number} expires")
         self._count("expired sessions")
+        self.end(number)
+
+    def end(self, number: int) -> None:
+        """End a session."""
+        session = self._sessions.pop(number)
         self.tree.end_session(number)
         if session.connection is not None:
             self._send(session.connection, Over())

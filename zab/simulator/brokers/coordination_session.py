@@ -29,6 +29,7 @@ from zab.simulator.brokers.coordination import (
     Connection,
     CoordinationService,
     Fired,
+    Goodbye,
     Hello,
     Over,
     Ping,
@@ -63,6 +64,7 @@ class CoordinationSession:
         self._tell = tell
         self._connection: Connection | None = None
         self._is_connected = False
+        self._is_closed = False
         self._heard_us = 0
         self._heard_count = 0
         self._asked: Submit | None = None
@@ -89,9 +91,15 @@ class CoordinationSession:
         else:
             self._send(Ask(effect.batch, effect.operations))
 
+    def close(self) -> None:
+        """End the session, if the service can be reached."""
+        if self._connection is not None and self._is_connected:
+            self._connection.to_service.send(Goodbye(), ITEM_BYTES)
+            self._is_closed = True
+
     def process_died(self) -> None:
-        """Break the connection; the session lives on until its timeout."""
-        if self._connection is not None:
+        """Break the connection; the session lives on until its timeout, unless it was closed."""
+        if self._connection is not None and not self._is_closed:
             self._connection.cut()
 
     # ------------------------------------------------------------------------------------------------------ connection

@@ -1,6 +1,10 @@
 """Faults that happen to brokers, besides those of any service (`world.process_faults`, `world.network_faults`).
 
 pause_leader                    a broker that leads, or the controller, stands still for longer than its session lasts
+clean_stop, rolling_restart     a broker stops cleanly, after others lead what it led; all do, one after the other
+replace_disk                    a broker ends, and comes back with an empty disk and its id
+partition_brokers               brokers alone are cut into two groups; each still reaches the coordination service
+isolate                         a broker is cut off from the coordination service alone, often until its session is over
 partition, one_way, slow_link   also between a broker and the coordination service
 cut_client                      a client and a broker cannot reach each other, in both directions or one
 expire                          a session expires although its broker lives
@@ -17,10 +21,14 @@ from typing import Final
 from zab.simulator.brokers.cluster import BrokerCluster
 from zab.simulator.brokers.coordination import SERVICE
 from zab.simulator.world.cluster import FaultContext
+from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.faults import Cause
 from zab.simulator.world.network_faults import NETWORK_FAULTS, block
 from zab.simulator.world.process_faults import PROCESS_FAULTS
 from zab.simulator.world.schedule import MS
+
+ROLL_US: Final = 4_000 * MS
+"""The time between two stops of a rolling restart."""
 
 
 class BrokerFaultContext(FaultContext):
@@ -52,6 +60,54 @@ def pause_leader(context: BrokerFaultContext) -> bool:
         return False
     timeout_us = context.cluster.profile.session_timeout_ms * MS
     context.rng.choice(candidates).pause(int(timeout_us * (1 + 1.5 * context.rng.random())))
+    return True
+
+
+def clean_stop(context: BrokerFaultContext) -> bool:
+    process = context.cluster.process(context.rng.choice(list(context.cluster.machines)))
+    if process is None or not process.broker.image.brokers:
+        return False
+    process.stop_cleanly()
+    return True
+
+
+def rolling_restart(context: BrokerFaultContext) -> bool:
+    """Stop one broker after the other; each is back, or should be, before the next one stops."""
+
+    def stop_next(left: list[int]) -> None:
+        process = context.cluster.process(left[0])
+        if process is not None and process.broker.image.brokers:
+            process.stop_cleanly()
+        if left[1:]:
+            context.cluster.schedule.after(ROLL_US, stop_next, left[1:])
+
+    stop_next(context.rng.sample(list(context.cluster.machines), len(context.cluster.machines)))
+    return True
+
+
+def replace_disk(context: BrokerFaultContext) -> bool:
+    machine = context.cluster.machines[context.rng.choice(list(context.cluster.machines))]
+    if machine.running is None:
+        return False
+    machine.stop(with_power=True)
+    machine.disk = FaultyDisk()
+    context.cluster.observer.losses.wiped(machine.number)
+    return True
+
+
+def partition_brokers(context: BrokerFaultContext) -> bool:
+    brokers = list(context.cluster.machines)
+    if len(brokers) < 2:
+        return False
+    group = set(context.rng.sample(brokers, context.rng.randrange(1, len(brokers))))
+    pairs = [(one, two) for one in brokers for two in brokers if (one in group) != (two in group)]
+    block(context, pairs)
+    return True
+
+
+def isolate(context: BrokerFaultContext) -> bool:
+    broker = context.rng.choice(list(context.cluster.machines))
+    block(context, [(broker, SERVICE), (SERVICE, broker)], context.rng.randrange(2 * context.cluster.patience_ticks))
     return True
 
 
@@ -88,6 +144,11 @@ CAUSES: Final[Mapping[str, Cause[BrokerFaultContext]]] = {
     **PROCESS_FAULTS,
     **NETWORK_FAULTS,
     "pause_leader": pause_leader,
+    "clean_stop": clean_stop,
+    "rolling_restart": rolling_restart,
+    "replace_disk": replace_disk,
+    "partition_brokers": partition_brokers,
+    "isolate": isolate,
     "cut_client": cut_client,
     "expire": expire,
     "lose_answers": lose_answers,

@@ -9,6 +9,8 @@ has one.
                                 there is one replica
     idempotence                 no producer is told of a gap in its sequence that it has not made
 
+What is acknowledged as a promise is below the true high watermark (`observer`).
+
 A promise holds until a loss that the settings allow (`lost`): a topic that is not synced before it is acknowledged may
 lose what was not synced when so many machines lose their power at once as have to be in sync.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Callable
 from typing import TypeAlias
 
 import attrs
@@ -56,6 +59,8 @@ class Partition:
     promised: dict[int, bytes] = attrs.Factory(dict)
     losses: int = 0
     """How often it has lost records, as its settings allow."""
+    is_excused: bool = False
+    """Whether several replicas may know different pasts of it, so that nothing is promised of it any longer."""
 
 
 class Judge:
@@ -65,6 +70,8 @@ class Judge:
         self.counts: Counter[str] = Counter()
         self.sent: dict[bytes, Sent] = {}
         self.partitions: dict[Key, Partition] = {}
+        self.true_mark: Callable[[Key], int] = lambda _key: 1 << 62
+        """Up to where a partition is committed (`Observer`)."""
 
     def of(self, key: Key) -> Partition:
         """What is known of a partition."""
@@ -82,16 +89,24 @@ class Judge:
         """A batch was acknowledged: it begins at this offset. Without `is_promise`, by its leader alone: the next one
         may have other records there."""
         partition = self.of(key)
+        self.counts["records acknowledged"] += len(values)
+        if partition.is_excused:
+            return
+        mark = self.true_mark(key)
+        if is_promise and not partition.losses and base_offset + len(values) > mark:
+            text = f"{_short(values[-1])} at {base_offset} of {partition.name} is acknowledged, {mark} are committed"
+            raise SafetyError("LeaderCompletenessProperty", text)
         for offset, value in enumerate(values, base_offset):
             if is_promise:
                 self._note(partition, offset, value, "is acknowledged")
                 partition.promised[offset] = value
-        self.counts["records acknowledged"] += len(values)
 
     def consumed(self, key: Key, offset: int, value: bytes) -> None:
         """A consumer was given a record."""
         self.counts["records consumed"] += 1
-        self._note(self.of(key), offset, value, "is read")
+        partition = self.of(key)
+        if not partition.is_excused:
+            self._note(partition, offset, value, "is read")
 
     def _note(self, partition: Partition, offset: int, value: bytes, how: str) -> None:
         known = partition.records.get(offset)
@@ -125,10 +140,14 @@ class Judge:
             raise SafetyError("idempotence", f"{_short(value)} for {partition.name} is answered with {error}")
         self.counts["gaps after losses"] += 1
 
-    def lost(self, key: Key, end: int) -> None:
-        """The partition has lost what was at this offset and above, as its settings allow."""
+    def lost(self, key: Key, end: int, *, is_shared: bool = False) -> None:
+        """The partition has lost what was at this offset and above, as its settings allow. `is_shared`: it has several
+        replicas, some of which may still have that."""
         partition = self.of(key)
         partition.losses += 1
+        partition.is_excused = partition.is_excused or is_shared
+        if is_shared:
+            self.counts["partitions that lost what was committed, as the settings allow"] += 1
         lost = [offset for offset in partition.records if offset >= end]
         self.counts["records lost, as the settings allow"] += len(lost)
         for offset in lost:
@@ -142,6 +161,9 @@ class Judge:
         """At the end the whole partition was read, up to `end`: it has these records, by their offsets. Others may have
         read further since."""
         partition = self.of(key)
+        self.counts["partitions read whole"] += 1
+        if partition.is_excused:
+            return
         missing = [offset for offset in partition.promised if offset not in found]
         if missing:
             text = f"{_short(partition.promised[missing[0]])} at {missing[0]} of {partition.name} is gone"
@@ -150,7 +172,6 @@ class Judge:
         if unseen:
             text = f"{_short(partition.records[unseen[0]])} was at {unseen[0]} of {partition.name}, and is gone"
             raise SafetyError("ConsistentReadProperty", text)
-        self.counts["partitions read whole"] += 1
 
 
 def _short(value: bytes) -> str:

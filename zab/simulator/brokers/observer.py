@@ -1,30 +1,36 @@
 """What is true inside of the brokers, after every step of each; names are those of the TLA+ model of KIP-966.
 
     ValidReplicaState           log start, high watermark and ends of a log are in their order
+    ValidFetcherState           who leads copies from nobody
     one leader for each epoch   of every partition
     the high watermark rises    at a leader, within its epoch
-    LeaderCompletenessProperty  the leader of the newest epoch has everything below the true high watermark, which is
-                                the highest that such a leader had
-    what was synced survives    a power cut; and what was written survives the end of a process
+    LeaderCompletenessProperty  the leader of the newest epoch has everything below the true high watermark; nothing is
+                                acknowledged with acks=all above it
+    MetadataLogMatchingProperty brokers that know the same partition epoch know the same state
+    what was stored survives    what was synced a power cut, what was written the end of a process
     LogMatchingProperty         two replicas have the same bytes below both their high watermarks (`compare`)
 
-What a topic may lose by its settings is told to the judge, and lowers the true high watermark: without `flush.mode`
-batch, what the only replica had not synced when its machine lost its power.
+The true high watermark is the largest offset below which everything ever was stored on the whole maximal in-sync set of
+a leader, in its epoch, with min.insync.replicas in sync; whether the leader has heard of it or not.
+
+What a topic may lose by its settings is told to the judge, and lowers the true high watermark (`losses`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import attrs
-
+from zab.kafka.primitives import Uuid
 from zab.partition.image.cluster_image import INTERNAL
-from zab.partition.log.log import BATCH
+from zab.partition.image.partition_state import PartitionState
+from zab.partition.log.checkpoints import TopicPartition
+from zab.partition.log.log import Log
 from zab.partition.log.paths import LOG
 from zab.partition.records.batch import HEADER_BYTES, read_header
 from zab.partition.replica.replica import Replica
 from zab.simulator.brokers.judge import Judge, Key
+from zab.simulator.brokers.losses import Left, Losses
 from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.verdict import SafetyError, demand
@@ -33,23 +39,23 @@ MAY_STOP: Final = ("the logs cannot be read: [Errno",)
 """Reasons for which a broker may stop by itself: its disk failed."""
 
 
-@attrs.frozen
-class _Left:
-    """What a log had when its process ended."""
-
-    written_end: int
-    synced_end: int
-    with_power: bool
-
-
 class Observer:
     """See the docstring of the module."""
 
-    def __init__(self, judge: Judge, replicas: Mapping[str, int]) -> None:
-        """`replicas`: how many the partitions of each topic have."""
+    def __init__(
+        self,
+        judge: Judge,
+        replicas: Mapping[str, int],
+        min_in_sync: Mapping[str, int],
+        process: Callable[[int], BrokerProcess | None],
+    ) -> None:
+        """`replicas`: how many the partitions of each topic have. `min_in_sync`: the lowest number that has to be in
+        sync. `process`: the process of a broker."""
         self.judge = judge
+        judge.true_mark = self.true_mark
+        self.losses = Losses(min_in_sync)
         self.true_marks: dict[Key, int] = {}
-        """The highest high watermark that a leader had."""
+        """The true high watermark of each partition."""
         self.leaders: dict[tuple[Key, int], int] = {}
         """The broker that led in an epoch."""
         self.newest: dict[str, bytes] = {}
@@ -57,7 +63,9 @@ class Observer:
         self._ids: set[bytes] = set()
         self._replicas = replicas
         self._newest_epochs: dict[Key, int] = {}
-        self._left: dict[tuple[int, Key], _Left] = {}
+        self._process = process
+        self._states: dict[tuple[Key, int, int], PartitionState] = {}
+        """What brokers know, by leader epoch and partition epoch."""
         self._seen: dict[tuple[int, Key], tuple[object, int, int]] = {}
         """The log, the epoch and the high watermark of each replica after the last step."""
 
@@ -80,9 +88,8 @@ class Observer:
             raise SafetyError("ValidReplicaState", f"{_name(process, replica)}: {marks}, {log.written_end}")
         where = (process.sid, key)
         seen = self._seen.get(where)
-        if seen is None or seen[0] is not log:
-            self._first_seen(process, replica, key)
         leader = replica.leader
+        self._look_at_state(process, replica, key)
         epoch = -1 if leader is None else leader.epoch
         if leader is not None:
             self._look_at_leader(process, replica, key, epoch)
@@ -100,43 +107,88 @@ class Observer:
         if epoch < newest:
             # It does not know yet that it has been deposed.
             return
-        log, mark = replica.log, self.true_marks.get(key, 0)
+        log, mark = replica.log, self.true_mark(key)
         if log.log_end < mark and log.failure is None:
-            text = f"{_name(process, replica)} leads epoch {epoch} and ends at {log.log_end}, below {mark}"
-            raise SafetyError("LeaderCompletenessProperty", text)
-        if log.high_watermark > mark:
-            self.true_marks[key] = log.high_watermark
+            if not self.losses.may_lose(replica.topic, key):
+                text = f"{_name(process, replica)} leads epoch {epoch} and ends at {log.log_end}, below {mark}"
+                raise SafetyError("LeaderCompletenessProperty", text)
+            self._lose(replica, key)
+        self.true_marks[key] = max(self.true_mark(key), log.high_watermark, self._on_all(process, replica))
+
+    def _on_all(self, process: BrokerProcess, replica: Replica) -> int:
+        """Up to where everybody has this leader's log whom it counts; 0 if too few are in sync, or somebody does not
+        run."""
+        leader = replica.leader
+        assert leader is not None
+        if len(leader.in_sync.committed) < replica.min_in_sync or replica.log.failure is not None:
+            return 0
+        reached = replica.stored_end
+        for broker in leader.in_sync.maximal - {process.sid}:
+            other = self.replica(broker, (bytes(replica.topic_id), replica.index))
+            if other is None or other.log.failure is not None or other.log.latest_epoch != leader.epoch:
+                return 0
+            reached = min(reached, other.stored_end)
+        return reached
+
+    def _look_at_state(self, process: BrokerProcess, replica: Replica, key: Key) -> None:
+        state, leader = replica.state, replica.leader
+        if state is None:
+            return
+        if leader is not None and replica.source is not None:
+            raise SafetyError("ValidFetcherState", f"{_name(process, replica)} leads, and copies {replica.source}")
+        known = self._states.setdefault((key, state.leader_epoch, state.partition_epoch), state)
+        if known is not state and (known.leader, known.isr) != (state.leader, state.isr):
+            raise SafetyError("MetadataLogMatchingProperty", f"{_name(process, replica)} knows {state}, not {known}")
+        is_newest = replica.log.latest_epoch == self._newest_epochs.get(key)
+        if is_newest and self.true_mark(key) <= replica.log.log_end and process.sid in state.isr:
+            self.losses.caught_up(process.sid, key)
+
+    # --------------------------------------------------------------------------------------------------- what is known
+
+    def true_mark(self, key: Key) -> int:
+        """Everything below it is committed."""
+        return self.true_marks.get(key, 0)
+
+    def is_lossy(self, broker: int, key: Key) -> bool:
+        """Whether this replica may lack what it had."""
+        return self.losses.is_lossy(broker, key)
+
+    def replica(self, broker: int, key: Key) -> Replica | None:
+        """A replica on a broker that runs."""
+        process = self._process(broker) if broker >= 0 else None
+        if process is None:
+            return None
+        found = (each for each in process.broker.replicas if each.index == key[1] and bytes(each.topic_id) == key[0])
+        return next(found, None)
 
     # ------------------------------------------------------------------------------------------------ ends and restarts
 
-    def stopped(self, process: BrokerProcess, *, with_power: bool) -> None:
+    def stopped(self, process: BrokerProcess, *, with_power: bool, is_clean: bool) -> None:
         """See `Watcher`."""
-        self.count("stops with power" if with_power else "stops")
-        if with_power:
-            for (sid, key), left in self._left.items():
-                if sid == process.sid:
-                    self._left[sid, key] = attrs.evolve(left, with_power=True)
-        for replica in process.broker.replicas:
-            log, key = replica.log, (bytes(replica.topic_id), replica.index)
-            self._left[process.sid, key] = _Left(log.written_end, log.synced_end, with_power)
+        self.count("clean stops" if is_clean else "stops with power" if with_power else "stops")
+        left = {
+            (bytes(each.topic_id), each.index): Left(each.log.written_end, each.log.synced_end, with_power)
+            for each in process.broker.replicas
+            if each.topic not in INTERNAL
+        }
+        self.losses.stopped(process.sid, left, with_power=with_power, is_clean=is_clean)
 
     def gave_up(self, process: BrokerProcess, reason: str) -> None:
         """See `Watcher`."""
         demand(reason.startswith(MAY_STOP), "no broker stops by itself", f"broker {process.sid}: {reason}")
 
-    def _first_seen(self, process: BrokerProcess, replica: Replica, key: Key) -> None:
-        """A replica after a start: what has its log kept?"""
-        left = self._left.pop((process.sid, key), None)
-        if left is None:
-            return
-        log = replica.log
-        kept = left.synced_end if left.with_power else left.written_end
-        if log.log_end < kept:
-            text = f"{_name(process, replica)} ends at {log.log_end} after a restart, {kept} were stored"
+    def opened(self, process: BrokerProcess, logs: Mapping[TopicPartition, tuple[Uuid, Log]]) -> None:
+        """See `Watcher`."""
+        names = {(bytes(topic_id), where.partition): where for where, (topic_id, _) in logs.items()}
+        ends = {key: logs[where][1].log_end for key, where in names.items()}
+        for key, end, left in self.losses.opened(process.sid, ends):
+            text = f"{names[key]} of broker {process.sid} ends at {end} after a restart, {left.kept} were stored"
             raise SafetyError("what was stored survives", text)
-        if self._replicas[replica.topic] == 1 and left.with_power and log.settings.flush_mode != BATCH:
-            self.judge.lost(key, log.log_end)
-            self.true_marks[key] = min(self.true_marks.get(key, 0), log.log_end)
+
+    def _lose(self, replica: Replica, key: Key) -> None:
+        """The partition has lost what is above its leader's log."""
+        self.judge.lost(key, replica.log.log_end, is_shared=self._replicas[replica.topic] > 1)
+        self.true_marks[key] = replica.log.log_end
 
     # ------------------------------------------------------------------------------------------------------ comparisons
 
@@ -150,6 +202,8 @@ class Observer:
                 key = (bytes(replica.topic_id), replica.index)
                 if replica.log.settings.is_compacted:
                     # Each replica compacts for itself.
+                    continue
+                if not whole and self.judge.of(key).is_excused:
                     continue
                 data = content(process.machine.disk, replica)
                 if key not in first:

@@ -12,7 +12,7 @@ Not here: what outlives the process (`cluster`), the ports themselves (`zab.simu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Final, Protocol
@@ -27,10 +27,11 @@ from zab.partition.controller.znodes import Broker as RegisteredBroker
 from zab.partition.coordinator_log import LoadPart, load_part
 from zab.partition.events import Effects, Input, LogsOpened, LogsRefused, RecordFound
 from zab.partition.links.messages import LINK_PROTOCOL, PURPOSES, FromLinks, Message
-from zab.partition.log.checkpoints import MetaProperties
+from zab.partition.log.checkpoints import MetaProperties, TopicPartition
 from zab.partition.log.directory import LogDirectory, epoch_of_clean_stop
 from zab.partition.log.file_effects import FileEffect
 from zab.partition.log.files import Files
+from zab.partition.log.log import Log
 from zab.partition.replica.record_search import RecordSearch, find_record
 from zab.partition.requests.connection import ClientConnection, Closing
 from zab.partition.settings.broker_config import BrokerConfig
@@ -63,8 +64,11 @@ class Watcher(Protocol):
     def stepped(self, process: BrokerProcess) -> None:
         """The broker has taken a step, whose effects are not carried out yet."""
 
-    def stopped(self, process: BrokerProcess, *, with_power: bool) -> None:
+    def stopped(self, process: BrokerProcess, *, with_power: bool, is_clean: bool) -> None:
         """The process ends; its disk is as it was."""
+
+    def opened(self, process: BrokerProcess, logs: Mapping[TopicPartition, tuple[Uuid, Log]]) -> None:
+        """The broker has taken the logs that recovery found."""
 
     def gave_up(self, process: BrokerProcess, reason: str) -> None:
         """The broker says that it must end."""
@@ -159,6 +163,8 @@ class BrokerProcess(Process):
         greeter = Greeter(self.sid, broker_ids, Random(rng.random()))
         self.links: Links[Message, FromLinks] = Links(self, LINK_PROTOCOL, greeter, self._links_of, DIAL_LIMIT_MS)
         self._is_under_repair = False
+        self._is_clean = False
+        """Whether it has stopped cleanly."""
         self.turn = BrokerTurn(self.broker, self._ports())
 
     def _controller(self, known: MetaProperties | None) -> Controller:
@@ -263,6 +269,9 @@ class BrokerProcess(Process):
         self.trace.mark(self.sid, len(inputs))
         if self.trace.sink is not None and inputs:
             self.show(f"takes {', '.join(map(self.trace.describe, inputs))}")
+        for each in inputs:
+            if isinstance(each, LogsOpened):
+                self.watcher.opened(self, each.logs)
         self.watcher.stepped(self)
 
     def turn_ended(self) -> None:
@@ -275,9 +284,30 @@ class BrokerProcess(Process):
         """End the process; it is started again."""
         self.machine.stop(with_power=False)
 
+    def stop_cleanly(self) -> None:
+        """Have other brokers lead, then close the session and the logs; it is started again some time later."""
+        replication = self.config.replication
+        self.say("is asked to stop")
+        self.broker.give_leaders_away(lambda: self.later(0, self._close))
+        self.wake(self.schedule.now)
+        tries_ms = (1 + replication.shutdown_tries) * replication.shutdown_retry_ms
+        self.later(tries_ms * MS, self._close)
+
+    def _close(self) -> None:
+        """Close everything, as `zab.broker.service` does."""
+        self.session.close()
+        with self.ends_by(PowerLossError, OSError):
+            answers: list[Input] = [*self._answers, *self._log_thread.drain()]
+            answers += self.files.perform(self.broker.close())
+            mark = self.broker.clean_shutdown(answers)
+            self.files.perform(mark)
+            self._is_clean = bool(mark) and not self.files.failures
+        if not self.dead:
+            self.end()
+
     def die(self, *, with_power: bool) -> None:
         """End the process. Called by its machine, which keeps the disk."""
-        self.watcher.stopped(self, with_power=with_power)
+        self.watcher.stopped(self, with_power=with_power, is_clean=self._is_clean)
         super().die(with_power=with_power)
         self.session.process_died()
         rng = self.machine.rng

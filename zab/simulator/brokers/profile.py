@@ -5,7 +5,7 @@ A run has some of the faults, often, and not all of them (swarm testing): so som
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Final
 
@@ -28,6 +28,11 @@ FAULTS: Final[Mapping[str, int]] = {
     "kill_at_effect": 4,
     "pause": 3,
     "pause_leader": 2,
+    "clean_stop": 2,
+    "rolling_restart": 1,
+    "replace_disk": 1,
+    "partition_brokers": 2,
+    "isolate": 2,
     "wall_jump": 2,
     "power_at_operation": 4,
     "disk_error": 3,
@@ -43,8 +48,8 @@ FAULTS: Final[Mapping[str, int]] = {
 """All faults, by their weights."""
 
 LOSES_POWER: Final = frozenset({"power", "blackout", "power_at_operation"})
-"""Faults that lose what was not synced. With them, topics with several replicas sync everything before it counts: else
-what may be lost depends on which replica had synced what, and the judge demands everything."""
+"""Faults that lose what was not synced. With them, most topics with several replicas sync everything before
+it counts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +87,10 @@ class Profile:
     def tick_us(self) -> int:
         return TICK_US
 
+    def min_in_sync(self, which: Callable[[Iterable[int]], int]) -> dict[str, int]:
+        """The lowest or the highest min.insync.replicas that each topic has in the run."""
+        return {topic.name: which(topic.min_in_sync) for topic in self.topics}
+
 
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed: one broker, three, or now and then five."""
@@ -108,7 +117,7 @@ def _drawn(seed: int, rng: Random, brokers: int) -> Profile:
     share = rng.choice((0.2, 0.4, 0.7))
     faults = {name: weight for name, weight in FAULTS.items() if rng.random() < share}
     if LOSES_POWER & faults.keys():
-        topics = tuple(map(_synced, topics))
+        topics = tuple(topic if rng.random() < 0.3 else _synced(topic) for topic in topics)
     session_timeout_ms = rng.choice((1_500, 3_000, 6_000))
     lines: dict[str, int | str] = {
         "zookeeper.session.timeout.ms": session_timeout_ms,

@@ -47,6 +47,8 @@ class LogThread(Generic[Effect, Answer]):
         self._post = post
         self._leave = leave
         self._to_store: list[Effect] = []
+        self._begun: list[Effect] = []
+        """The effects of the cycle that has begun."""
         self._is_storing = False
         self._idle_due = False
 
@@ -60,11 +62,17 @@ class LogThread(Generic[Effect, Answer]):
 
     def _begin(self) -> None:
         """Begin a cycle with all waiting effects; later ones wait for the next cycle."""
-        effects, self._to_store = self._to_store, []
-        self._process.later(self._process.machine.disk_delay_us(), self._perform, effects)
+        self._begun, self._to_store = self._to_store, []
+        self._process.later(self._process.machine.disk_delay_us(), self._perform)
 
-    def _perform(self, effects: list[Effect]) -> None:
-        process = self._process
+    def drain(self) -> Sequence[Answer]:
+        """Store everything that waits, at once: its process ends. Raises OSError, PowerLossError."""
+        effects, self._begun, self._to_store = [*self._begun, *self._to_store], [], []
+        return self._storage.perform(effects)
+
+    def _perform(self) -> None:
+        process, effects = self._process, self._begun
+        self._begun = []
         if process.trace.sink is not None:
             process.show(f"stores {process.trace.describe(effects)}")
         with process.ends_by(PowerLossError, OSError):
