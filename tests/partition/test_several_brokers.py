@@ -277,3 +277,36 @@ def test_a_follower_that_does_not_wait_for_answers_loses_its_link():
     for _ in range(40):
         broker._neighbours._asked(link, 2, asked, rig.now)
     assert (link, "broker 2 does not wait for answers") in broker._neighbours._dialling.breaks
+
+
+def test_a_broker_whose_storage_fails_stops_after_others_lead():
+    """It led on, and refused every write."""
+    rig = SeveralBrokers()
+    rig.create("t", min_insync_replicas=2)
+    assert rig.produce("t", b"1").error_code == ErrorCode.NONE
+    failed = rig.leader("t")
+    failed.disk.fail_after(1)
+    refused = rig.produce("t", b"2")
+    assert refused is None or refused.error_code != ErrorCode.NONE
+    rig.pass_time(10_000)
+    assert failed.failure is not None
+    assert failed.failure.startswith("the storage of t-0 failed: ")
+    leader = rig.leader("t")
+    assert leader is not failed
+    assert failed.replica("t").leader is None
+    failed.disk.fail_after(None)
+    rig.crash(failed.config.broker.broker_id)
+    assert rig.produce("t", b"3").error_code == ErrorCode.NONE
+    the_same_logs(rig, "t")
+
+
+def test_a_broker_without_others_goes_on_with_the_logs_that_are_left():
+    rig = SeveralBrokers()
+    rig.create("t")
+    for broker_id in sorted(set(rig.brokers) - {rig.leader("t").config.broker.broker_id}):
+        rig.crash(broker_id)
+    alone = rig.leader("t")
+    alone.disk.fail_after(1)
+    assert rig.produce("t", b"1").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    rig.pass_time(10_000)
+    assert alone.failure is None

@@ -18,6 +18,7 @@ Not here: the connections of clients and their limits (`clients`), what waits (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 from urllib.parse import unquote
@@ -145,7 +146,7 @@ class Broker:
         self._fetchers = Fetchers(replication, self._who, self._touch)
         self._arrivals = Arrivals()
         self._proposals = Proposals(self._asking, self._who, self._touch, replication.lag_max_ms, now)
-        self._giving_away = GivingAway(replication, self._asking, self._who, lambda: len(self.image.brokers) > 1)
+        self._giving_away = GivingAway(replication, self._asking, self._who, self._has_others)
         self._neighbours = Neighbours(*(replication, self, self._who, self._asking, self._fetchers), self._arrivals)
 
         self._coordinators.markers.elsewhere = self._neighbours.write_marker
@@ -266,6 +267,7 @@ class Broker:
         self._clean(now, wall)
         self._asking.end_late()
         self._proposals.keep_up(self.replicas, now)
+        self._leave_failed_storage()
         self._giving_away.keep_up(now)
         goes_on = True
         while goes_on:
@@ -277,6 +279,19 @@ class Broker:
         self._neighbours.keep_up(now)
         self._gather(effects)
         return effects
+
+    def _leave_failed_storage(self) -> None:
+        """Once a log has failed, stop after others lead: they have what this broker cannot store. If there are none,
+        go on with the other logs."""
+        reason = self._local.failure
+        if reason is not None and not self._giving_away.has_begun and self._has_others():
+            self._giving_away.begin(partial(self._fail, reason))
+
+    def _has_others(self) -> bool:
+        return len(self.image.brokers) > 1
+
+    def _fail(self, reason: str) -> None:
+        self._effects.failure = reason
 
     def _keep_session(self, now: int, inputs: Sequence[Input]) -> None:
         """Lead while the session surely lives."""

@@ -57,6 +57,8 @@ class LocalReplicas:
         """Sentences for the journal; the broker empties it."""
         self.gone: list[str] = []
         """Directories whose names may soon be those of other logs; the broker empties it."""
+        self.failure: str | None = None
+        """The log whose storage failed first, and why."""
         self.defaults = config.topics
         """What holds for topics that say nothing."""
         self._config = config
@@ -203,6 +205,7 @@ class LocalReplicas:
         else:
             replica.log.failed(failure)
             self.notes.append(f"{token.directory} is not used any longer: {failure}")
+            self.failure = self.failure or f"the storage of {token.directory} failed: {failure}"
         self._touched(replica)
 
     def effects_of(self, replica: Replica, now: int) -> list[FileEffect]:

@@ -35,7 +35,7 @@ from zab.simulator.brokers.process import BrokerProcess
 from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.verdict import SafetyError, demand
 
-MAY_STOP: Final = ("the logs cannot be read: [Errno",)
+MAY_STOP: Final = ("the logs cannot be read: [Errno", "the storage of ")
 """Reasons for which a broker may stop by itself: its disk failed."""
 
 
