@@ -10,11 +10,14 @@ from tests.downloads.kafka_brokers import real_brokers
 from tests.rigs.kafka_broker import kafka_broker
 from tests.rigs.zab_server import zab_servers
 
+AUTHORIZER = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")
+"""Access lists may be changed, and everybody may do everything."""
+
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of our broker."""
-    with kafka_broker(tmp_path_factory.mktemp("ours")) as broker:
+    with kafka_broker(tmp_path_factory.mktemp("ours"), settings=AUTHORIZER) as broker:
         yield broker.address
 
 
@@ -22,5 +25,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker of Kafka 3.9.1, whose ZooKeeper is a member of ours."""
     root = tmp_path_factory.mktemp("theirs")
-    with zab_servers(1, directory=root / "member") as ensemble, real_brokers(root, 1, ensemble.hosts) as [broker]:
+    with (
+        zab_servers(1, directory=root / "member") as ensemble,
+        real_brokers(root, 1, ensemble.hosts, settings=AUTHORIZER) as [broker],
+    ):
         yield broker.address

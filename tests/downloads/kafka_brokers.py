@@ -19,7 +19,7 @@ from tests.rigs.quick_java import QUICK
 from zab.testing.kit.ports import HOST, free_ports
 
 SESSION_MS = 6_000
-_LINES = (
+LINES = (
     f"zookeeper.session.timeout.ms={SESSION_MS}",
     "offsets.topic.num.partitions=3",
     "transaction.state.log.min.isr=1",
@@ -48,7 +48,7 @@ class RealBroker(GuardedProcess):
         replica_count: int,
         *,
         java: Sequence[str] = ("-Xms64m", "-Xmx256m", *QUICK),
-        settings: Sequence[str] = _LINES,
+        settings: Sequence[str] = LINES,
     ) -> None:
         """`replica_count`: of the topics with offsets and transactions, and of those that say nothing. `settings`:
         further lines of its file."""
@@ -100,9 +100,15 @@ def addresses(brokers: Sequence[RealBroker]) -> list[str]:
 
 
 @contextlib.contextmanager
-def real_brokers(directory: Path, count: int, zookeeper: str) -> Iterator[list[RealBroker]]:
-    """So many brokers that serve; all are killed when the block is left."""
-    brokers = [RealBroker(number, directory / f"broker-{number}", zookeeper, count) for number in range(1, count + 1)]
+def real_brokers(
+    directory: Path, count: int, zookeeper: str, *, settings: Sequence[str] = ()
+) -> Iterator[list[RealBroker]]:
+    """So many brokers that serve; all are killed when the block is left. `settings`: lines besides `LINES`."""
+    lines = (*LINES, *settings)
+    brokers = [
+        RealBroker(number, directory / f"broker-{number}", zookeeper, count, settings=lines)
+        for number in range(1, count + 1)
+    ]
     with ended(brokers):
         for broker in brokers:
             broker.serve()
