@@ -1,7 +1,7 @@
 """The links of a broker to the others on the real host: where it listens for them, and how it dials them.
 
 Brokers prove to each other that they have the same secret (`zab.wire.handshake`). A broker without one listens, and
-dials, within this machine alone.
+dials, within this machine alone. Where the listener for brokers speaks TLS, both ends show certificates, too.
 
 Not here: what is said on links (`zab.partition.links`).
 """
@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import trio
 
+from zab.broker.tls import ANY_BROKER, link_tls, reread_of
 from zab.host.files.private_file import PrivateFileError
 from zab.host.files.secret_file import read_secrets
 from zab.host.loop.dial import Address, BeyondThisMachineError, local_addresses
@@ -27,13 +28,13 @@ from zab.partition.links.messages import LINK_PROTOCOL, PURPOSES, FromLinks, Mes
 from zab.partition.settings.broker_config import BrokerConfig
 from zab.partition.settings.listeners import Endpoint
 from zab.service.failure import CONFIG_ERROR, ServerFailedError
+from zab.tls.stores import StoreError
 from zab.wire.handshake import Party
 
 DIAL_SECONDS: Final = 5.0
 VERSION: Final = 1
 NOBODY: Final = (1 << 63) - 1
 """In place of the id of a broker that has none yet."""
-_ANY_BROKER: Final = range(1 << 31)
 
 
 class BrokerLinks:
@@ -49,7 +50,11 @@ class BrokerLinks:
             self._secrets = read_secrets(path) if path else ()
         except PrivateFileError as error:
             raise ServerFailedError(CONFIG_ERROR, f"broker.secretFile: {error}") from error
-        self._greeting = Greeting(PURPOSES, lambda: _ANY_BROKER, self._party, _take_over_nothing)
+        try:
+            self._tls = link_tls(config)
+        except StoreError as error:
+            raise ServerFailedError(CONFIG_ERROR, str(error)) from error
+        self._greeting = Greeting(PURPOSES, lambda: ANY_BROKER, self._party, _take_over_nothing, tls=self._tls)
         self.links: Links[Message, FromLinks] = Links(loop, LINK_PROTOCOL, self._greeting)
         self._dials, self._dialled = trio.open_memory_channel[tuple[int, Endpoint]](1000)
 
@@ -74,9 +79,8 @@ class BrokerLinks:
             if not host:
                 raise ServerFailedError(CONFIG_ERROR, f"{listener}: {_BEYOND}")
         sock = await listen((host, listener.port))
-        self.links.listen(sock)
-        told = {endpoint.name: endpoint for endpoint in self._config.broker.advertised_listeners or ()}
-        endpoint = told.get(listener.name, listener)
+        self.links.listen(sock, None if self._tls is None else self._tls.policy)
+        endpoint = self._config.link_endpoint
         return attrs.evolve(endpoint, port=endpoint.port or sock.getsockname()[1])
 
     def dial(self, broker_id: int, endpoint: Endpoint) -> None:
@@ -86,6 +90,8 @@ class BrokerLinks:
     async def run(self) -> None:
         """Dial, until cancelled."""
         async with trio.open_nursery() as nursery:
+            if self._tls is not None:
+                nursery.start_soon(reread_of(self._tls).run)
             async for broker_id, endpoint in self._dialled:
                 nursery.start_soon(self._dial, broker_id, endpoint)
 

@@ -7,6 +7,7 @@ from zab.partition.settings.tls_settings import ClientAuth
 
 LISTENER = "listeners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2\n"
 KEY = "ssl.keystore.location=/key.pem\n"
+LINKS = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:"
 TRUSTED = "ssl.truststore.location=/trusted.pem\n"
 
 
@@ -44,6 +45,10 @@ def test_names_and_secrets_are_kafkas():
         ("ssl.keystore.key=PEM\n", "line 1: ssl.keystore.key: it is not supported here"),
         ("listener.name.ssl.ssl.client.auth=required\n", "there is one setting for all listeners"),
         ("listeners=OUTSIDE://127.0.0.1:1\n", "listeners: OUTSIDE is not supported: it is none of PLAINTEXT, SSL"),
+        ("security.inter.broker.protocol=SSL\n", "line 1: security.inter.broker.protocol: say it of the listener"),
+        (f"{LINKS}SSL\n{TRUSTED}", "ssl.keystore.location: a listener speaks TLS"),
+        (f"{LINKS}SSL\n{KEY}", "broker.ssl.truststore.location: brokers show each other certificates at REPLICATION"),
+        (f"{LINKS}SASL_SSL\n{KEY}{TRUSTED}", "listener.security.protocol.map: REPLICATION is PLAINTEXT or SSL"),
         ("listener.security.protocol.map=PLAINTEXT:SMTP\n", "SMTP is not supported, only PLAINTEXT, SSL"),
     ],
 )
@@ -58,3 +63,10 @@ def test_what_only_java_has_is_named_in_a_warning():
         "ssl.protocol=TLSv1.3\nssl.endpoint.identification.algorithm=\nssl.keymanager.algorithm=PKIX\n"
     )
     assert [warning.partition(": ")[0] for warning in config.warnings] == ["line 1", "line 2", "line 3"]
+
+
+@pytest.mark.parametrize("lines", [TRUSTED, "broker.ssl.truststore.location=/brokers.pem\n"])
+def test_links_may_speak_tls_beside_clients_in_clear(lines):
+    config = read_config(f"{LINKS}SSL\n{KEY}{lines}")
+    assert (config.link_protocol, config.has_tls) == ("SSL", False)
+    assert read_config(f"{LINKS}PLAINTEXT\n").link_protocol == read_config("").link_protocol == "PLAINTEXT"

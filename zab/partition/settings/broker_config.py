@@ -22,7 +22,7 @@ from zab.partition.settings.broker_settings import (
     RequestSettings,
     TransactionSettings,
 )
-from zab.partition.settings.listeners import SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
+from zab.partition.settings.listeners import PLAINTEXT, SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
 from zab.partition.settings.login_settings import PLAIN_USERS, SCRAM_MODULE, LoginSettings, plain_users_in
 from zab.partition.settings.tls_settings import ClientAuth, ListenerTlsSettings
 from zab.partition.settings.topic_settings import (
@@ -67,6 +67,17 @@ class BrokerConfig:
     def has_tls(self) -> bool:
         """Whether a listener of clients speaks TLS."""
         return any(self.broker.protocols.of(each.name) in WITH_TLS for each in self.client_listeners)
+
+    @property
+    def link_endpoint(self) -> Endpoint:
+        """What other brokers are told to connect to; port 0: the one that is bound."""
+        told = {endpoint.name: endpoint for endpoint in self.broker.advertised_listeners or ()}
+        return told.get(self.link_listener.name, self.link_listener)
+
+    @property
+    def link_protocol(self) -> str:
+        """What is spoken at the listener for brokers: PLAINTEXT, if nothing says so."""
+        return dict(self.broker.protocols.pairs).get(self.replication.listener_name, PLAINTEXT)
 
     @property
     def open_doors(self) -> tuple[str, ...]:
@@ -127,8 +138,8 @@ IGNORED: Mapping[str, str] = {
     "ssl.protocol": "ssl.enabled.protocols says which versions are spoken",
     **dict.fromkeys(
         (
-            *("ssl.endpoint.identification.algorithm", "security.inter.broker.protocol"),
-            *("inter.broker.listener.name", "sasl.mechanism.inter.broker.protocol"),
+            "ssl.endpoint.identification.algorithm",
+            "sasl.mechanism.inter.broker.protocol",
         ),
         "it is about connections between brokers",
     ),
@@ -140,6 +151,7 @@ IGNORED: Mapping[str, str] = {
 """Keys of Kafka that change nothing here, and why."""
 REFUSED: Mapping[str, str] = {
     "zookeeper.set.acl": "the znodes of brokers are open to all clients of the ensemble",
+    "security.inter.broker.protocol": "say it of the listener: listener.security.protocol.map=REPLICATION:SSL",
     "principal.builder.class": "a client is named by its login, or by the whole subject of its certificate",
     "delegation.token.master.key": "there are no delegation tokens",
     "delegation.token.secret.key": "there are no delegation tokens",
@@ -229,12 +241,25 @@ def _check_advertised(config: BrokerConfig) -> None:
 
 def _check_security(config: BrokerConfig) -> None:
     try:
-        wrong = config.tls.why_unusable(is_needed=config.has_tls)
+        wrong = config.tls.why_unusable(is_needed=config.has_tls or config.link_protocol in WITH_TLS)
     except ValueError as error:
         raise BrokerConfigError(f"listeners: {error}") from error
-    wrong = wrong or _why_no_login(config) or config.access.why_unusable()
+    wrong = wrong or _why_no_links(config) or _why_no_login(config) or config.access.why_unusable()
     if wrong is not None:
         raise BrokerConfigError(wrong)
+
+
+def _why_no_links(config: BrokerConfig) -> str | None:
+    """What is wrong with the links between brokers; None if nothing."""
+    name = config.replication.listener_name
+    if config.link_protocol in WITH_LOGIN:
+        return f"listener.security.protocol.map: {name} is PLAINTEXT or SSL: brokers prove who they are by their secret"
+    trust_store = config.replication.trust_store or config.tls.trust_store
+    if config.link_protocol in WITH_TLS and trust_store is None:
+        return (
+            f"broker.ssl.truststore.location: brokers show each other certificates at {name}, so say whose are accepted"
+        )
+    return None
 
 
 def _why_no_login(config: BrokerConfig) -> str | None:

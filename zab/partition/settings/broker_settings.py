@@ -127,6 +127,12 @@ class ReplicationSettings:
         *("broker.secretFile", None, text_of, "path"),
         "The secret by which brokers prove who they are (`zab secret`). None: links stay within this machine.",
     )
+    trust_store: str | None = setting(
+        *("broker.ssl.truststore.location", None, text_of, "path"),
+        "zab only. The authorities of the brokers, where those of clients are others; its password is that of "
+        "`ssl.truststore`. For links that speak SSL, by `listener.security.protocol.map`.",
+        shown="ssl.truststore.location",
+    )
     fetch_bytes: int = setting(
         *("replica.fetch.max.bytes", 1 << 20, integer(1, REPLICATED_BYTES_MAX), "bytes"),
         "The most that a follower fetches of one partition at once; one batch may be larger.",
