@@ -104,7 +104,7 @@ def answer_within(context: ssl.SSLContext, plain: socket.socket) -> bytes:
 def test_a_broker_with_the_secret_and_a_certificate_of_another_authority_gets_no_link(
     brokers: list[KafkaBroker], tmp_path: Path
 ) -> None:
-    """It may register, since the ensemble does not know; it learns nothing of the cluster, and copies nothing."""
+    """It may register, since the ensemble does not know; it is told nothing about the cluster, and copies nothing."""
     stranger = settings(Certificates(tmp_path / "others").member(HOST))
     [own, other] = brokers
     text = other.settings.read_text()
