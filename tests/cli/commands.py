@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -97,3 +97,13 @@ def standard_input(given: str | int) -> Iterator[None]:
     with open(source, encoding="utf-8") as reading, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", reading)
         yield
+
+
+def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """The command, or those below it at any depth, by their words."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield name, command
+        return
+    for each, sub in below.items():
+        yield from leaves(f"{name} {each}", sub)

@@ -18,7 +18,7 @@ import typer
 
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, encode_record
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import PATIENCE_SECONDS, Run, leaves, run, started
 from tests.cli.files.damaged_files import lived
 from tests.cli.files.member_files import RARE
 from tests.cli.json_page import FIELDS, PAGE, check, check_values, table
@@ -95,11 +95,9 @@ def with_json(name: str) -> Iterator[str]:
     COMMANDS[name].add_to(app, name)
     app.command("another")(lambda: None)
     found: Any = typer.main.get_command(app)
-    command = found.commands[name]
-    below = getattr(command, "commands", {"": command})
-    for each, sub in below.items():
-        if any("--json" in param.opts for param in sub.params):
-            yield f"{name} {each}".strip()
+    for words, command in leaves(name, found.commands[name]):
+        if any("--json" in param.opts for param in command.params):
+            yield words
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"pipeline"}))

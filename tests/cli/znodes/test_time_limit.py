@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import PATIENCE_SECONDS, Run, leaves, run, started
 from tests.client.running import running
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import TIMED_OUT
@@ -76,8 +76,7 @@ def commands(name: str) -> list[Any]:
     COMMANDS[name].add_to(app, name)
     app.command("another")(lambda: None)
     found: Any = typer.main.get_command(app)
-    command = found.commands[name]
-    return list(getattr(command, "commands", {"": command}).values())
+    return [command for _, command in leaves(name, found.commands[name])]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
