@@ -108,7 +108,9 @@ def with_workload(profile: Profile, focus: str) -> Profile:
     work = workload.draw(Random(f"{profile.seed}/workload/{profile.brokers}"), profile.brokers, focus)
     lines = profile.lines + "".join(f"{name}={value}\n" for name, value in work.lines.items())
     topics = (*profile.topics, *work.topics)
-    profile = attrs.evolve(profile, workload=work, lines=lines, topics=topics)
+    # What groups, transactions and keys promise they promise while the logs are there: their judges know of no losses.
+    faults = {name: weight for name, weight in profile.faults.items() if name != "replace_disk" or not work.topics}
+    profile = attrs.evolve(profile, workload=work, lines=lines, topics=topics, faults=faults or {"kill": 1})
     return attrs.evolve(profile, topics=work.topics, producers=0, consumers=0) if focus else profile
 
 
