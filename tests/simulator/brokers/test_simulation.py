@@ -33,11 +33,10 @@ def test_a_seed_is_good(seed: int) -> None:
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(1000, 1120, 40))
-def test_many_seeds_are_good_and_reach_what_they_are_for(start: int) -> None:
-    counts = sum((run(seed).counts for seed in range(start, start + 40)), Counter[str]())
+def test_many_seeds_are_good_and_reach_what_they_are_for() -> None:
+    counts = sum((run(seed).counts for seed in range(1000, 1080)), Counter[str]())
     assert {f"fault: {kind}" for kind in FAULTS} <= counts.keys()
-    reached = ("records lost, as the settings allow", "gaps after losses", "brokers with a failed log", "stops")
+    reached = ("records lost, as the settings allow", "brokers with a failed log", "stops")
     for what in (*reached, "stops with power", "topics deleted: NONE", "expired sessions"):
         assert counts[what], what
 
