@@ -6,6 +6,8 @@ done.
 
 Only workers collect tests and know their marks: they write the groups into a file that the scheduler reads. (xdist's
 own groups are a part of the tests' names, which pytest 9.1 and later do not let it change.)
+
+A test that hangs ends its worker (`timeout` in pyproject.toml): another worker goes on with the rest of the group.
 """
 
 from __future__ import annotations
@@ -57,3 +59,16 @@ class Dealing(LoadScopeScheduling):  # type: ignore[misc]
         if not self._groups:
             self._groups = json.loads(self._path.read_text())
         return self._groups[nodeid]
+
+    def remove_node(self, node: Any) -> str | None:
+        """The test that ran when the worker ended, if one did: it has failed, and no other worker tries it again."""
+        tests = [
+            (group, nodeid) for group in self.assigned_work[node].values() for nodeid in group if not group[nodeid]
+        ]
+        if not tests:
+            super().remove_node(node)
+            return None
+        group, ended = tests[0]
+        group[ended] = True
+        super().remove_node(node)
+        return str(ended)

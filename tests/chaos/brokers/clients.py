@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
@@ -448,13 +450,20 @@ def start(clients: Sequence[Client]) -> None:
 
 
 def stop(clients: Sequence[Client]) -> list[str]:
-    """Have all end. The names of those that do not: a call of theirs never returns."""
+    """Have all end. Of those that do not, since a call of theirs never returns: the name and the call."""
     for client in clients:
         client.stop.set()
     deadline = now() + 2 * ENDLESS_SECONDS
     for client in clients:
         client.thread.join(max(0.0, deadline - now()))
-    return [client.name for client in clients if client.thread.is_alive()]
+    return [f"{client.name} does not end: {_place(client.thread)}" for client in clients if client.thread.is_alive()]
+
+
+def _place(thread: threading.Thread) -> str:
+    """Where it is, from the outermost call to the innermost."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    calls = [f"{each.name}:{each.lineno}" for each in traceback.extract_stack(frame) if each.filename == __file__]
+    return " > ".join(calls)
 
 
 def without_progress(clients: Sequence[Client], seconds: float) -> list[str]:

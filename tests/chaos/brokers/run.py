@@ -115,7 +115,7 @@ def run(found: Cluster, *, seconds: float, seed: int, disk: Path | None = None, 
         faults.run(seconds)
         recording.complaints += without_progress(clients, PATIENCE_SECONDS)
     finally:
-        recording.complaints += [f"{name} does not end" for name in stop(clients)]
+        recording.complaints += stop(clients)
     _wait_for_replicas(found)
     ends = last_reading(found.bootstrap, [*WORDS, *ANSWERS])
     for broker in found.brokers.values():
