@@ -7,7 +7,9 @@ import trio
 
 from zab.broker import coordination
 from zab.broker.coordination import NEVER_PROVEN, Coordination
+from zab.broker.ensemble_access import EnsembleAccess
 from zab.partition.controller.coordination import Connected, Create, Expired, Submit, Suspended
+from zab.partition.settings.ensemble_settings import EnsembleSettings
 
 
 @attrs.frozen
@@ -28,7 +30,7 @@ class Session:
         self.at_the_end = lambda: None
         self.is_over = trio.Event()
 
-    async def ensure_path(self, path):
+    async def ensure_path(self, path, acl):
         await trio.lowlevel.checkpoint()
 
     def now(self):
@@ -59,7 +61,7 @@ async def test_what_was_submitted_to_a_session_that_is_over_is_not_done_by_the_n
         yield left.pop(0)
 
     monkeypatch.setattr(coordination, "connect", connect)
-    broker = Coordination("nowhere", 6000, told[0].send_nowait)
+    broker = Coordination("nowhere", 6000, told[0].send_nowait, EnsembleAccess(EnsembleSettings()))
     assert broker.lives_until() == NEVER_PROVEN
 
     def late():

@@ -8,13 +8,21 @@ Not here: the directory of the logs and the ports, which a start uses.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from attrs import evolve
+
+from zab.broker.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.broker.tls import ListenerTls
+from zab.configuration.fields import settings_of
+from zab.configuration.properties import parse_properties
 from zab.host.files.private_file import PrivateFileError, demand_private
 from zab.host.process.refusal import refusal
 from zab.partition.records.libraries import MissingLibraryError, cramjam, crc32c, is_crc_in_hardware
 from zab.partition.settings.broker_config import BrokerConfig, BrokerConfigError, read_config
+from zab.tls.private import why_not_private
 from zab.tls.stores import StoreError
 
 __all__ = ["StartRefusedError", "hints", "load", "why_not"]
@@ -44,15 +52,32 @@ def load(path: str) -> BrokerConfig:
     if reason is not None:
         raise StartRefusedError(reason)
     try:
-        config = read_config(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        config = read_config(text)
         if config.plain_users:
             demand_private(path)
         ListenerTls.of(config)
+        EnsembleAccess(config.ensemble)
     except OSError as error:
         raise StartRefusedError(f"{path} cannot be read: {error.strerror}") from error
-    except (BrokerConfigError, PrivateFileError, StoreError, UnicodeDecodeError) as error:
+    except (BrokerConfigError, EnsembleAccessError, PrivateFileError, StoreError, UnicodeDecodeError) as error:
         raise StartRefusedError(f"{path}: {error}") from error
-    return config
+    return evolve(config, warnings=(*config.warnings, *_open_passwords(text, path)))
+
+
+def _open_passwords(text: str, path: str) -> Iterator[str]:
+    """Warnings about passwords of stores in a file that is not private."""
+    reason = why_not_private(path, os.stat(path))
+    if reason is None:
+        return
+    secrets = {setting.key for setting in settings_of(BrokerConfig) if setting.is_secret}
+    for entry in parse_properties(text):
+        if entry.key in secrets and entry.value:
+            elsewhere = f"{entry.key.removesuffix('.password')}.passwordPath".replace("ssl.key.", "ssl.keystore.")
+            yield (
+                f"line {entry.line}: {entry.key}: its value is a password, and {reason}, or have the password in the "
+                f"file of {elsewhere}"
+            )
 
 
 def hints(config: BrokerConfig) -> list[str]:

@@ -18,7 +18,8 @@ from typing import Any, Final, assert_never
 import trio
 
 from datatree.errors import ErrorCode
-from zab.client import OPEN_ACL, Client, NotConnectedError, Settings, connect
+from zab.broker.ensemble_access import EnsembleAccess
+from zab.client import Client, NotConnectedError, Settings, connect
 from zab.client.core import operations as client_operations
 from zab.client.core.exceptions import RequestError, SessionExpiredError, ZabError
 from zab.client.core.records import EventType, WatchEvent
@@ -62,13 +63,15 @@ class Coordination:
         hosts: str,
         session_timeout_ms: int,
         tell: Callable[[FromCoordination], None],
+        access: EnsembleAccess,
         dial: Dialler | None = None,
     ) -> None:
-        """`dial` opens the connections, instead of TCP."""
+        """`dial` opens the connections, instead of `access`."""
         self.session_id = 0
         """The newest session; 0: there was none yet."""
         self._hosts = hosts
-        self._dial = dial
+        self._access = access
+        self._dial = dial or access.dial
         self._session_timeout_ms = session_timeout_ms
         self._tell = tell
         self._client: Client | None = None
@@ -93,10 +96,11 @@ class Coordination:
                 async with connect(
                     self._hosts,
                     dial=self._dial,
+                    sasl=self._access.login,
                     session_timeout_ms=self._session_timeout_ms,
                     settings=settings,
                 ) as client:
-                    await client.ensure_path("/")
+                    await client.ensure_path("/", self._access.acl("/"))
                     await self._live(client)
             except NotConnectedError as error:
                 journal.warning("no server of the coordination service is found", reason=str(error))
@@ -149,7 +153,7 @@ class Coordination:
     ) -> client_operations.Operation[Any]:
         match asked:
             case Create(path, data, ephemeral, sequential):
-                return of.create(path, data, OPEN_ACL, ephemeral=ephemeral, sequence=sequential)
+                return of.create(path, data, self._access.acl(path), ephemeral=ephemeral, sequence=sequential)
             case Get(path, watch):
                 return of.get(path, self._watch(path) if watch else None)
             case Exists(path, watch):

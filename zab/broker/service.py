@@ -23,6 +23,7 @@ import trio
 
 from zab.broker.configuration import hints
 from zab.broker.coordination import Coordination
+from zab.broker.ensemble_access import EnsembleAccess, EnsembleAccessError
 from zab.broker.links import BrokerLinks
 from zab.broker.tls import ListenerTls
 from zab.client.on_trio import Dialler
@@ -105,7 +106,7 @@ class Surroundings:
     """Whether it ends as when its process is killed: no other broker leads first, and what the disk has not begun to
     write is lost."""
     dial: Dialler | None = None
-    """Opens the connections with the coordination service, instead of TCP."""
+    """Opens the connections with the coordination service, instead of TCP or TLS."""
 
 
 IN_A_PROCESS: Final = Surroundings()
@@ -128,6 +129,7 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
         closing.callback(loop.close)
         mailbox: Mailbox[Input] = Mailbox(loop.wake)
         tls = _open_tls(config)
+        access = _ensemble_access(config)
         host = _Host(config, disk, mailbox, tls)
         closing.callback(host.files.close)
         links = BrokerLinks(config, loop, lambda: broker.id)
@@ -135,7 +137,7 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
         controller = _controller(config, endpoints, known, epoch_of_clean_stop(disk))
         broker = Broker(config, controller, random.SystemRandom(), now_ms(), wall_ms(), disk.free_bytes, links.secret)
         coordination = Coordination(
-            config.broker.servers, config.broker.session_timeout_ms, mailbox.put, surroundings.dial
+            config.broker.servers, config.broker.session_timeout_ms, mailbox.put, access, surroundings.dial
         )
         turn = BrokerTurn(broker, host.ports(coordination, links, audit))
         http = await _open_http(config, broker, lambda: host.around(turn.longest_ns))
@@ -158,8 +160,9 @@ async def serve(config: BrokerConfig, supervised: Supervised, surroundings: Surr
                 with trio.CancelScope(shield=True):
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(coordination.run)
-                        if tls is not None:
-                            nursery.start_soon(tls.reread().run)
+                        for reread in (None if tls is None else tls.reread(), access.reread()):
+                            if reread is not None:
+                                nursery.start_soon(reread.run)
                         nursery.start_soon(links.run)
                         if http is not None:
                             nursery.start_soon(http.run)
@@ -230,6 +233,14 @@ def _open_tls(config: BrokerConfig) -> ListenerTls | None:
     try:
         return ListenerTls.of(config)
     except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, str(error)) from error
+
+
+def _ensemble_access(config: BrokerConfig) -> EnsembleAccess:
+    """How it comes to the coordination service. Raises ServerFailedError."""
+    try:
+        return EnsembleAccess(config.ensemble)
+    except EnsembleAccessError as error:
         raise ServerFailedError(CONFIG_ERROR, str(error)) from error
 
 

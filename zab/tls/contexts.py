@@ -28,12 +28,17 @@ def context_of_client() -> ssl.SSLContext:
     return context
 
 
+def limit_versions(context: ssl.SSLContext, versions: Iterable[str]) -> None:
+    """Speak only these versions, and those between them."""
+    known = [_VERSIONS[name] for name in versions]
+    context.minimum_version, context.maximum_version = min(known), max(known)
+
+
 def context_of_server(protocol: int, versions: Iterable[str], ciphers: Iterable[str]) -> ssl.SSLContext:
     """For one end of a server's connections. `ciphers`: as OpenSSL names suites of TLS 1.2; none: its own choice. It
     has no stores yet."""
     context = ssl.SSLContext(protocol)
-    known = [_VERSIONS[name] for name in versions]
-    context.minimum_version, context.maximum_version = min(known), max(known)
+    limit_versions(context, versions)
     chosen = list(ciphers)
     if chosen:
         context.set_ciphers(":".join(chosen))

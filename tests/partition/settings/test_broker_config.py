@@ -68,7 +68,6 @@ def test_an_unknown_key_is_named_with_the_one_that_it_is_like():
         ("super.users=User:alice", "super.users: it has no effect without authorizer.class.name"),
         ("super.users=alice", "'alice' is no principal"),
         ("super.users=User:*", "a super user is named"),
-        ("zookeeper.set.acl=true", "open to all clients of the ensemble"),
         ("principal.builder.class=x", "a client is named by its login"),
         ("process.roles=broker", "zookeeper.connect"),
         ("log.dirs=/a,/b", "there is one directory"),

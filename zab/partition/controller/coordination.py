@@ -21,7 +21,7 @@ What a host must keep:
 Errors are ZooKeeper's codes (`datatree.errors`). CONNECTIONLOSS says that an operation was done or not: `read` repeats
 what only reads; who writes has to look. A SESSIONEXPIRED ends the running handler, and the driver waits for Expired.
 
-Not here: the connection, the session, ACLs (all znodes are open), chroots (the host prepends one).
+Not here: the connection, the session, ACLs (the host knows them by the path), chroots (the host prepends one).
 """
 
 from __future__ import annotations

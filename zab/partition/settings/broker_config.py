@@ -22,6 +22,7 @@ from zab.partition.settings.broker_settings import (
     RequestSettings,
     TransactionSettings,
 )
+from zab.partition.settings.ensemble_settings import EnsembleSettings
 from zab.partition.settings.listeners import PLAINTEXT, SASL_SSL, WITH_LOGIN, WITH_TLS, Endpoint, is_loopback
 from zab.partition.settings.login_settings import PLAIN_USERS, SCRAM_MODULE, LoginSettings, plain_users_in
 from zab.partition.settings.tls_settings import ClientAuth, ListenerTlsSettings
@@ -39,6 +40,7 @@ class BrokerConfig:
     """What the file says."""
 
     broker: BrokerSettings = block(BrokerSettings)
+    ensemble: EnsembleSettings = block(EnsembleSettings)
     requests: RequestSettings = block(RequestSettings)
     replication: ReplicationSettings = block(ReplicationSettings)
     http: HttpSettings = block(HttpSettings)
@@ -147,10 +149,10 @@ IGNORED: Mapping[str, str] = {
     "transaction.partition.verification.enable": "partitions of transactions are always verified",
     "max.incremental.fetch.session.cache.slots": "there are no fetch sessions",
     "zookeeper.connection.timeout.ms": "the broker looks for a server for as long as it takes",
+    "zookeeper.max.in.flight.requests": "the client of the coordination service has its own limit",
 }
 """Keys of Kafka that change nothing here, and why."""
 REFUSED: Mapping[str, str] = {
-    "zookeeper.set.acl": "the znodes of brokers are open to all clients of the ensemble",
     "security.inter.broker.protocol": "say it of the listener: listener.security.protocol.map=REPLICATION:SSL",
     "principal.builder.class": "a client is named by its login, or by the whole subject of its certificate",
     "delegation.token.master.key": "there are no delegation tokens",
@@ -162,7 +164,8 @@ _REFUSED_PREFIXES: Mapping[str, str] = {
     "ssl.": "it is not supported here",
     "listener.name.": "there is one setting for all listeners",
     "sasl.": "it is not supported here",
-    "zookeeper.ssl.": "there is no TLS to the coordination service yet",
+    "zookeeper.ssl.": "it is not supported here",
+    "zookeeper.sasl.": "it is not supported here",
 }
 _LONGER: Mapping[str, tuple[str, int]] = {
     "log.retention.minutes": ("log.retention.ms", 60_000),
@@ -245,6 +248,7 @@ def _check_security(config: BrokerConfig) -> None:
     except ValueError as error:
         raise BrokerConfigError(f"listeners: {error}") from error
     wrong = wrong or _why_no_links(config) or _why_no_login(config) or config.access.why_unusable()
+    wrong = wrong or config.ensemble.why_unusable()
     if wrong is not None:
         raise BrokerConfigError(wrong)
 

@@ -1,0 +1,171 @@
+"""A broker that speaks TLS to the coordination service, logs in there, and keeps its znodes to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from confluent_kafka import Producer
+
+from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.kafka_broker import KafkaBroker
+from tests.rigs.processes import ended
+from tests.rigs.waiting import until
+from tests.rigs.zab_server import zab_servers
+from zab.client import Acl, NoAuthError, Permission, SaslLogin, connect
+from zab.testing.kit.ports import HOST, free_ports
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+PATIENCE_SECONDS = 60.0
+MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
+PASSWORD = "open sesame"
+BY_BROKERS = Acl(Permission.ALL, "sasl", "kafka")
+BY_ALL = Acl(Permission.READ, "world", "anyone")
+
+
+@attrs.frozen
+class Ensemble:
+    """One member, with a port in clear and one for TLS alone."""
+
+    certificates: Certificates
+    plain: str
+    secure: str
+
+    def settings(self, jaas: Path, holder: str = "broker") -> list[str]:
+        own = self.certificates.directory / holder
+        return [
+            "zookeeper.ssl.client.enable=true",
+            "zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty",
+            f"zookeeper.ssl.keystore.location={own}/keystore.p12",
+            f"zookeeper.ssl.keystore.password={(own / 'password').read_text().strip()}",
+            "zookeeper.ssl.keystore.type=PKCS12",
+            f"zookeeper.ssl.truststore.location={own}/truststore.pem",
+            f"java.security.auth.login.config={jaas}",
+            "zookeeper.set.acl=true",
+        ]
+
+
+def jaas_file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def login_file(path: Path, password: str) -> Path:
+    return jaas_file(path, f'Client {{\n  {MODULE} required username="kafka" password="{password}";\n}};\n')
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    directory = tmp_path_factory.mktemp("ensemble")
+    certificates = Certificates(directory / "certificates")
+    certificates.client("broker")
+    users = jaas_file(directory / "users.conf", f'Server {{\n  {MODULE} required user_kafka="{PASSWORD}";\n}};\n')
+    [secure] = free_ports(1)
+    lines = {
+        **client_store_lines(certificates.member("localhost", HOST)),
+        "secureClientPort": secure,
+        "secureClientPortAddress": HOST,
+        "ssl.clientAuth": "need",
+        "java.security.auth.login.config": str(users),
+    }
+    with zab_servers(1, directory=directory / "member", configuration=lines) as servers:
+        yield Ensemble(certificates, servers.hosts, f"{HOST}:{secure}")
+
+
+@pytest.fixture(scope="module")
+def broker(ensemble: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    directory = tmp_path_factory.mktemp("broker")
+    settings = ensemble.settings(login_file(directory / "jaas.conf", PASSWORD))
+    broker = KafkaBroker(directory, f"{ensemble.secure}/kafka", settings=settings)
+    with ended([broker]):
+        broker.serve()
+        yield broker
+
+
+def run(ask: partial) -> object:
+    async def bounded() -> object:
+        with trio.fail_after(PATIENCE_SECONDS):
+            return await ask()
+
+    return trio.run(bounded)
+
+
+async def acl_of(hosts: str, path: str) -> list[Acl]:
+    async with connect(hosts, sasl=SaslLogin("kafka", PASSWORD)) as zk:
+        return list((await zk.get_acl(path))[0])
+
+
+async def ids_at(hosts: str) -> list[str]:
+    async with connect(hosts) as zk:
+        return sorted(await zk.get_children("/kafka/brokers/ids"))
+
+
+def test_records_are_acknowledged_with_all_znodes_behind_tls_and_a_login(
+    broker: KafkaBroker, ensemble: Ensemble
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "log_level": 0})
+    producer.produce("secured", b"value")
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    for path in ("/kafka", "/kafka/brokers/ids/1", "/kafka/brokers/topics/secured"):
+        assert set(run(partial(acl_of, ensemble.plain, path))) == {BY_BROKERS, BY_ALL} | OF_CERTIFICATE
+    assert set(run(partial(acl_of, ensemble.plain, "/kafka/config/users"))) == {BY_BROKERS} | OF_CERTIFICATE
+
+
+OF_CERTIFICATE = {Acl(Permission.ALL, "x509", "CN=broker")}
+"""Whoever creates a znode owns it by all that the member knows it as."""
+
+
+def test_others_read_the_znodes_and_change_none(broker: KafkaBroker, ensemble: Ensemble) -> None:
+    assert run(partial(ids_at, ensemble.plain)) == ["1"]
+
+    async def ask() -> None:
+        async with connect(ensemble.plain) as zk:
+            with pytest.raises(NoAuthError):
+                await zk.set("/kafka/brokers/ids/1", b"{}")
+            with pytest.raises(NoAuthError):
+                await zk.get_children("/kafka/config/users")
+
+    run(partial(ask))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("password", "a session with the coordination service has ended"),
+        ("authority", "nobody whom this client believes vouches for its certificate"),
+        ("clear", "no server of the coordination service is found"),
+    ],
+)
+def test_a_broker_that_may_not_come_in_says_why_and_serves_nobody(
+    ensemble: Ensemble, tmp_path: Path, change: str, said: str
+) -> None:
+    jaas = login_file(tmp_path / "jaas.conf", "wrong" if change == "password" else PASSWORD)
+    settings = ensemble.settings(jaas)
+    if change == "authority":
+        stranger = Certificates(tmp_path / "others").client("stranger")
+        settings = [line for line in settings if "truststore" not in line]
+        settings.append(f"zookeeper.ssl.truststore.location={stranger}/truststore.pem")
+    if change == "clear":
+        settings = []
+    broker = KafkaBroker(tmp_path / "broker", f"{ensemble.secure}/other", settings=settings, broker_id=2)
+    with ended([broker]):
+        broker.start()
+        until(lambda: broker.journal.exists() and said in broker.journal.read_text())
+        assert broker.running
+
+
+def test_a_broker_that_is_nobody_gets_nothing_from_the_znodes_of_others(
+    broker: KafkaBroker, ensemble: Ensemble, tmp_path: Path
+) -> None:
+    stranger = KafkaBroker(tmp_path / "stranger", f"{ensemble.plain}/kafka", broker_id=3)
+    with ended([stranger]):
+        stranger.start()
+        until(lambda: stranger.journal.exists() and "refuses: /cluster: NOAUTH" in stranger.journal.read_text())
+        assert stranger.running
+    assert run(partial(ids_at, ensemble.plain)) == ["1"]

@@ -1,0 +1,158 @@
+"""How a broker comes to the coordination service: over TCP or TLS, with which login, and which ACLs its znodes have.
+
+    access = EnsembleAccess(settings)       reads the stores and the JAAS file. Raises EnsembleAccessError
+    access.dial                             opens a connection in TLS, with the stores as last read; None: over TCP
+    access.reread()                         the stores, as files that are looked at again; None: there are none
+    access.login                            user and password for SASL; None: nobody logs in
+    access.acl(path)                        the ACL of a znode that is created
+
+A key, its password file and the JAAS file have to be private, as other secrets of servers.
+
+Not here: keys of the settings (`zab.partition.settings.ensemble_settings`), the session (`coordination`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import trio
+
+from zab.broker.tls import KEPT
+from zab.client import CREATOR_ALL_ACL, OPEN_ACL, Acl, Permission, SaslLogin
+from zab.client.core.hosts import Host
+from zab.client.on_trio import Dialler, tcp
+from zab.configuration.blocks.cipher_suites import TLS_1_2
+from zab.configuration.jaas import FILE_BYTES_MAX, JaasError, LoginModule, parse_jaas
+from zab.host.files.private_file import PrivateFileError, read_private
+from zab.host.files.watched_file import Reread, WatchedFile
+from zab.host.journal.journal import Journal
+from zab.host.tls.tls_stores import NamedStore, NamedStores
+from zab.partition.settings.ensemble_settings import EnsembleSettings, ZnodeAcl
+from zab.tls.contexts import context_of_client, limit_versions
+from zab.tls.stores import StoreError
+
+DIGEST_LOGIN: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+ACLS: Final[Mapping[ZnodeAcl, Sequence[Acl]]] = {
+    ZnodeAcl.OPEN: OPEN_ACL,
+    ZnodeAcl.READABLE: (*CREATOR_ALL_ACL, Acl(Permission.READ, "world", "anyone")),
+    ZnodeAcl.PRIVATE: CREATOR_ALL_ACL,
+}
+
+journal = Journal("broker")
+
+
+class EnsembleAccessError(ValueError):
+    """A file that the settings name cannot be used; the text says which, and why."""
+
+
+class EnsembleAccess:
+    """See the docstring of the module."""
+
+    def __init__(self, settings: EnsembleSettings) -> None:
+        """Raises EnsembleAccessError."""
+        self._settings = settings
+        self._watched: WatchedFile[ssl.SSLContext] | None = None
+        self._context: ssl.SSLContext | None = None
+        try:
+            self._read_stores()
+            self.login = login_of(settings)
+        except (StoreError, PrivateFileError) as error:
+            raise EnsembleAccessError(str(error)) from None
+
+    def _read_stores(self) -> None:
+        settings = self._settings
+        if not settings.tls_enabled:
+            return
+        stores = _stores_of(settings)
+        files = [*stores.key.files, *stores.trust.files]
+        if files:
+            self._watched = WatchedFile(files[0], lambda _: _context_of(settings, stores), *files[1:])
+            self._context = self._watched.content
+        else:
+            self._context = _context_of(settings, stores)
+
+    @property
+    def dial(self) -> Dialler | None:
+        """Opens a connection to a member; None: in clear."""
+        return self._dial if self._settings.tls_enabled else None
+
+    async def _dial(self, host: Host) -> trio.abc.Stream:
+        return await tcp(self._context)(host)
+
+    def acl(self, path: str) -> Sequence[Acl]:
+        """The ACL of a znode that is created; `path` is without the chroot."""
+        return ACLS[self._settings.acl_of(path)]
+
+    def reread(self) -> Reread | None:
+        """The stores, as files that are looked at again."""
+        return None if self._watched is None else Reread(self._watched, self._take, KEPT)
+
+    def _take(self) -> None:
+        assert self._watched is not None
+        journal.info("there are other certificates for the coordination service")
+        self._context = self._watched.content
+
+
+def login_of(settings: EnsembleSettings) -> SaslLogin | None:
+    """The login that the JAAS file has; None: there is no file. Raises EnsembleAccessError, PrivateFileError."""
+    path, section = settings.jaas_file, settings.jaas_section
+    if path is None:
+        return None
+    data = read_private(path, FILE_BYTES_MAX, "it is no JAAS file")
+    try:
+        modules = parse_jaas(data.decode()).get(section, ())
+    except JaasError as error:
+        raise EnsembleAccessError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise EnsembleAccessError(f"{path}: it is not UTF-8") from None
+    if len(modules) != 1:
+        found = "no section" if not modules else "several login modules in section"
+        raise EnsembleAccessError(f"{path}: there is {found} {section} (zookeeper.sasl.clientconfig)")
+    return _login_in(path, modules[0])
+
+
+def _login_in(path: str, module: LoginModule) -> SaslLogin:
+    place = f"{path}: line {module.line}"
+    if module.name != DIGEST_LOGIN:
+        raise EnsembleAccessError(f"{place}: of login modules only {DIGEST_LOGIN} is supported, not {module.name}")
+    user, password = module.options.get("username"), module.options.get("password")
+    if not (user and password):
+        raise EnsembleAccessError(f"{place}: the module needs a username and a password")
+    return SaslLogin(user, password)
+
+
+def _stores_of(settings: EnsembleSettings) -> NamedStores:
+    key = NamedStore(
+        "zookeeper.ssl.keystore",
+        settings.key_store,
+        settings.key_store_type,
+        settings.key_store_password,
+        settings.key_store_password_path,
+    )
+    trust = NamedStore(
+        "zookeeper.ssl.truststore",
+        settings.trust_store,
+        settings.trust_store_type,
+        settings.trust_store_password,
+        settings.trust_store_password_path,
+    )
+    return NamedStores(key, trust, settings.crl)
+
+
+def _context_of(settings: EnsembleSettings, stores: NamedStores) -> ssl.SSLContext:
+    """Raises StoreError."""
+    context = context_of_client()
+    limit_versions(context, settings.versions)
+    ciphers = [TLS_1_2[name] for name in settings.cipher_suites if name in TLS_1_2]
+    if ciphers:
+        context.set_ciphers(":".join(ciphers))
+    context.check_hostname = settings.checks_host
+    if stores.trust.path is None:
+        context.load_default_certs()
+    else:
+        stores.load_trusted(context)
+    if stores.key.path is not None:
+        stores.load_key(context)
+    return context
