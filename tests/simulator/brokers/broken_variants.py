@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zab.partition.image.cluster_image import Topic
 from zab.partition.local_replicas import LocalReplicas
 from zab.partition.log.directory import LogDirectory
 from zab.partition.log.files import Files
@@ -59,4 +60,13 @@ def go_on_after_a_failed_write(patch: Patch) -> None:
 
 def take_the_files_of_another_topic(patch: Patch) -> None:
     """A topic that is created again under its name begins with the old one's log."""
-    patch.setattr(LocalReplicas, "_delete_files", lambda replicas, where, now: None)
+    take = LocalReplicas._take
+
+    def taking(replicas: LocalReplicas, topic: Topic, index: int, *rest: Any) -> None:
+        replica = replicas._replicas.get(topic.name, index)
+        if replica is not None and replica.topic_id != topic.id:
+            replica.topic_id, replica.state = topic.id, None
+        take(replicas, topic, index, *rest)
+
+    patch.setattr(LocalReplicas, "_take", taking)
+    patch.setattr(LocalReplicas, "stop", lambda replicas, stopped, now: None)

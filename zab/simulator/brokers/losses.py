@@ -1,7 +1,8 @@
 """What disks and unclean stops may cost: which replicas lost records, and when a partition may lose what was committed.
 
 A broker that stops in any way but cleanly is unclean until it has caught up: the controller cannot know what it still
-has, so it leaves every ISR and ELR. A replica is lossy if its disk really lost records. KIP-966 promises that nothing
+has, so it leaves every ISR and ELR. A replica is lossy if its disk really lost records that counted as stored: with
+flush.mode=batch only synced ones do. KIP-966 promises that nothing
 committed is lost while fewer than min.insync.replicas replicas are unclean; so a partition may lose records only if so
 many are, and one of them is lossy.
 """
@@ -21,6 +22,8 @@ class Left:
 
     written_end: int
     synced_end: int
+    stored_end: int
+    """What is below it has counted for the high watermark."""
     with_power: bool
 
     @property
@@ -63,10 +66,10 @@ class Losses:
             if end is None:
                 continue
             # The process may end before it takes the log into use.
-            self._left[sid, key] = Left(end, min(end, left.synced_end), with_power=False)
+            self._left[sid, key] = Left(end, min(end, left.synced_end), min(end, left.stored_end), with_power=False)
             if end < left.kept:
                 short.append((key, end, left))
-            if end < left.written_end:
+            if end < left.stored_end:
                 self._note_lossy(broker, key)
         return short
 

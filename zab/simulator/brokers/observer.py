@@ -1,12 +1,14 @@
 """What is true inside of the brokers, after every step of each; names are those of the TLA+ model of KIP-966.
 
-    ValidReplicaState           log start, high watermark and ends of a log are in their order
+    ValidReplicaState           log start, high watermark and ends of a log are in their order; a leader has noted
+                                that its epoch has begun
     ValidFetcherState           who leads copies from nobody
     one leader for each epoch   of every partition
     the high watermark rises    at a leader, within its epoch
     LeaderCompletenessProperty  the leader of the newest epoch has everything below the true high watermark; nothing is
                                 acknowledged with acks=all above it
     MetadataLogMatchingProperty brokers that know the same partition epoch know the same state
+    a new topic is empty        whatever topics of its name there were before
     what was stored survives    what was synced a power cut, what was written the end of a process
     LogMatchingProperty         two replicas have the same bytes below both their high watermarks (`compare`)
 
@@ -25,7 +27,7 @@ from zab.kafka.primitives import Uuid
 from zab.partition.image.cluster_image import INTERNAL
 from zab.partition.image.partition_state import PartitionState
 from zab.partition.log.checkpoints import TopicPartition
-from zab.partition.log.log import Log
+from zab.partition.log.log import BATCH, Log
 from zab.partition.log.paths import LOG
 from zab.partition.records.batch import HEADER_BYTES, read_header
 from zab.partition.replica.replica import Replica
@@ -60,7 +62,8 @@ class Observer:
         """The broker that led in an epoch."""
         self.newest: dict[str, bytes] = {}
         """The id of the newest topic of each name that a broker had a replica of."""
-        self._ids: set[bytes] = set()
+        self._known: set[Key] = set()
+        """The partitions that a broker had a replica of."""
         self._replicas = replicas
         self._newest_epochs: dict[Key, int] = {}
         self._process = process
@@ -80,9 +83,11 @@ class Observer:
 
     def _look_at(self, process: BrokerProcess, replica: Replica) -> None:
         log, key = replica.log, (bytes(replica.topic_id), replica.index)
-        if key[0] not in self._ids:
-            self._ids.add(key[0])
-            self.newest[replica.topic] = key[0]
+        if key not in self._known:
+            if all(key[0] != known[0] for known in self._known):
+                self.newest[replica.topic] = key[0]
+            self._known.add(key)
+            demand(log.written_end == 0, "a new topic is empty", f"{_name(process, replica)}: {log.written_end}")
         marks = (log.log_start, log.high_watermark, log.log_end)
         if not 0 <= marks[0] <= marks[1] <= marks[2] or not log.synced_end <= log.written_end <= log.log_end:
             raise SafetyError("ValidReplicaState", f"{_name(process, replica)}: {marks}, {log.written_end}")
@@ -92,6 +97,9 @@ class Observer:
         self._look_at_state(process, replica, key)
         epoch = -1 if leader is None else leader.epoch
         if leader is not None:
+            if log.latest_epoch != epoch and log.failure is None:
+                text = f"{_name(process, replica)} leads epoch {epoch}, and {log.latest_epoch} is its newest"
+                raise SafetyError("ValidReplicaState", text)
             self._look_at_leader(process, replica, key, epoch)
             if seen is not None and seen[0] is log and seen[1] == epoch and log.high_watermark < seen[2]:
                 text = f"{_name(process, replica)}: {log.high_watermark} after {seen[2]}"
@@ -167,7 +175,9 @@ class Observer:
         """See `Watcher`."""
         self.count("clean stops" if is_clean else "stops with power" if with_power else "stops")
         left = {
-            (bytes(each.topic_id), each.index): Left(each.log.written_end, each.log.synced_end, with_power)
+            (bytes(each.topic_id), each.index): Left(
+                each.log.written_end, each.log.synced_end, _counted_end(each.log), with_power
+            )
             for each in process.broker.replicas
             if each.topic not in INTERNAL
         }
@@ -221,6 +231,11 @@ class Observer:
                 size = min(len(one), len(two))
                 demand(one[:size] == two[:size], "LogMatchingProperty", f"{names} differ below {mark}")
                 self.count("replicas compared")
+
+
+def _counted_end(log: Log) -> int:
+    """What is below it may be acknowledged."""
+    return log.synced_end if log.settings.flush_mode == BATCH else log.written_end
 
 
 def prefix(data: bytes, mark: int) -> bytes:
