@@ -10,7 +10,6 @@ What is done to them is in `faults`; what they are asked by clients in `clients`
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +23,11 @@ from tests.rigs.namespaces import Namespaces
 from tests.rigs.processes import GuardedProcess, ended
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from zab.cli.servers.local_broker import asked_metadata
 from zab.host.files.secret_file import make_secret_file
-from zab.kafka.api_key import ApiKey
-from zab.kafka.frames import decode_response, request_frame
-from zab.kafka.headers import RequestHeader
-from zab.kafka.messages.metadata import MetadataRequest
 from zab.testing.kit.ports import free_ports
 
 SIZE: Final = 3
-METADATA_VERSION: Final = 12
-PROBE_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 120.0
 SESSION_SECONDS: Final = 2.0
 HERE: Final = "127.0.0.1"
@@ -102,13 +96,7 @@ class ChaosBroker(GuardedProcess):
 
     def view(self) -> View:
         """What it says. Raises OSError."""
-        header = RequestHeader(ApiKey.METADATA, METADATA_VERSION, 1, "chaos")
-        with socket.create_connection((self.host, self.port), PROBE_SECONDS) as connection:
-            connection.settimeout(PROBE_SECONDS)
-            connection.sendall(request_frame(header, MetadataRequest(topics=None, allow_auto_topic_creation=False)))
-            size = int.from_bytes(_read(connection, 4), "big")
-            _, answer = decode_response(ApiKey.METADATA, METADATA_VERSION, _read(connection, size))
-        return _view_of(answer)
+        return _view_of(asked_metadata(self.host, self.port, topics=None))
 
 
 def _view_of(answer: Any) -> View:
@@ -117,16 +105,6 @@ def _view_of(answer: Any) -> View:
     in_sync = {where: frozenset(one.isr_nodes) for where, one in each}
     replicas = {where: tuple(one.replica_nodes) for where, one in each}
     return View(answer.controller_id, leaders, in_sync, frozenset(one.node_id for one in answer.brokers), replicas)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    answer = b""
-    while len(answer) < size:
-        piece = connection.recv(size - len(answer))
-        if not piece:
-            raise ConnectionResetError("the broker has closed the connection")
-        answer += piece
-    return answer
 
 
 @define

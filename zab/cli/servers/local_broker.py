@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 from zab.cli.servers.local_process import HOST, LocalProcess
 from zab.configuration.properties import escaped
 
-__all__ = ["LocalBroker"]
+__all__ = ["LocalBroker", "asked_metadata"]
 
 OFFSETS_PARTITION_COUNT = 3
 PROBE_SECONDS = 1.0
+METADATA_VERSION = 12
 REPLICAS_MAX = 3
 """Replicas of a partition, where there are so many brokers."""
 
@@ -80,23 +82,29 @@ class LocalBroker(LocalProcess):
 
     def is_serving(self) -> bool:
         """Whether clients are told about it: it is registered, and there is a controller."""
-        from zab.kafka.api_key import ApiKey
-        from zab.kafka.frames import decode_response, request_frame
-        from zab.kafka.headers import RequestHeader
-        from zab.kafka.messages.metadata import MetadataRequest
-
-        version = 12
-        header = RequestHeader(api_key=ApiKey.METADATA, api_version=version, correlation_id=1, client_id="zab ensemble")
         try:
-            with socket.create_connection((HOST, self.port), PROBE_SECONDS) as connection:
-                connection.settimeout(PROBE_SECONDS)
-                connection.sendall(request_frame(header, MetadataRequest(topics=())))
-                size = int.from_bytes(_read(connection, 4), "big")
-                _, answer = decode_response(ApiKey.METADATA, version, _read(connection, size))
+            answer = asked_metadata(HOST, self.port, topics=())
         except OSError:
             return False
         is_registered = any(broker.node_id == self.broker_id for broker in answer.brokers)
         return is_registered and answer.controller_id >= 0
+
+
+def asked_metadata(host: str, port: int, topics: tuple[Any, ...] | None) -> Any:
+    """A broker's MetadataResponse about these topics, None: about all of them. Raises OSError."""
+    from zab.kafka.api_key import ApiKey
+    from zab.kafka.frames import decode_response, request_frame
+    from zab.kafka.headers import RequestHeader
+    from zab.kafka.messages.metadata import MetadataRequest
+
+    header = RequestHeader(ApiKey.METADATA, METADATA_VERSION, correlation_id=1, client_id="zab ensemble")
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    with socket.create_connection((host, port), PROBE_SECONDS) as connection:
+        connection.settimeout(PROBE_SECONDS)
+        connection.sendall(request_frame(header, request))
+        size = int.from_bytes(_read(connection, 4), "big")
+        _, answer = decode_response(ApiKey.METADATA, METADATA_VERSION, _read(connection, size))
+    return answer
 
 
 def _read(connection: socket.socket, size: int) -> bytes:

@@ -95,8 +95,8 @@ class EnsembleSettings:
     )
     checks_host: bool = setting(
         *("zookeeper.ssl.endpoint.identification.algorithm", True, _checks_host, "HTTPS"),
-        "A member's certificate has to name the host of zookeeper.connect. Empty: it may name any, so any client with a "
-        "certificate of the authority can pose as a member.",
+        "A member's certificate has to name the host of zookeeper.connect. Empty: it may name any, so any client with "
+        "a certificate of the authority can pose as a member.",
         shown="HTTPS",
     )
     protocol: frozenset[str] = setting(
